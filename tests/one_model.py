@@ -30,7 +30,7 @@ class OneModel:
     async def choose_model(self, thread: ThreadId, name: str, conversation: object) -> str:
         return f"{self.name} is all there is."
 
-    def describe_usage(self, thread: ThreadId, user: str) -> str:
+    async def describe_usage(self, thread: ThreadId, user: str) -> str:
         return "Nothing is counted here."
 
     def circuits(self):

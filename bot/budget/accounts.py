@@ -6,7 +6,9 @@ in memory at once, cancelled or not, and its line follows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from bot.budget.budgets import (
     Budgets,
@@ -15,17 +17,12 @@ from bot.budget.budgets import (
     Grant,
     Key,
     Level,
-    OverLimit,
     Policy,
-    Reserve,
-    Warned,
 )
-from bot.budget.ledger import Ledger
 from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
 from bot.ports.model import Usage
 from bot.ports.status import Spend
-from threads.errors import StoreUnavailable
 
 WHOSE = {
     "turn": "this message",
@@ -37,16 +34,56 @@ WHOSE = {
 }
 
 
+class SpendingLedger(Protocol):
+    """Counts what calls can cost and did cost. ``budgets`` are the totals as far as they are known here."""
+
+    @property
+    def budgets(self) -> Budgets: ...
+
+    @property
+    def today(self) -> str:
+        """The UTC day that a call which begins now belongs to."""
+        ...
+
+    async def read(self, keys: Iterable[Key]) -> None:
+        """Bring the totals of these keys up to date; raises `StoreUnavailable`."""
+        ...
+
+    async def reserve(self, call: Call, most: int, policy: Policy) -> int:
+        """Set aside the *most* that a call can cost, in micro-dollars, and return the ``seq`` of the reservation.
+
+        Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
+        """
+        ...
+
+    def put(self, record: Commit) -> object:
+        """Count what a call did cost at once, and store it soon."""
+        ...
+
+    async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
+        """Return the limits that something has to be said about, and was not yet; it counts as said then."""
+        ...
+
+    async def append(self, record: Grant) -> None:
+        """Return when the grant is durable; raises `StoreUnavailable`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Everybody's accounts: the ledger, and the limits that the settings put on it."""
 
-    ledger: Ledger
+    ledger: SpendingLedger
     policy: Policy
 
     @classmethod
-    def of(cls, ledger: Ledger, budget: Budget) -> Accounts:
+    def of(cls, ledger: SpendingLedger, budget: Budget) -> Accounts:
         return cls(ledger, Policy.of(budget))
+
+    async def open(self, thread_id: str, user: str, turn: str) -> Account:
+        """Return the account of one turn, brought up to date; raises `StoreUnavailable`."""
+        await self.ledger.read(Call(thread_id, user, turn, "", self.ledger.today).keys)
+        return self.account(thread_id, user, turn)
 
     def account(self, thread_id: str, user: str, turn: str) -> Account:
         """Return the account of one turn; the same *turn* goes on where it stopped, also after a restart."""
@@ -58,11 +95,15 @@ class Accounts:
         limit = self.ledger.budgets.limit(key, self.policy)
         return not self.policy.hard or limit is None or self.ledger.budgets.total(key).used < limit
 
-    def overview(self, thread_id: str, user: str) -> str:
-        """Tell what was spent, of what: this thread, this person today, everyone today and this month."""
-        here = Call(thread_id, user, "", "", self.ledger.today)
-        told = self.ledger.budgets
-        return "\n".join(_spent(told, self.policy, key) + _cached(told, key) for key in here.keys[1:])
+    async def overview(self, thread_id: str, user: str) -> str:
+        """Tell what was spent, of what: this thread, this person today, everyone today and this month.
+
+        Raises `StoreUnavailable`.
+        """
+        keys = Call(thread_id, user, "", "", self.ledger.today).keys[1:]
+        await self.ledger.read(keys)
+        budgets = self.ledger.budgets
+        return "\n".join(_spent(budgets, self.policy, key) + _cached(budgets, key) for key in keys)
 
     def spend(self) -> list[Spend]:
         return spent_on(self.ledger.today, self.ledger.budgets, self.policy)
@@ -95,7 +136,7 @@ class Account:
     part of the input, and a call of no known price cost nothing.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy, thread_id: str, user: str, turn: str) -> None:
+    def __init__(self, ledger: SpendingLedger, policy: Policy, thread_id: str, user: str, turn: str) -> None:
         so_far = ledger.budgets.total(("turn", turn))
         self.policy = policy
         self.usage = Usage(so_far.prompt - so_far.cached, so_far.output, so_far.cached)
@@ -105,40 +146,24 @@ class Account:
     async def reserve(self, model: str, most: int) -> ReservedCall:
         """Set aside the *most*, in micro-dollars, that a call can cost; one that costs nothing goes at once.
 
-        Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be kept on disk.
+        Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
         """
         call = Call(*self._ids, model, self._ledger.today)
-        if shortages := self._ledger.budgets.shortages(call, most, self.policy):
-            raise OverLimit(shortages, most)
-        if not most:
-            return ReservedCall(call)
-        record = Reserve(call=call, micros=most)
-        written = self._ledger.put(record, durable=True)
-        opened = ReservedCall(call, record.seq)
-        try:
-            await written.done.wait()
-        except BaseException:  # cancelled: the call never went out
-            self._put_commit(opened, Usage(), 0, "turn_stopped")
-            raise
-        if written.error is not None and self.policy.binding:
-            self._put_commit(opened, Usage(), 0, "store_unavailable")
-            raise StoreUnavailable(f"ledger: {written.error}") from written.error
-        return opened
+        return ReservedCall(call, await self._ledger.reserve(call, most, self.policy) if most else 0)
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         """Put what a call did cost, in micro-dollars, in place of its reservation; None is not known."""
         self.usage += usage
         if self.spent_usd is not None:
             self.spent_usd = None if cost is None else self.spent_usd + dollars(cost)
-        self._put_commit(opened, usage, cost, outcome)
+        self._ledger.put(
+            Commit(call=opened.call, usage=usage, micros=cost, outcome=outcome, reserve=opened.reserve)
+        )
 
-    def warnings(self) -> list[str]:
+    async def warnings(self) -> list[str]:
         """Return what has to be said about limits; each is returned once, in whatever thread comes first."""
         call = Call(*self._ids, "", self._ledger.today)
-        due = self._ledger.budgets.due(call, self.policy)
-        for (scope, name), level in due:
-            self._ledger.put(Warned(scope=scope, key=name, level=level))
-        return [self._warning(key, level) for key, level in due]
+        return [self._warning(key, level) for key, level in await self._ledger.warn(call, self.policy)]
 
     def _warning(self, key: Key, level: Level) -> str:
         total, limit = self._ledger.budgets.total(key), self._ledger.budgets.limit(key, self.policy) or 0
@@ -156,11 +181,6 @@ class Account:
             raise ValueError("a grant is more than nothing")
         scope, name = key
         await self._ledger.append(Grant(scope=scope, key=name, micros=amount, by=by))
-
-    def _put_commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
-        self._ledger.put(
-            Commit(call=opened.call, usage=usage, micros=cost, outcome=outcome, reserve=opened.reserve)
-        )
 
 
 def _spent(budgets: Budgets, policy: Policy, key: Key) -> str:

@@ -19,7 +19,22 @@ from pathlib import Path
 
 import anyio
 
-from bot.budget.budgets import Budgets, Carried, Key, Record, Total, record_adapter
+from bot.budget.budgets import (
+    Budgets,
+    Call,
+    Carried,
+    Commit,
+    Key,
+    Level,
+    OverLimit,
+    Policy,
+    Record,
+    Reserve,
+    Total,
+    Warned,
+    record_adapter,
+)
+from bot.ports.model import Usage
 from threads.errors import StoreUnavailable
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
@@ -120,6 +135,35 @@ class Ledger:
                 "usage.damaged: %d damaged lines put aside; what they counted is not known any more", damaged
             )
         return damaged
+
+    async def read(self, _: Iterable[Key]) -> None:
+        """Do nothing: the totals are always up to date."""
+
+    async def reserve(self, call: Call, most: int, policy: Policy) -> int:
+        """Set aside what a call can cost; see `bot.budget.accounts.SpendingLedger`."""
+        if shortages := self.budgets.shortages(call, most, policy):
+            raise OverLimit(shortages, most)
+        record = Reserve(call=call, micros=most)
+        written = self.put(record, durable=True)
+        try:
+            await written.done.wait()
+        except BaseException:  # cancelled: the call never went out
+            self._release(record, "turn_stopped")
+            raise
+        if written.error is not None and policy.binding:
+            self._release(record, "store_unavailable")
+            raise StoreUnavailable(f"ledger: {written.error}") from written.error
+        return record.seq
+
+    async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
+        """Return what has to be said about limits; see `bot.budget.accounts.SpendingLedger`."""
+        due = self.budgets.due(call, policy)
+        for (scope, name), level in due:
+            self.put(Warned(scope=scope, key=name, level=level))
+        return due
+
+    def _release(self, reserve: Reserve, outcome: str) -> None:
+        self.put(Commit(call=reserve.call, usage=Usage(), micros=0, outcome=outcome, reserve=reserve.seq))
 
     def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:
         """Count a record at once and write it soon: wait for the ``done`` of what is returned, if it matters."""

@@ -87,7 +87,9 @@ class ModelCommands(Protocol):
         """
         ...
 
-    def describe_usage(self, thread: ThreadId, user: str) -> str: ...
+    async def describe_usage(self, thread: ThreadId, user: str) -> str:
+        """Tell what was spent, of what. Raises `StoreUnavailable`."""
+        ...
 
 
 class MemoryCommands(Protocol):
@@ -208,7 +210,7 @@ async def _model(command: Command, pending: PendingMessage, controls: Controls) 
 
 
 async def _usage(_: Command, pending: PendingMessage, controls: Controls) -> str:
-    return controls.models.describe_usage(pending.incoming.thread, pending.incoming.author.id)
+    return await controls.models.describe_usage(pending.incoming.thread, pending.incoming.author.id)
 
 
 async def _memory(command: Command, pending: PendingMessage, controls: Controls) -> str:

@@ -100,7 +100,7 @@ class ModelChain:
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all that stands behind it, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
-        account = self._accounts.account(str(thread), asker, turn.incoming.key)
+        account = await self._accounts.open(str(thread), asker, turn.incoming.key)
         if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
         failover = Failover(
@@ -160,8 +160,8 @@ class ModelChain:
         """Return the circuit breakers of all models that were asked so far."""
         return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
-    def describe_usage(self, thread: ThreadId, user: str) -> str:
-        return self._accounts.overview(str(thread), user)
+    async def describe_usage(self, thread: ThreadId, user: str) -> str:
+        return await self._accounts.overview(str(thread), user)
 
     def _is_admin(self, who: str) -> bool:
         return who in self._settings.access.admins

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
-from bot.budget.budgets import Budgets, Call, OverLimit, Reserve
+from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
+from bot.budget.ledger import Ledger as SpendingLedger
 from bot.llm.policies.gate import Gate
 from bot.ports.model import Usage
 from threads.actor.questions import Questions
@@ -238,15 +239,13 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
 def reservation_not_awaited() -> AbstractContextManager[None]:
     """A call goes out while its reservation is still on its way to the disk."""
 
-    async def hasty(self: Account, model: str, most: int) -> ReservedCall:
-        call = Call(*self._ids, model, self._ledger.today)
-        if shortages := self._ledger.budgets.shortages(call, most, self.policy):
+    async def hasty(self: SpendingLedger, call: Call, most: int, policy: Policy) -> int:
+        if shortages := self.budgets.shortages(call, most, policy):
             raise OverLimit(shortages, most)
-        record = Reserve(call=call, micros=most)
-        self._ledger.put(record)
-        return ReservedCall(call, record.seq)
+        self.put(record := Reserve(call=call, micros=most))
+        return record.seq
 
-    return _instead(Account, reserve=hasty)
+    return _instead(SpendingLedger, reserve=hasty)
 
 
 def reservations_of_the_dead_forgotten() -> AbstractContextManager[None]:

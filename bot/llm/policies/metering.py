@@ -130,7 +130,7 @@ class BudgetedModel(ModelWrapper):
             except OverLimit as error:
                 await self._more(error)
             finally:
-                for warning in self.account.warnings():
+                for warning in await self.account.warnings():
                     self.turn.note(warning)
 
     async def _more(self, error: OverLimit) -> None:

@@ -355,13 +355,15 @@ async def test_the_overview_tells_what_was_spent_of_what():
         account = accounts.account("t", "ann", "m1")
         account.commit(await account.reserve("fake/one", 2_000_000), Usage(25, 5, 75), 1_250_000, "ok")
         await accounts.account("u", "bob", "m2").reserve("fake/one", 500_000)
-        assert accounts.overview("t", "ann").splitlines() == [
+        assert (await accounts.overview("t", "ann")).splitlines() == [
             "$1.25 of $5.00 spent for this thread, 75 % of the prompt read from the cache",
             "$1.25 of $10.00 spent for you today, 75 % of the prompt read from the cache",
             "$1.25 of $50.00 spent and $0.50 set aside for everyone today, 75 % of the prompt read from the cache",
             "$1.25 spent and $0.50 set aside for everyone this month, 75 % of the prompt read from the cache",
         ]
-        assert accounts.overview("new", "eve").splitlines()[0] == "$0.00 of $5.00 spent for this thread"
+        assert (await accounts.overview("new", "eve")).splitlines()[
+            0
+        ] == "$0.00 of $5.00 spent for this thread"
 
 
 @pytest.mark.parametrize("amount", [0, -1])

@@ -9,18 +9,13 @@ import psycopg
 import pytest
 
 from bot.store.postgres.worker import LOCKS, WorkerLost
-from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, said, workers
+from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
 from threads.model import Deleted, Edited
 from threads.store.checksummed_lines import encode
 
 pytestmark = pytest.mark.anyio
-
-
-def rows(dsn: str, statement: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return connection.execute(statement.encode()).fetchall()
 
 
 def run(dsn: str, statement: str) -> None:

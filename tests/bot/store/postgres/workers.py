@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
+import psycopg
 
 from bot.store.postgres.store import PostgresStore
 from bot.store.postgres.worker import Worker
@@ -38,10 +40,16 @@ def said(text: str, source: str = "") -> Message:
     return Message("user" if source else "assistant", (Text(text),), source=source)
 
 
+def rows(dsn: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
 class Seat:
     """A worker with its store, and all that it was told, in order. It is a `Taker`."""
 
     def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
         self.store = PostgresStore(
             dsn, Path("/nowhere"), name="w", version="1", now=partial(datetime.now, UTC)
         )

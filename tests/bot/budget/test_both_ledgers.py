@@ -1,0 +1,177 @@
+"""What holds for the ledger of one machine and for the one of many workers alike."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.budget.accounts import Accounts
+from bot.budget.budgets import Call, OverLimit, Policy
+from bot.budget.ledger import Ledger
+from bot.budget.postgres_ledger import PostgresLedger
+from bot.ports.model import Usage
+from bot.store.postgres.session import Session
+from bot.store.postgres.worker import WorkerLost
+from tests.bot.store.postgres.workers import rows, workers
+from threads.store.disk import PosixDisk
+from threads.store.disk_threads import DiskThreads
+
+pytestmark = pytest.mark.anyio
+HARD = Policy(True, 0.8, {"thread": 1_000_000})
+now = partial(datetime.now, UTC)
+
+
+def ledger_of(seat):
+    return PostgresLedger(seat.dsn, lambda: seat.worker.number, now, WorkerLost)
+
+
+@pytest.fixture(params=["files", "postgres"])
+async def ledgers(request, tmp_path):
+    """Return how a ledger of the same store is opened, again and again."""
+    if request.param == "files":
+
+        @asynccontextmanager
+        async def opened():
+            disk_threads = DiskThreads(1)
+            ledger = Ledger(PosixDisk(), tmp_path / "usage", offload=disk_threads, now=now)
+            ledger.open()
+            async with ledger.writing():
+                yield ledger
+            disk_threads.close()
+    else:
+        dsn = request.getfixturevalue("dsn")
+
+        @asynccontextmanager
+        async def opened():
+            async with workers(dsn, 1) as [seat], ledger_of(seat).writing() as ledger:
+                yield ledger
+
+    return opened
+
+
+async def test_a_call_is_refused_that_does_not_fit_and_says_by_how_much(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        first = await account.reserve("fake/one", 700_000)
+        with pytest.raises(OverLimit) as refused:
+            await account.reserve("fake/one", 400_000)
+        [shortage] = refused.value.shortages
+        assert (shortage.key, shortage.limit, shortage.used, shortage.missing) == (
+            ("thread", "t1"),
+            1_000_000,
+            700_000,
+            100_000,
+        )
+        account.commit(first, Usage(100, 10), 600_000, "ok")
+        await until_spent(ledger, 600_000)
+        account.commit(await account.reserve("fake/one", 400_000), Usage(), 400_000, "ok")
+
+
+async def test_a_grant_raises_one_limit_and_a_warning_is_said_once_for_it(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 900_000), Usage(), 900_000, "ok")
+        await until_spent(ledger, 900_000)
+        assert await account.warnings() == [
+            "(Budget warning: $0.90 of $1.00 spent for this thread, $0.10 left.)"
+        ]
+        assert await account.warnings() == []
+        await account.grant(("thread", "t1"), 100_000, "boss")
+        assert await account.warnings() == [
+            "(Budget warning: $0.90 of $1.10 spent for this thread, $0.20 left.)"
+        ]
+        await account.reserve("fake/one", 200_000)
+
+
+async def test_a_call_that_is_cancelled_before_it_goes_out_costs_nothing(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await account.reserve("fake/one", 900_000)
+        await account.reserve("fake/one", 1_000_000)
+
+
+async def test_what_a_process_had_set_aside_counts_in_full_once_it_is_gone(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        account.commit(await account.reserve("fake/one", 300_000), Usage(50, 5), 100_000, "ok")
+        await account.reserve("fake/one", 200_000)
+        await until_spent(ledger, 100_000)
+    async with ledgers() as ledger:
+        again = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        await until_spent(ledger, 300_000)
+        assert again.usage.input == 50
+        with pytest.raises(OverLimit):
+            await again.reserve("fake/one", 700_001)
+        await again.reserve("fake/one", 700_000)
+
+
+async def until_spent(ledger, micros):
+    with anyio.fail_after(20):
+        while ledger.budgets.total(("thread", "t1")).spent != micros:
+            await ledger.read([("thread", "t1")])
+            await anyio.sleep(0.01)
+
+
+async def test_racing_workers_never_pass_a_limit_and_the_sums_are_exact(dsn):
+    policy, spent = Policy(True, 0.8, {"thread": 1_000_000, "day": 1_500_000}), []
+
+    async def spend(seat, ledger, number):
+        account = await Accounts(ledger, policy).open(
+            f"t{number % 2}", "ann", f"m{seat.worker.number}-{number}"
+        )
+        for _ in range(30):
+            with suppress(OverLimit):
+                account.commit(await account.reserve("fake/one", 40_000), Usage(1, 1), 9_000, "ok")
+                spent.append(9_000)
+            within_limits(dsn, policy)
+
+    async with workers(dsn, 3) as seats, AsyncExitStack() as stack:
+        ledgers = [await stack.enter_async_context(ledger_of(seat).writing()) for seat in seats]
+        async with anyio.create_task_group() as tasks:
+            for seat, ledger in zip(seats, ledgers, strict=True):
+                for number in range(4):
+                    tasks.start_soon(spend, seat, ledger, number)
+    assert rows(dsn, "SELECT spent, reserved FROM account WHERE scope = 'day'") == [(sum(spent), 0)]
+    assert sum(spent) > 1_400_000
+    assert rows(dsn, "SELECT count(*) FROM reservation") == [(0,)]
+
+
+def within_limits(dsn, policy):
+    for scope, used in rows(dsn, "SELECT scope, spent + reserved FROM account"):
+        assert used <= policy.limits.get(scope, used)
+
+
+async def test_a_worker_that_was_taken_for_dead_can_reserve_nothing(dsn):
+    async with workers(dsn, 1) as [seat]:
+        ledger = ledger_of(seat)
+        rows(dsn, "DELETE FROM worker RETURNING id")
+        with pytest.raises(WorkerLost):
+            await ledger.reserve(Call("t1", "ann", "m1", "fake/one", ledger.today), 1, HARD)
+        await ledger.close()
+
+
+async def test_a_statement_that_is_sent_again_counts_once(dsn):
+    async with workers(dsn, 1) as [seat], ledger_of(seat).writing() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        run, sent = Session.rows, []
+
+        async def twice(self, statement, parameters=()):
+            sent.append(statement)
+            await run(self, statement, parameters)
+            return await run(self, statement, parameters)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Session, "rows", twice)
+            account.commit(await account.reserve("fake/one", 900_000), Usage(7, 1), 900_000, "ok")
+            await until_spent(ledger, 900_000)
+            assert len(await account.warnings()) == 1
+            await account.grant(("thread", "t1"), 5, "boss")
+    found = rows(dsn, "SELECT spent, reserved, granted, prompt FROM account WHERE scope = 'thread'")
+    assert found == [(900_000, 0, 5, 7)]
+    assert rows(dsn, "SELECT count(*) FROM spending") == [(4,)]
