@@ -175,3 +175,16 @@ async def test_a_statement_that_is_sent_again_counts_once(dsn):
     found = rows(dsn, "SELECT spent, reserved, granted, prompt FROM account WHERE scope = 'thread'")
     assert found == [(900_000, 0, 5, 7)]
     assert rows(dsn, "SELECT count(*) FROM spending") == [(4,)]
+
+
+async def test_what_lapsed_counts_in_full_and_a_late_commit_adds_nothing(dsn):
+    async with workers(dsn, 1) as [seat], ledger_of(seat).writing() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        call = await account.reserve("fake/one", 300_000)
+        rows(dsn, "DELETE FROM worker RETURNING id")
+        rows(dsn, "SELECT lapse()")
+        account.commit(call, Usage(7, 1), 100_000, "ok")
+        while not rows(dsn, "SELECT FROM spending HAVING count(*) = 2"):
+            await ledger.read([("thread", "t1")])
+    found = rows(dsn, "SELECT spent, reserved, prompt FROM account WHERE scope = 'thread'")
+    assert found == [(300_000, 0, 7)]
