@@ -18,7 +18,7 @@ import anyio.lowlevel
 from bot.agent.loop import Agent
 from bot.agent.prompt.token_estimate import request_size
 from bot.config.settings import Recovery
-from bot.observe.audit import Audit
+from bot.observe.audit import Audit, AuditFiles
 from bot.observe.turn_events import Observing
 from bot.ports.model import Completion, Request, Usage
 from bot.ports.tool import Tool
@@ -50,6 +50,7 @@ from threads.model import (
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import thread_folder
 from threads.store.disk import Disk, File, Offload, PosixDisk, replace_file
+from threads.store.json_file import F, JsonFile
 from transports.base.transport import Capabilities
 from transports.shared.delivery.outbox import Outbox
 
@@ -226,6 +227,13 @@ async def inline(function: Callable[..., object], *args: object) -> object:
     return function(*args)
 
 
+def state_file(path: Path, empty: F, disk: Disk | None = None, offload: Offload = inline) -> JsonFile[F]:
+    """Return a small value as a start opens it."""
+    file = JsonFile(disk or PosixDisk(), path, offload, empty)
+    file.open()
+    return file
+
+
 class Clock:
     """Wall time that moves a millisecond at each look, so that instants differ and are the same in every run."""
 
@@ -318,7 +326,7 @@ def core_parts(
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
         escalate=lambda *_: None,
-        on_feedback=Audit(disk, data / "audit", offload=offload, now=now).record_feedback,
+        on_feedback=Audit(AuditFiles(disk, data / "audit", offload).append, now).record_feedback,
         on_stop=lambda *_: None,
     )
     return replace(parts, **changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -87,6 +87,9 @@ class FileStore:
 
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Do nothing: the files are where they stay."""
+
+    async def hold(self, _: str, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
 
     async def ensure_ownership(self) -> None:
         """Do nothing: the lock of the data folder is held for life."""

@@ -6,7 +6,7 @@ thread over; from then on every write of the old owner raises `threads.errors.Fe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -129,6 +129,10 @@ class Store(Protocol):
 
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Make the files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
+        ...
+
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over."""
         ...
 
     async def ensure_ownership(self) -> None:

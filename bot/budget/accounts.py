@@ -7,6 +7,7 @@ in memory at once, cancelled or not, and its line follows.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +63,10 @@ class SpendingLedger(Protocol):
 
     async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
         """Return the limits that something has to be said about, and was not yet; it counts as said then."""
+        ...
+
+    def writing(self) -> AbstractAsyncContextManager[object]:
+        """Write for as long as the block lasts, and then what it left."""
         ...
 
     async def append(self, record: Grant) -> None:

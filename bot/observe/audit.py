@@ -23,12 +23,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -80,11 +81,15 @@ def record_adapter() -> TypeAdapter[AuditRecord]:
     return TypeAdapter(AuditRecord)
 
 
-class Audit:
-    """The audit of one data folder, with one writer. Lines of `tell` are written while `writing` is entered."""
+Append = Callable[[Sequence[tuple[str, bytes]]], Awaitable[None]]
+"""Appends lines, each with its day, durably. Raises OSError."""
 
-    def __init__(self, disk: Disk, folder: Path, *, offload: Offload, now: Callable[[], datetime]) -> None:
-        self._disk, self._folder, self._offload, self._now = disk, folder, offload, now
+
+class Audit:
+    """The audit, with one writer. Lines of `tell` are written while `writing` is entered."""
+
+    def __init__(self, append: Append, now: Callable[[], datetime]) -> None:
+        self._append, self._now = append, now
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
@@ -101,7 +106,7 @@ class Audit:
         record = self._record(kind, str(thread), message_id, author, details)
         async with self._writing:
             try:
-                await self._offload(self._write, [record])
+                await self._append(_lines([record]))
             except OSError as error:
                 raise StoreUnavailable(f"audit: {error}") from error
 
@@ -155,7 +160,7 @@ class Audit:
             if not waiting:
                 return
             try:
-                await self._offload(self._write, waiting)
+                await self._append(_lines(waiting))
             except OSError as error:
                 if not self._refused:
                     log.error("audit.not_written: trying again: %s", error)  # noqa: TRY400 - the disk says why
@@ -187,10 +192,25 @@ class Audit:
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
         )
 
-    def _write(self, records: Iterable[AuditRecord]) -> None:
+
+def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:
+    return [(record.at[:10], encode(record_adapter(), record)) for record in records]
+
+
+class AuditFiles:
+    """The files of one machine."""
+
+    def __init__(self, disk: Disk, folder: Path, offload: Offload) -> None:
+        self._disk, self._folder, self._offload = disk, folder, offload
+
+    async def append(self, lines: Sequence[tuple[str, bytes]]) -> None:
+        """Append lines, each to the file of its day; see `Append`."""
+        await self._offload(self._write, lines)
+
+    def _write(self, lines: Sequence[tuple[str, bytes]]) -> None:
         self._disk.mkdir(self._folder)
-        for day, of_day in groupby(records, lambda record: record.at[:10]):
-            self._append(self._folder / f"{day}.jsonl", b"".join(encode(record_adapter(), r) for r in of_day))
+        for day, of_day in groupby(lines, itemgetter(0)):
+            self._append(self._folder / f"{day}.jsonl", b"".join(line for _, line in of_day))
         self._disk.fsync_folder(self._folder)
 
     def _append(self, path: Path, lines: bytes) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated
 
 import anyio
@@ -20,8 +19,7 @@ from bot.ports.errors import ToolDenied, ToolInvalidInput
 from bot.schedules.times import find_zone, format_time, next_after
 from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id, shortened
-from threads.store.disk import Disk, Offload
-from threads.store.json_file import JsonFile, JsonState
+from threads.store.json_file import JsonState, State
 
 MAX_LISTED = 20
 
@@ -85,7 +83,7 @@ class Bounds:
     total: int = 200
 
 
-class _File(JsonState):
+class SchedulesFile(JsonState):
     """``told`` has the day, in UTC, on which a thread was last told that the budget is used up."""
 
     schedules: tuple[Schedule, ...] = ()
@@ -97,20 +95,18 @@ Change = Mapping[str, Schedule | None]
 
 
 class Schedules:
-    """All schedules of one data folder. Construct, then `open`."""
+    """All schedules. ``changing`` is held while one is handed over: it is not cancelled in between."""
 
     def __init__(
-        self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], bounds: Bounds = Bounds()
+        self, state: State[SchedulesFile], now: Callable[[], datetime], bounds: Bounds = Bounds()
     ) -> None:
         self.now = now
-        self.changed = anyio.Event()
-        self._file = JsonFile(disk, path, offload, _File())
-        self.changing = self._file.changing
-        self._bounds = bounds
+        self.changed, self.changing = anyio.Event(), anyio.Lock()
+        self._state, self._bounds = state, bounds
+        state.on_change = self.wake
 
-    def open(self) -> None:
-        """Read the file and the time zones. Blocking. Raises `NewerSchema` and OSError."""
-        self._file.open()
+    def read_zones(self) -> None:
+        """Read the time zones that will be needed. Blocking."""
         for schedule in self.all:
             try:
                 find_zone(schedule.zone)
@@ -119,7 +115,7 @@ class Schedules:
 
     @property
     def all(self) -> Sequence[Schedule]:
-        return self._file.value.schedules
+        return self._state.value.schedules
 
     def of(self, thread: ThreadId) -> list[Schedule]:
         """Return the thread's schedules, the next one first."""
@@ -133,14 +129,20 @@ class Schedules:
 
         Raises `ToolDenied` if there are too many, and `StoreUnavailable`.
         """
+        schedule = new
+
+        def change(old: SchedulesFile) -> SchedulesFile:
+            nonlocal schedule
+            for schedule in old.schedules:
+                if schedule.source == new.source and schedule.thread == new.thread:
+                    return old
+            self._check_bounds(new, old.schedules)
+            schedule = new.model_copy(update={"id": _free_id(new, old.schedules)})
+            return old.model_copy(update={"schedules": (*old.schedules, schedule)})
+
         async with self.changing:
-            for known in self.all:
-                if known.source == new.source and known.thread == new.thread:
-                    return known
-            self._check_bounds(new)
-            schedule = new.model_copy(update={"id": self._free_id(new)})
-            await self.save({schedule.id: schedule})
-            return schedule
+            await self._state.change(change)
+        return schedule
 
     async def cancel(self, thread: ThreadId, schedule_id: str) -> Schedule | None:
         """Remove one of the thread's schedules and return it, or None if there is none. Raises `StoreUnavailable`."""
@@ -181,30 +183,35 @@ class Schedules:
 
     def notified_on(self, thread: str) -> str:
         """Return the day on which the thread was last told that the budget is used up."""
-        return self._file.value.told.get(thread, "")
+        return self._state.value.told.get(thread, "")
 
     async def save(self, change: Change, told: Mapping[str, str] | None = None) -> None:
-        """Make a change durable; the caller holds ``changing``. On `StoreUnavailable` nothing changed."""
-        by_id = {schedule.id: schedule for schedule in self.all} | dict(change)
-        schedules = tuple(schedule for schedule in by_id.values() if schedule is not None)
-        threads = {schedule.thread for schedule in schedules}
-        days = self._file.value.told | dict(told or {})
-        days = {thread: day for thread, day in days.items() if thread in threads}
-        await self._file.replace(_File(schedules=schedules, told=days))
-        self.wake()
+        """Make a change of schedules that are there durable; on `StoreUnavailable` nothing changed.
+
+        The caller holds ``changing``. What another worker has removed meanwhile stays removed.
+        """
+
+        def update(old: SchedulesFile) -> SchedulesFile:
+            updated = (change.get(schedule.id, schedule) for schedule in old.schedules)
+            schedules = tuple(schedule for schedule in updated if schedule is not None)
+            threads = {schedule.thread for schedule in schedules}
+            days = {thread: day for thread, day in (old.told | dict(told or {})).items() if thread in threads}
+            return old.model_copy(update={"schedules": schedules, "told": days})
+
+        await self._state.change(update)
 
     def wake(self) -> None:
         """Wake everybody who waits for ``changed``."""
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
-    def _check_bounds(self, new: Schedule) -> None:
-        in_thread = [schedule for schedule in self.all if schedule.thread == new.thread]
-        of_person = [schedule for schedule in self.all if _owner(schedule) == _owner(new)]
+    def _check_bounds(self, new: Schedule, known: Sequence[Schedule]) -> None:
+        in_thread = [schedule for schedule in known if schedule.thread == new.thread]
+        of_person = [schedule for schedule in known if _owner(schedule) == _owner(new)]
         for schedules, most, whose in (
             (in_thread, self._bounds.per_thread, "in this thread"),
             (of_person, self._bounds.per_user, "of this person"),
-            (self.all, self._bounds.total, "in all"),
+            (known, self._bounds.total, "in all"),
         ):
             if len(schedules) >= most:
                 raise ToolDenied(
@@ -212,14 +219,15 @@ class Schedules:
                     suggestion="Say so; one of them can be cancelled.",
                 )
 
-    def _free_id(self, new: Schedule) -> str:
-        digest = sha256(f"{new.thread}\0{new.source}".encode("utf-8", "replace")).hexdigest()
-        taken = {schedule.id for schedule in self.all}
-        return next(f"s{digest[:size]}" for size in range(4, 64) if f"s{digest[:size]}" not in taken)
-
 
 NONE_HERE = 'Nothing is scheduled here. Ask me to, for example "remind me on Monday at 9 to call Ann".'
 _HOW = "/schedule cancel ID cancels one."
+
+
+def _free_id(new: Schedule, known: Sequence[Schedule]) -> str:
+    digest = sha256(f"{new.thread}\0{new.source}".encode("utf-8", "replace")).hexdigest()
+    taken = {schedule.id for schedule in known}
+    return next(f"s{digest[:size]}" for size in range(4, 64) if f"s{digest[:size]}" not in taken)
 
 
 def _owner(schedule: Schedule) -> tuple[str, str, str]:

@@ -37,8 +37,8 @@ from bot.ports.tool import Arguments, Tool, ToolContext
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId
-from threads.store.disk import Disk, Offload
-from threads.store.json_file import JsonFile, JsonState
+from threads.store.disk import Offload
+from threads.store.json_file import JsonState, State
 
 log = logging.getLogger(__name__)
 
@@ -135,8 +135,7 @@ class Approvals:
     def __init__(
         self,
         policy: Policy,
-        disk: Disk,
-        path: Path,
+        state: State[ApprovalsFile],
         *,
         offload: Offload,
         now: Callable[[], datetime],
@@ -147,8 +146,7 @@ class Approvals:
     ) -> None:
         self._policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
         self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
-        self._file = JsonFile(disk, path, offload, ApprovalsFile())
-        self.open = self._file.open
+        self._state = state
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
@@ -172,16 +170,20 @@ class Approvals:
             and approval.thread_id == str(thread)
             and approval.message_id == message_id
             and approval.expires_at > now
-            for approval in self._file.value.asked.values()
+            for approval in self._state.value.asked.values()
         )
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
         """Remove all standing permissions of the thread; return how many. Raises `StoreUnavailable`."""
-        async with self._file.changing:
-            value = self._file.value
-            grants = tuple(grant for grant in value.grants if grant.thread_id != str(thread))
-            if removed := len(value.grants) - len(grants):
-                await self._file.replace(value.model_copy(update={"grants": grants}))
+        removed = 0
+
+        def change(old: ApprovalsFile) -> ApprovalsFile:
+            nonlocal removed
+            grants = tuple(grant for grant in old.grants if grant.thread_id != str(thread))
+            removed = len(old.grants) - len(grants)
+            return old.model_copy(update={"grants": grants}) if removed else old
+
+        await self._state.change(change)
         if removed:
             await self._audit(thread, "", by, {"verdict": "taken back", "always": str(removed)})
         return removed
@@ -193,18 +195,18 @@ class Approvals:
             and grant.tool == tool
             and (grant.tainted or not context.tainted)
             and fnmatchcase(subject, grant.pattern)
-            for grant in self._file.value.grants
+            for grant in self._state.value.grants
         )
 
     def _find(self, call: _Call) -> _Approval | None:
         """Return the approval of a call; older versions stored equal calls of a message as one."""
-        approvals = self._file.value.asked
+        approvals = self._state.value.asked
         return approvals.get(call.key) or approvals.get(call.same)
 
     def _denied(self, call: _Call) -> bool:
         return any(
             approval.state == "denied" and call.same in (id_, approval.same)
-            for id_, approval in self._file.value.asked.items()
+            for id_, approval in self._state.value.asked.items()
         )
 
     async def _ask(self, call: _Call) -> None:
@@ -329,20 +331,22 @@ class Approvals:
     async def _save(self, key: str, approval: _Approval, grant: _Grant | None = None) -> None:
         """Make an approval durable. Raises `ToolDenied` if the disk fails: what is not on disk is not allowed."""
         oldest = (self._now() - KEPT_FOR).isoformat()
-        async with self._file.changing:
-            value = self._file.value
+
+        def change(old: ApprovalsFile) -> ApprovalsFile:
             approvals = {
-                id_: old
-                for id_, old in value.asked.items()
-                if old.expires_at > oldest and id_ not in (key, approval.same)
+                id_: before
+                for id_, before in old.asked.items()
+                if before.expires_at > oldest and id_ not in (key, approval.same)
             }
-            grants = (*value.grants, grant)[-MOST_GRANTS:] if grant else value.grants
-            try:
-                await self._file.replace(ApprovalsFile(asked={**approvals, key: approval}, grants=grants))
-            except StoreUnavailable as error:
-                raise ToolDenied(
-                    "The permission for this could not be saved on disk.", suggestion="Try again later."
-                ) from error
+            grants = (*old.grants, grant)[-MOST_GRANTS:] if grant else old.grants
+            return ApprovalsFile(asked={**approvals, key: approval}, grants=grants)
+
+        try:
+            await self._state.change(change)
+        except StoreUnavailable as error:
+            raise ToolDenied(
+                "The permission for this could not be saved on disk.", suggestion="Try again later."
+            ) from error
 
     async def _audit(self, thread: ThreadId, message_id: str, by: str, details: Mapping[str, str]) -> None:
         try:

@@ -22,7 +22,6 @@ from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
 from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
-from bot.budget.ledger import Ledger
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
@@ -38,15 +37,14 @@ from bot.ports.status import CircuitStatus
 from bot.routing.access import allowed, is_admin
 from bot.routing.commands import ModelCommands
 from bot.routing.rate_limit import RateLimiter
-from bot.store.migrations import prepare
-from bot.store.model_choice import ModelChoices
+from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, restored, skip_answered
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import leaving, make_store
-from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
+from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
@@ -98,31 +96,30 @@ async def serve(
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
     resources = _resources(offload, Masker(secrets), observing or Observing())
-    store = make_store(settings, environ, resources, journal_offload)
+    storage = make_storage(settings, environ, resources, journal_offload)
+    store, resources = storage.store, replace(resources, now=storage.now)
     transports = make_transports(store)
     outboxes = {transport.name: Outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
-    catalog, chosen = catalog_of(settings), ModelChoices(resources.disk, data / "models.json", offload)
-    ledger = Ledger(resources.disk, data / "usage", offload=offload, now=utc_now)
+    catalog = catalog_of(settings)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(data):
-        await offload(prepare, data, utc_now)
+        await storage.open()
         if any(not name.startswith("offline/") for name in offered(settings, model)):
             await offload(catalog.load)
-        await offload(ledger.open)
-        await offload(chosen.open)
-        accounts = Accounts.of(ledger, settings.budget)
+        chosen = ModelChoices(await storage.states.open("models", ModelsFile()))
+        accounts = Accounts.of(storage.ledger, settings.budget)
         async with (
             aclosing(SharedHttp()) as http,
-            open_tool_set(settings, environ, resources, attach=takes_files) as tool_set,
+            open_tool_set(settings, environ, resources, storage, attach=takes_files) as tool_set,
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
-            ledger.writing(),
+            storage.ledger.writing(),
             leaving(store),
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)
-            escalation = Escalation(tasks, settings.escalation, post, partial(_link, transports), utc_now)
+            escalation = Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now)
             models = ModelChain(
                 model,
                 settings,
@@ -133,7 +130,7 @@ async def serve(
                 accounts=accounts,
                 chosen=chosen,
                 random=random.random,
-                now=utc_now,
+                now=storage.now,
                 observing=resources.observing,
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),

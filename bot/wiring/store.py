@@ -4,21 +4,54 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 
 import anyio
 
+from bot.budget.accounts import SpendingLedger
+from bot.budget.ledger import Ledger
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
+from bot.guards.redaction import Masker
+from bot.observe.audit import Append, AuditFiles
+from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
-from bot.wiring.tool_set import Resources
+from bot.store.migrations import prepare
 from threads.file_store import FileStore
-from threads.store.disk import Offload
+from threads.store.disk import Disk, Offload
+from threads.store.json_file import JsonFiles, States
 from threads.stores import Store
 
 NO_DRIVER = 'store.kind: "postgres" needs the postgres extra; run: pip install "threadfast[postgres]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a bot is made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
+
+    disk: Disk
+    offload: Offload
+    work: Offload
+    now: Callable[[], datetime]
+    mask: Masker
+    observing: Observing
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """All that outlives the process. ``open`` comes first: it raises `NewerSchema` and OSError."""
+
+    store: Store
+    ledger: SpendingLedger
+    states: States
+    append_audit: Append
+    now: Callable[[], datetime]
+    open: Callable[[], Awaitable[object]]
 
 
 @asynccontextmanager
@@ -31,26 +64,49 @@ async def leaving(store: Store) -> AsyncIterator[None]:
             await store.leave()
 
 
-def make_store(
+def make_storage(
     settings: Settings, environ: Mapping[str, str], resources: Resources, journal_offload: Offload
-) -> Store:
-    """Return the store of the settings, not opened yet. Raises `ConfigInvalid`."""
-    if settings.store.kind == "files":
-        return FileStore(
-            settings.data,
-            resources.disk,
-            offload=resources.offload,
-            journal_offload=journal_offload,
-            now=resources.now,
-        )
+) -> Storage:
+    """Return the storage of the settings, not opened yet. Raises `ConfigInvalid`."""
+    return (_files if settings.store.kind == "files" else _postgres)(
+        settings, environ, resources, journal_offload
+    )
+
+
+def _files(
+    settings: Settings, _: Mapping[str, str], resources: Resources, journal_offload: Offload
+) -> Storage:
+    disk, data, offload, now = resources.disk, settings.data, resources.offload, resources.now
+    ledger = Ledger(disk, data / "usage", offload=offload, now=now)
+
+    def open_all() -> None:
+        prepare(data, now)
+        ledger.open()
+
+    return Storage(
+        FileStore(data, disk, offload=offload, journal_offload=journal_offload, now=now),
+        ledger,
+        JsonFiles(disk, data, offload),
+        AuditFiles(disk, data / "audit", offload).append,
+        now,
+        partial(offload, open_all),
+    )
+
+
+def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resources, _: Offload) -> Storage:
     try:
-        from bot.store.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
+        from bot.budget.postgres_ledger import PostgresLedger  # noqa: PLC0415 - an extra
+        from bot.store.postgres.store import PostgresStore  # noqa: PLC0415
+        from bot.store.postgres.worker import WorkerLost  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigInvalid(NO_DRIVER) from error
-    return PostgresStore(
-        resolve_secret(settings.store.dsn, environ),
+    dsn = resolve_secret(settings.store.dsn, environ)
+    store = PostgresStore(
+        dsn,
         settings.data / "scratch",
         name=f"{socket.gethostname()}:{os.getpid()}",
         version=version("threadfast"),
         now=resources.now,
     )
+    ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
+    return Storage(store, ledger, store.states, store.append_audit, store.now, store.prepare)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,14 +22,12 @@ from bot.config.settings import Settings
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import Policy
-from bot.guards.redaction import Masker
 from bot.observe.audit import Audit
-from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
 from bot.routing.commands import parse
-from bot.tools.approvals import Approvals
+from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.attach import Attach
 from bot.tools.files.edit import EditFile
 from bot.tools.files.quota import Quota
@@ -43,25 +40,14 @@ from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
+from bot.wiring.store import Resources, Storage
 from threads.errors import StoreUnavailable
-from threads.store.disk import Disk, Offload
+from threads.store.json_file import States
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What a bot is made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
-
-    disk: Disk
-    offload: Offload
-    work: Offload
-    now: Callable[[], datetime]
-    mask: Masker
-    observing: Observing
 
 
 @dataclass(slots=True)
@@ -96,7 +82,7 @@ class ToolSet:
 
 @asynccontextmanager
 async def open_tool_set(
-    settings: Settings, environ: Mapping[str, str], resources: Resources, *, attach: bool
+    settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage, *, attach: bool
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable; *attach* is whether a transport takes files.
 
@@ -105,7 +91,7 @@ async def open_tool_set(
     enabled, work = set(settings.tools.enabled), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(resources.disk, settings.data / "audit", offload=resources.offload, now=resources.now)
+    audit = Audit(storage.append_audit, resources.now)
     tool_set = ToolSet(Documents(work), audit, writer)
     async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:
@@ -126,9 +112,9 @@ async def open_tool_set(
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
         if "schedule" in enabled:
-            await _schedule(tool_set, settings, resources)
+            await _schedule(tool_set, settings, resources, storage.states)
         await _web(tool_set, settings, resources, tasks)
-        tool_set.approvals = await _approvals(tool_set, settings, resources)
+        tool_set.approvals = await _approvals(tool_set, settings, resources, storage.states)
         tool_set.toolbox = Toolbox(
             [ObservedTool(tool, resources.observing) for tool in tool_set.tools],
             timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
@@ -141,12 +127,13 @@ async def open_tool_set(
         tasks.cancel_scope.cancel()
 
 
-async def _approvals(tool_set: ToolSet, settings: Settings, resources: Resources) -> Approvals:
+async def _approvals(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
+) -> Approvals:
     given = settings.tools
-    approvals = Approvals(
+    return Approvals(
         Policy(given.policy, outside=given.after_outside_text),
-        resources.disk,
-        settings.data / "approvals.json",
+        await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,
         is_admin=partial(is_admin, settings.access),
@@ -154,8 +141,6 @@ async def _approvals(tool_set: ToolSet, settings: Settings, resources: Resources
         mask=resources.mask,
         expires_s=given.approval_expires_s,
     )
-    await resources.offload(approvals.open)
-    return approvals
 
 
 async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
@@ -191,15 +176,15 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
-    from bot.schedules.store import Bounds, Schedules  # noqa: PLC0415 - off by default
+async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources, states: States) -> None:
+    from bot.schedules.store import Bounds, Schedules, SchedulesFile  # noqa: PLC0415 - off by default
     from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
 
     given = settings.schedule
     bounds = Bounds(given.max_per_thread, given.max_per_user)
-    path = settings.data / "schedules.json"
-    tool_set.schedules = Schedules(resources.disk, path, resources.offload, resources.now, bounds)
-    await resources.offload(tool_set.schedules.open)
+    state = await states.open("schedules", SchedulesFile())
+    tool_set.schedules = Schedules(state, resources.now, bounds)
+    await resources.offload(tool_set.schedules.read_zones)
     tool_set.tools += [
         SetSchedule(
             tool_set.schedules,

@@ -36,14 +36,14 @@ from bot.ports.model import Completion, Request, Usage
 from bot.store.postgres.session import Row, Session
 from bot.store.postgres.store import PostgresStore
 from bot.store.postgres.worker import WorkerLost
-from bot.tools.approvals import Approvals
+from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.read import ListFiles
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
 from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
-from tests.world import core_parts
+from tests.world import core_parts, state_file
 from threads import delivery
 from threads.journal import journal
 from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
@@ -202,8 +202,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
     transport = make(args, disk)
     approvals = Approvals(
         Policy({"list_files": "ask"} if args.asks else {}),
-        disk,
-        args.data / "approvals.json",
+        state_file(args.data / "approvals.json", ApprovalsFile(), disk),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         is_admin=lambda _: False,
@@ -222,7 +221,6 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
 
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     with closing(offload), closing(journal_offload), lock_data_folder(args.data):
-        approvals.open()
         async with anyio.create_task_group() as tasks:
             parts = core_parts(
                 args.data,

@@ -20,12 +20,13 @@ import threads.journal.journal
 from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
 from bot.ports.errors import ProviderError
-from bot.store.model_choice import ModelChoices
+from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.core import Core, open_core
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.errors import BotError
 from threads.model import Outgoing
+from threads.store.json_file import JsonFiles
 
 from .disk import SimDisk
 from .fate import Fate
@@ -213,9 +214,8 @@ class World:
             return SimModel(self.plan, self.fate, self.record)
         disk, offload = self.disk, self._offload
         ledger = Ledger(disk, DATA / "usage", offload=offload, now=self._now, names=disk.names)
-        chosen = ModelChoices(disk, DATA / "models.json", offload)
         await offload(ledger.open)
-        await offload(chosen.open)
+        chosen = ModelChoices(await JsonFiles(disk, DATA, offload).open("models", ModelsFile()))
         tasks.start_soon(ledger.run, name="ledger")
         return SimModelChain(
             self.stack,

@@ -14,15 +14,15 @@ from bot.agent.prompt.memory import Memory
 from bot.guards.policy import Policy
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
-from bot.schedules.store import Schedule, Schedules
-from bot.tools.approvals import Approvals
+from bot.schedules.store import Schedule, Schedules, SchedulesFile
+from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.quota import Quota
 from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox, tool_context
-from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says
+from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says, state_file
 from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
 from threads.model import Answer, Author, Limits, Message, Option, Question, ThreadId, ToolCall
@@ -193,7 +193,7 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
         return tool_context(tmp_path, thread, ANN, "m1", ask=ask)
 
     approvals = Approvals(
-        Policy({"hangs": "ask"}), PosixDisk(), tmp_path / "approvals.json", offload=inline, now=Clock(),
+        Policy({"hangs": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
         is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
     )  # fmt: skip
     toolbox = make_toolbox([Floods()], permits=approvals)
@@ -222,8 +222,7 @@ async def test_what_one_thread_was_told_to_remember_no_other_reads(tmp_path):
 
 async def test_a_schedule_is_seen_and_cancelled_in_its_own_thread_only(tmp_path):
     clock = Clock()
-    schedules = Schedules(PosixDisk(), tmp_path / "schedules.json", inline, clock)
-    schedules.open()
+    schedules = Schedules(state_file(tmp_path / "schedules.json", SchedulesFile()), clock)
     made = await schedules.add(Schedule(thread=str(T1), author=ANN, text="of T1", next_at=clock()))
     assert "of T1" not in schedules.listing(T2)
     assert await schedules.cancel(T2, made.id) is None

@@ -19,12 +19,12 @@ from typing import ClassVar
 import anyio
 import pytest
 
-from bot.schedules.store import Schedules
+from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.approvals import ApprovalsFile
 from bot.tools.mcp.servers import StoredListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.serving import anthropic, serving
-from tests.world import Clock, inline
+from tests.world import Clock, inline, state_file
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFile
@@ -280,10 +280,10 @@ async def test_a_value_that_could_not_be_replaced_is_the_old_one_in_memory_and_o
     disk = type("Disk", (Refusing,), {"refused": {(call, "")}})()
     kept = JsonFile(disk, tmp_path / name, inline, FILES[name]())
     with pytest.raises(Exception, match=name):
-        await kept.replace(FILES[name]())
+        await kept.change(lambda _: FILES[name]())
     assert kept.value == FILES[name]()
     disk.refused.clear()
-    await kept.replace(FILES[name]())
+    await kept.change(lambda _: FILES[name]())
     assert sorted(path.name for path in tmp_path.iterdir()) == [name]
 
 
@@ -292,12 +292,13 @@ import sys, anyio
 from pathlib import Path
 from typing import ClassVar
 from datetime import datetime, UTC
-from bot.schedules.store import Bounds, Schedule, Schedules
+from bot.schedules.store import Bounds, Schedule, Schedules, SchedulesFile
 from threads.store.disk import PosixDisk
+from threads.store.json_file import JsonFiles
 from threads.model import Author
 async def main(path, first):
-    schedules = Schedules(PosixDisk(), path, anyio.to_thread.run_sync, lambda: datetime.now(UTC), Bounds(10_000, 10_000, 10_000))
-    schedules.open()
+    state = await JsonFiles(PosixDisk(), path.parent, anyio.to_thread.run_sync).open("schedules", SchedulesFile())
+    schedules = Schedules(state, lambda: datetime.now(UTC), Bounds(10_000, 10_000, 10_000))
     for n in range(first, 10_000):
         made = await schedules.add(Schedule(thread="fake:W:C1:1", author=Author("U1"), text="x" * 500, next_at=datetime.now(UTC), source=str(n)))
         print(made.id, flush=True)
@@ -320,7 +321,6 @@ def test_whenever_the_process_is_killed_nothing_that_was_promised_is_lost(tmp_pa
         promised += [line.strip() for line in child.stdout.read().splitlines()]
         child.wait()
         child.stdout.close()
-        schedules = Schedules(PosixDisk(), path, inline, Clock())
-        schedules.open()
+        schedules = Schedules(state_file(path, SchedulesFile()), Clock())
         assert {schedule.id for schedule in schedules.all} >= set(promised)
         assert not path.with_name("schedules.json.broken").exists()

@@ -15,8 +15,8 @@ from bot.documents.reader import Documents
 from bot.guards.policy import Policy
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
-from bot.observe.audit import Audit
-from bot.tools.approvals import Approvals
+from bot.observe.audit import Audit, AuditFiles
+from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.write import WriteFile, Writer
@@ -25,7 +25,7 @@ from bot.wiring.core import open_core
 from tests.run_tool import Run
 from tests.tool_context import make_toolbox
 from tests.transports.bot import PROXIES
-from tests.world import Scripted, core_parts
+from tests.world import Scripted, core_parts, state_file
 from threads.store.disk import PosixDisk
 
 SECRET = "canary-Zk4v9Qx7Lw2"
@@ -47,11 +47,10 @@ class Scene:
         offload, disk, mask = anyio.to_thread.run_sync, PosixDisk(), Masker([SECRET])
         edge = self.chat.edge(self.data)
         model = model or Scripted(*script)
-        audit = Audit(disk, self.data / "audit", offload=offload, now=utc_now)
+        audit = Audit(AuditFiles(disk, self.data / "audit", offload).append, utc_now)
         approvals = Approvals(
             Policy(rules or {}),
-            disk,
-            self.data / "approvals.json",
+            state_file(self.data / "approvals.json", ApprovalsFile()),
             offload=offload,
             now=utc_now,
             is_admin=lambda who: who == self.chat.admin,
@@ -59,8 +58,6 @@ class Scene:
             mask=mask,
             expires_s=expires_s,
         )
-        self.data.mkdir(exist_ok=True)
-        await offload(approvals.open)
         write = WriteFile(Writer(disk, offload, Quota(10_000_000, 1_000)))
         toolbox = make_toolbox(
             [ReadFile(offload), ListFiles(offload), write, *self.tools],

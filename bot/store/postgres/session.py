@@ -70,12 +70,16 @@ class Session:
                     if self._prepare is not None:
                         await self._prepare(self._connection)
             except (psycopg.OperationalError, TimeoutError) as error:
-                await self.close()
+                await self._drop()
                 raise SessionLost(f"postgres: {error}") from error
         return self._connection
 
     async def close(self) -> None:
-        """Close the connection; the next statement opens another."""
+        """Close the connection after the statement that runs; the next one opens another."""
+        async with self._turn:
+            await self._drop()
+
+    async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):
@@ -89,7 +93,7 @@ class Session:
                 if not left:
                     raise SessionLost(f"postgres: {error}") from error
             except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
-                await self.close()
+                await self._drop()
                 raise SessionLost(f"postgres: {error}") from error
         raise AssertionError  # the last try returns or raises
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -20,11 +20,13 @@ from .context import PostgresContext
 from .journal import PostgresJournal
 from .migrations import migrate
 from .session import Session
+from .states import PostgresStates
 from .worker import Worker
 
 log = logging.getLogger(__name__)
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
+AUDIT = "INSERT INTO audit (line) SELECT line::json FROM unnest(%s::text[]) line"
 RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
     "ORDER BY changed_at DESC LIMIT %s"
@@ -47,15 +49,30 @@ class PostgresStore:
     def __init__(
         self, dsn: str, scratch: Path, *, name: str, version: str, now: Callable[[], datetime]
     ) -> None:
-        self._dsn, self._scratch = dsn, scratch
+        self._dsn, self._scratch, self._now = dsn, scratch, now
         self.worker = Worker(dsn, name, version)
-        self.journal = PostgresJournal(dsn, lambda: self.worker.number, now)
+        self.states = PostgresStates(dsn, self.worker.ring_all)
+        self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
         self._reader = Session(dsn)
 
-    async def open(self, transports: Iterable[str]) -> None:
-        """Bring the tables up to date and enter the workers. Raises OSError or `NewerSchema`."""
+    def now(self) -> datetime:
+        """Return the time as the server has it: the clocks of workers may differ."""
+        return self._now() + self.worker.clock_ahead
+
+    async def prepare(self) -> None:
+        """Bring the tables up to date. Raises OSError or `NewerSchema`."""
         await anyio.to_thread.run_sync(migrate, self._dsn)
+
+    async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
+        """Append lines to the audit; the table knows their time. Raises OSError."""
+        await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
+
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+        await self.worker.hold(role, work)
+
+    async def open(self, transports: Iterable[str]) -> None:
+        """Enter the workers. Raises OSError."""
         await self.worker.enter(transports)
 
     async def leave(self) -> None:
@@ -67,11 +84,11 @@ class PostgresStore:
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         self.journal.start(tasks, taker)
-        self.worker.start(tasks, self.journal)
+        self.worker.start(tasks, self.journal, self.states.refresh)
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (self.journal, self.worker, self._reader):
+        for part in (self.journal, self.worker, self.states, self._reader):
             await part.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:

@@ -8,7 +8,8 @@ are gone at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import psycopg
@@ -40,9 +41,12 @@ LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
 TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 ENTER = (
     "INSERT INTO worker (id, alive_until, name, version) "
-    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s)"
+    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s) RETURNING clock_timestamp()"
 )
-BEAT = "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s RETURNING id"
+BEAT = (
+    "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s "
+    "RETURNING clock_timestamp()"
+)
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 RING_ALL = "SELECT pg_notify(%s, '')"
@@ -51,6 +55,7 @@ CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
 """A thread that is this worker's and that it does not know of would be served by nobody."""
 
+TAKE_ROLE = "SELECT take_role(%s, %s)"
 RELEASE = "SELECT release(%s, %s)"
 
 
@@ -70,6 +75,8 @@ class Worker:
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
         self._timeline = ""
+        self.clock_ahead = timedelta()
+        """How much further the server's clock is than this machine's."""
         self._sure_until = self._blind_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
 
@@ -79,19 +86,50 @@ class Worker:
         [[self.number]] = await self._hands.rows(NUMBER)
         await self._life.connection()  # its lock comes before its row, or it would be taken for dead at birth
         sent = anyio.current_time()
-        await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
-        self._renew(sent)
+        [[now]] = await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
+        self._renew(sent, now)
 
     async def leave(self) -> None:
         """Be no worker any more; what is owned is free at once. Raises OSError."""
         for statement in (LEAVE, FREE):
             await self._hands.rows(statement, (self.number,))
-        await self._hands.rows(RING_ALL, (ANYBODY,))
+        await self.ring_all()
 
     async def close(self) -> None:
         """Close the sessions, as the end of the process would."""
         for session in (self._life, self._ears, self._hands):
             await session.close()
+
+    async def ring_all(self) -> None:
+        """Have all workers look at once. Raises OSError."""
+        await self._hands.rows(RING_ALL, (ANYBODY,))
+
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run *work* while the role is this worker's, and anew when it is again; return when *work* does.
+
+        It is cancelled as soon as the lease is not sure: then another worker may hold the role.
+        """
+        while True:
+            await self.ensure_ownership()
+            if await self._take_role(role):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._cancel_when_unsure, tasks.cancel_scope)
+                    await work()
+                    tasks.cancel_scope.cancel()
+                    return
+            await anyio.sleep(LOOK_S)
+
+    async def _take_role(self, role: str) -> bool:
+        try:
+            [[is_mine]] = await self._hands.rows(TAKE_ROLE, (self.number, role))
+        except OSError:
+            return False
+        return bool(is_mine)
+
+    async def _cancel_when_unsure(self, scope: anyio.CancelScope) -> None:
+        while (left := self._sure_until - anyio.current_time()) > 0:  # noqa: ASYNC110 - a beat renews it
+            await anyio.sleep(left)
+        scope.cancel()
 
     async def ensure_ownership(self) -> None:
         while anyio.current_time() >= self._sure_until:
@@ -99,11 +137,16 @@ class Worker:
                 raise WorkerLost
             await self._renewed.wait()
 
-    def start(self, tasks: TaskGroup, journal: PostgresJournal) -> None:
-        """Live until *tasks* are cancelled; raises `WorkerLost` in them when this worker is taken for dead."""
+    def start(
+        self, tasks: TaskGroup, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Live until *tasks* are cancelled; raises `WorkerLost` in them when this worker is taken for dead.
+
+        *refresh* takes over what others have changed, before threads are claimed.
+        """
         tasks.start_soon(self._beat, journal)
         tasks.start_soon(self._hear, journal)
-        tasks.start_soon(self._look_around, journal)
+        tasks.start_soon(self._look_around, journal, refresh)
 
     async def _beat(self, journal: PostgresJournal) -> None:
         while True:
@@ -118,11 +161,13 @@ class Worker:
                     self._renew(0.0)
                     journal.lose(list(journal.owned))
                     raise WorkerLost
-                self._renew(sent)
+                self._renew(sent, alive[0][0])
             await anyio.sleep(BEAT_S)
 
-    def _renew(self, sent: float) -> None:
+    def _renew(self, sent: float, now: datetime | None = None) -> None:
         """Count the lease from before the renewal was sent: the server's clock started later."""
+        if now is not None:
+            self.clock_ahead = now - datetime.now(UTC)
         self._sure_until = sent + self._lease_s - MARGIN_S
         renewed, self._renewed = self._renewed, anyio.Event()
         renewed.set()
@@ -155,19 +200,20 @@ class Worker:
                 await self._ears.close()
                 await anyio.sleep(BEAT_S)
 
-    async def _look_around(self, journal: PostgresJournal) -> None:
+    async def _look_around(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._look(journal)
+                await self._look(journal, refresh)
             except OSError as error:
                 log.warning("worker.cut_off: %s", error)
             with anyio.move_on_after(LOOK_S):
                 await self._rung.wait()
             self._rung = anyio.Event()
 
-    async def _look(self, journal: PostgresJournal) -> None:
+    async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
         if anyio.current_time() >= self._blind_until:
             await self._hands.rows(REAP, (self.number,))
+        await refresh()
         if journal.accepting:
             journal.take(
                 await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE)), claimed=True

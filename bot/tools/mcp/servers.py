@@ -141,11 +141,10 @@ class _ListingStore:
             return
         self.known[name] = listing
         self._report(name, listing)
-        async with self._file.changing:
-            try:
-                await self._file.replace(StoredListings(servers=dict(self.known)))
-            except StoreUnavailable as error:
-                log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
+        try:
+            await self._file.change(lambda _: StoredListings(servers=dict(self.known)))
+        except StoreUnavailable as error:
+            log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
 
     def _report(self, name: str, listing: Listing) -> None:
         if self._offered is None:

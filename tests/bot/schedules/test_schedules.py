@@ -14,7 +14,7 @@ import pytest
 from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
 from bot.schedules.scheduler import Scheduler
-from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules
+from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules, SchedulesFile
 from tests.sim.loop import SimLoop
 from tests.world import (
     ANN,
@@ -25,10 +25,10 @@ from tests.world import (
     Platform,
     Scripted,
     calls,
-    inline,
     message,
     running,
     says,
+    state_file,
 )
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Author, Limits
@@ -109,8 +109,8 @@ async def bot(
             raise refuse.pop(0)
         told.append(outgoing)
 
-    schedules = Schedules(disk, data / "schedules.json", inline, wall, bounds)
-    schedules.open()
+    schedules = Schedules(state_file(data / "schedules.json", SchedulesFile(), disk), wall, bounds)
+    schedules.read_zones()
     async with running(
         data, platform, model or Scripted(), clock=wall, disk=disk, recovery=recovery, **options
     ) as core:

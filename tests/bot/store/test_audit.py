@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from bot.observe.audit import MOST_WAITING, Audit, record_adapter
+from bot.observe.audit import MOST_WAITING, Audit, AuditFiles, record_adapter
 from bot.observe.audit_sinks import MOST_A_MINUTE, AuditLog, audit_logs, record_decision
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
@@ -41,7 +41,7 @@ def claude(fake, **more):
 
 @pytest.fixture
 def audit(tmp_path):
-    return Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+    return Audit(AuditFiles(PosixDisk(), tmp_path, inline).append, now)
 
 
 async def test_a_stop_says_who_stopped_what_and_a_run_says_when_it_began_and_ended(tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ async def test_a_no_to_more_money_is_in_the_audit_and_a_yes_is_a_grant(tmp_path)
 async def test_a_decision_that_the_disk_refuses_waits_and_is_taken_all_the_same(tmp_path):
     disk = FaultyDisk()
     disk.refuse["append"] = OSError(28, "No space left on device")
-    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    audit = Audit(AuditFiles(disk, tmp_path, inline).append, now)
     turn = SimpleNamespace(incoming=message(1, "hello"))
     async with audit.writing({}):
         await record_decision(
@@ -179,7 +179,7 @@ async def test_retries_are_told_however_many_there_are_and_however_little_is_log
     root.setLevel(logging.CRITICAL)
     log = logging.getLogger("transports.made_up")
     try:
-        audit = Audit(PosixDisk(), tmp_path, offload=inline, now=now)
+        audit = Audit(AuditFiles(PosixDisk(), tmp_path, inline).append, now)
         async with audit.writing({}), audit_logs(audit, str):
             for n in range(3 * MOST_A_MINUTE):
                 log.info("post.failed: no", extra=retry_fields("transport_unavailable", n + 2, 1.5))
@@ -196,7 +196,7 @@ async def test_retries_are_told_however_many_there_are_and_however_little_is_log
 async def test_a_disk_that_refuses_holds_nobody_up_and_what_waits_is_written_later(tmp_path, caplog):
     disk = FaultyDisk()
     disk.refuse["append"] = OSError(28, "No space left on device")
-    audit = Audit(disk, tmp_path, offload=inline, now=now)
+    audit = Audit(AuditFiles(disk, tmp_path, inline).append, now)
     async with audit.writing({}):
         for n in range(MOST_WAITING + 10):
             audit.tell("cancel", {"n": str(n)})

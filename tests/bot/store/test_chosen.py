@@ -4,17 +4,15 @@ import errno
 
 import pytest
 
-from bot.store.model_choice import ModelChoices
-from tests.world import T1, T2, FaultyDisk, inline
+from bot.store.model_choice import ModelChoices, ModelsFile
+from tests.world import T1, T2, FaultyDisk, state_file
 from threads.errors import StoreUnavailable
 
 pytestmark = pytest.mark.anyio
 
 
 def opened(folder, disk=None):
-    chosen = ModelChoices(disk or FaultyDisk(), folder / "models.json", inline)
-    chosen.open()
-    return chosen
+    return ModelChoices(state_file(folder / "models.json", ModelsFile(), disk or FaultyDisk()))
 
 
 async def test_a_choice_outlives_a_restart_and_can_be_dropped(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import anyio
 import pytest
 
-from bot.observe.audit import Audit
+from bot.observe.audit import Audit, AuditFiles
 from bot.store.layout import DATA_VERSION, KINDS, kind_of
 from bot.store.migrations import MIGRATIONS, prepare, version_of
 from threads.errors import NewerSchema
@@ -147,7 +147,7 @@ NEWER_LINE = encode(entry_adapter(), Entry(at="", kind="message", message_id="m"
 async def test_what_is_only_appended_to_keeps_newer_lines_as_they_are(tmp_path):
     path = tmp_path / "2027-01-01.jsonl"
     path.write_bytes(NEWER_LINE)
-    audit = Audit(PosixDisk(), tmp_path, offload=anyio.to_thread.run_sync, now=at())
+    audit = Audit(AuditFiles(PosixDisk(), tmp_path, anyio.to_thread.run_sync).append, at())
     async with audit.writing({}):
         audit.tell("cancel", {})
     assert path.read_bytes().startswith(NEWER_LINE)

@@ -12,12 +12,12 @@ import anyio
 import pytest
 
 from bot.guards.policy import Policy
-from bot.observe.audit import Audit
+from bot.observe.audit import Audit, AuditFiles
 from bot.ports.tool import Arguments, ToolOutput
-from bot.tools.approvals import MOST_SHOWN, Approvals, format_arguments
+from bot.tools.approvals import MOST_SHOWN, Approvals, ApprovalsFile, format_arguments
 from tests.run_tool import Run
 from tests.sim.loop import SimLoop
-from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says
+from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says, state_file
 from threads.invisible_text import escaped
 from threads.model import Author, Message, QuestionClosed, ToolCall
 from threads.store.disk import PosixDisk
@@ -79,11 +79,10 @@ class Scene:
 
     def life(self, *script, rules=None, outside="ask", expires_s=3600):
         disk = PosixDisk()
-        audit = Audit(disk, self.folder / "audit", offload=inline, now=self.clock)
+        audit = Audit(AuditFiles(disk, self.folder / "audit", inline).append, self.clock)
         approvals = Approvals(
             Policy({"shell": "ask"} if rules is None else rules, outside=outside),
-            disk,
-            self.folder / "approvals.json",
+            state_file(self.folder / "approvals.json", ApprovalsFile()),
             offload=inline,
             now=self.clock,
             is_admin=lambda who: who == ADMIN,
@@ -92,7 +91,6 @@ class Scene:
             expires_s=expires_s,
         )
         self.folder.mkdir(exist_ok=True)
-        approvals.open()
         self.model = Scripted(*script)
         tools = [self.run, self.write, Fetch()]
         return running(

@@ -22,10 +22,10 @@ import pytest
 from anyio._core._eventloop import set_current_async_library
 
 from bot.guards.policy import Policy
-from bot.observe.audit import Audit
+from bot.observe.audit import Audit, AuditFiles
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
-from bot.tools.approvals import Approvals
+from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.wiring.core import open_core
 from tests.one_model import OneModel
 from tests.sim.disk import Faults, SimDisk
@@ -33,7 +33,7 @@ from tests.sim.fate import Died, Fate
 from tests.sim.loop import SimLoop
 from tests.sim.record import Record
 from tests.tool_context import make_toolbox
-from tests.world import ANN, T1, core_parts, message, says
+from tests.world import ANN, T1, core_parts, message, says, state_file
 from threads.model import Author, Incoming, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
 from transports.base.transport import Capabilities
 
@@ -199,11 +199,10 @@ class Story:
 
     async def _process(self):
         set_current_async_library("asyncio")
-        audit = Audit(self.disk, DATA / "audit", offload=offload, now=self._now)
+        audit = Audit(AuditFiles(self.disk, DATA / "audit", offload).append, self._now)
         approvals = Approvals(
             Policy({}),
-            self.disk,
-            DATA / "approvals.json",
+            state_file(DATA / "approvals.json", ApprovalsFile(), self.disk, offload),
             offload=offload,
             now=self._now,
             is_admin=lambda who: False,
@@ -211,7 +210,6 @@ class Story:
             mask=str,
             expires_s=3600,
         )
-        approvals.open()
         model = Model(self.plan, self.fate)
         toolbox = make_toolbox([self.run], permits=approvals)
         async with anyio.create_task_group() as tasks:

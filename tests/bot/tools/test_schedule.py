@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.routing.commands import parse
-from bot.schedules.store import Schedules
+from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from tests.sim.loop import SimLoop
 from tests.tool_context import make_toolbox, tool_context, unheard
-from tests.world import ANN, T1, T2, FaultyDisk, inline
+from tests.world import ANN, T1, T2, FaultyDisk, inline, state_file
 from threads.model import Author, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +32,8 @@ class Desk:
 
     def __init__(self, folder) -> None:
         self.disk = FaultyDisk()
-        self.schedules = Schedules(self.disk, folder / "schedules.json", inline, lambda: START)
-        self.schedules.open()
+        state = state_file(folder / "schedules.json", SchedulesFile(), self.disk)
+        self.schedules = Schedules(state, lambda: START)
         tools = [
             SetSchedule(self.schedules, inline, lambda text: parse(text) is not None, 15),
             ListSchedules(self.schedules),

@@ -9,6 +9,7 @@ import json
 import logging
 from pathlib import Path
 
+import anyio
 import discord
 from discord import app_commands
 
@@ -39,14 +40,14 @@ class CommandRegistration:
     def __init__(self, disk: Disk, path: Path, offload: Offload) -> None:
         self._path, self._offload = path, offload
         self._file = JsonFile(disk, path, offload, _File())
-        self._refused = ""
+        self._refused, self._syncing = "", anyio.Lock()
 
     async def sync(self, tree: app_commands.CommandTree[discord.Client]) -> None:
         """Register all the commands at once, if Discord does not know them; in the background. Never raises.
 
         Commands that Discord refused are not registered again by this process.
         """
-        async with self._file.changing:
+        async with self._syncing:
             wanted = digest_of(tree)
             await self._read()
             if wanted in (self._refused, self._file.value.published):
@@ -74,7 +75,7 @@ class CommandRegistration:
 
     async def _write(self, published: str) -> None:
         try:
-            await self._file.replace(_File(published=published))
+            await self._file.change(lambda _: _File(published=published))
         except StoreUnavailable as error:
             log.warning("slash.state_not_kept: the slash commands will be set again: %s", error)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import anyio
 import psycopg
 import pytest
 
-from bot.store.postgres.worker import LOCKS, WorkerLost
+from bot.store.postgres.worker import WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
@@ -21,26 +19,6 @@ pytestmark = pytest.mark.anyio
 def run(dsn: str, statement: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(statement.encode())
-
-
-@pytest.fixture
-def cut_off():
-    """Keep a worker from renewing its lease: its session is ended, and its lock is held by somebody else."""
-    with ExitStack() as stack:
-
-        def cut(dsn: str, number: int) -> None:
-            connection = stack.enter_context(psycopg.connect(dsn, autocommit=True))
-            while True:
-                connection.execute(ITS_SESSION, (LOCKS, number))
-                if connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (LOCKS, number)).fetchone() == (
-                    True,
-                ):
-                    return
-
-        yield cut
-
-
-ITS_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s"
 
 
 async def test_a_message_that_all_workers_receive_is_new_to_one_and_served_by_one(dsn):

@@ -61,7 +61,7 @@ class Seat:
         self.lost: list[ThreadId] = []
         self.busy: set[ThreadId] = set()
         self._told = anyio.Event()
-        self._tasks = anyio.CancelScope()
+        self._tasks, self._over = anyio.CancelScope(), anyio.Event()
         self.died: BaseException | None = None
 
     @property
@@ -115,10 +115,13 @@ class Seat:
             except BaseExceptionGroup as group:
                 [self.died] = group.exceptions
                 self._note([], None)
+            finally:
+                self._over.set()
 
     async def kill(self) -> None:
         """End it as kill -9 would: the sockets close, and nothing is said."""
         self._tasks.cancel()
+        await self._over.wait()  # or a connection that is just being made would stay open
         await self.store.abort()
 
 

@@ -1,0 +1,142 @@
+"""Small values of all workers, and what only one of them does."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from pydantic import Field
+
+from bot.store.postgres import states as states_module
+from bot.store.postgres.session import Session, SessionLost
+from tests.bot.store.postgres.workers import rows, workers
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.store.json_file import JsonState
+
+pytestmark = pytest.mark.anyio
+
+
+class Names(JsonState):
+    names: tuple[str, ...] = ()
+    days: dict[str, str] = Field(default_factory=dict)
+
+
+def adding(*names):
+    return lambda old: Names(names=(*old.names, *names))
+
+
+async def until(predicate):
+    with anyio.fail_after(20):
+        while not predicate():
+            await anyio.sleep(0.01)
+
+
+async def test_changes_of_all_workers_come_together_and_each_sees_them_unasked(dsn):
+    async with workers(dsn, 3) as seats:
+        opened = [await seat.store.states.open("names", Names()) for seat in seats]
+        async with anyio.create_task_group() as tasks:
+            for number, state in enumerate(opened):
+                for again in range(5):
+                    tasks.start_soon(state.change, adding(f"{number}-{again}"))
+        await until(lambda: all(len(state.value.names) == 15 for state in opened))
+        assert len({state.value.names for state in opened}) == 1
+        assert len(set(opened[0].value.names)) == 15
+
+
+async def test_what_a_function_refuses_changes_nothing_and_the_same_value_is_not_written(dsn):
+    def refuse(_):
+        raise ValueError("no")
+
+    async with workers(dsn, 1) as [seat]:
+        state = await seat.store.states.open("names", Names())
+        await state.change(adding("a"))
+        with pytest.raises(ValueError, match="no"):
+            await state.change(refuse)
+        await state.change(lambda old: old)
+        assert rows(dsn, "SELECT rev, body ->> 'names' FROM slot") == [(1, '["a"]')]
+
+
+async def test_a_change_whose_answer_is_lost_is_made_once(dsn, monkeypatch):
+    run, lost = Session.rows, []
+
+    async def losing(self, statement, parameters=()):
+        found = await run(self, statement, parameters)
+        if statement == states_module.REPLACE and not lost:
+            lost.append(statement)
+            raise SessionLost("cut")
+        return found
+
+    monkeypatch.setattr(Session, "rows", losing)
+    monkeypatch.setattr(states_module, "PAUSE_S", 0.0)
+    async with workers(dsn, 1) as [seat]:
+        state = await seat.store.states.open("names", Names())
+        await state.change(adding("a"))
+        assert state.value.names == ("a",)
+
+
+async def test_without_a_server_a_change_is_refused_and_the_value_stays(dsn, monkeypatch):
+    async with workers(dsn, 1) as [seat]:
+        state = await seat.store.states.open("names", Names())
+
+        async def away(*_):
+            raise SessionLost("away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "rows", away)
+            patch.setattr(states_module, "PAUSE_S", 0.0)
+            with pytest.raises(StoreUnavailable):
+                await state.change(adding("a"))
+        assert state.value.names == ()
+
+
+async def test_a_value_of_a_newer_version_is_left_as_it_is(dsn):
+    rows(dsn, "INSERT INTO slot VALUES ('names', 3, '{\"v\": 2}') RETURNING rev")
+    async with workers(dsn, 1) as [seat]:
+        with pytest.raises(NewerSchema, match="newer"):
+            await seat.store.states.open("names", Names())
+        seat.store.states._states.clear()
+
+
+async def test_a_role_has_one_holder_at_a_time_and_passes_on_when_that_one_dies(dsn):
+    holding, held = set(), []
+
+    def work(seat):
+        async def run():
+            holding.add(seat)
+            held.append(seat)
+            assert len(holding) == 1
+            try:
+                await anyio.sleep_forever()
+            finally:
+                holding.discard(seat)
+
+        return run
+
+    async with workers(dsn, 3) as seats, anyio.create_task_group() as tasks:
+        for seat in seats:
+            tasks.start_soon(seat.store.hold, "reader:slack", work(seat))
+        await until(lambda: held)
+        first = held[0]
+        holding.discard(first)  # its process is gone, with all that it did
+        await first.kill()
+        await until(lambda: len(held) == 2)
+        assert held[1] is not first
+        tasks.cancel_scope.cancel()
+
+
+async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cut_off):
+    ends = []
+
+    async def work():
+        try:
+            await anyio.sleep_forever()
+        finally:
+            found = rows(dsn, "SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()")
+            ends.append(found)
+
+    async with workers(dsn, 1) as [seat], anyio.create_task_group() as tasks:
+        tasks.start_soon(seat.store.hold, "gateway", work)
+        await until(lambda: rows(dsn, "SELECT FROM role"))
+        cut_off(dsn, seat.worker.number)
+        await until(lambda: ends)
+        assert ends == [[(1,)]]
+        tasks.cancel_scope.cancel()
