@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import psycopg
 
@@ -23,14 +24,15 @@ def migrate(dsn: str) -> None:
     try:
         with psycopg.connect(dsn, connect_timeout=3) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            for step in range(_schema(connection) + 1, STEPS + 1):
+            for step in range(schema_of(connection) + 1, STEPS + 1):
                 connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
                 connection.execute("UPDATE meta SET schema = %s", (step,))
     except psycopg.OperationalError as error:
         raise SessionLost(f"postgres: {error}") from error
 
 
-def _schema(connection: psycopg.Connection[tuple[int, int]]) -> int:
+def schema_of(connection: psycopg.Connection[Any]) -> int:
+    """Return how many steps the tables have seen; raises `NewerSchema`."""
     row = connection.execute("SELECT to_regclass('meta') IS NOT NULL").fetchone()
     if row is None or not row[0]:
         return 0
