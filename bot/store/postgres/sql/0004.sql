@@ -6,3 +6,6 @@ ALTER TABLE message ADD COLUMN logged boolean NOT NULL DEFAULT false;
 
 -- Where the store has gone, if it was moved; nobody starts on it then.
 ALTER TABLE meta ADD COLUMN moved_to text;
+
+-- The file of a line that came from files; these have numbers below 0, in their order.
+ALTER TABLE spending ADD COLUMN part text;
