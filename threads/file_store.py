@@ -88,7 +88,7 @@ class FileStore:
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Do nothing: the files are where they stay."""
 
-    async def hold(self, _: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def hold(self, _: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
         await work()
 
     async def ensure_ownership(self) -> None:

@@ -131,8 +131,11 @@ class Store(Protocol):
         """Make the files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
         ...
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over."""
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
+        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over.
+
+        *waits* is called while another holds it.
+        """
         ...
 
     async def ensure_ownership(self) -> None:

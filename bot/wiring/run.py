@@ -170,6 +170,7 @@ def _discord(
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=partial(_recent, store, "discord"),
+        hold=store.hold,
     )
 
 

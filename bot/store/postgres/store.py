@@ -68,8 +68,8 @@ class PostgresStore:
         """Append lines to the audit; the table knows their time. Raises OSError."""
         await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        await self.worker.hold(role, work)
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
+        await self.worker.hold(role, work, waits)
 
     async def open(self, transports: Iterable[str]) -> None:
         """Enter the workers. Raises OSError."""

@@ -74,7 +74,7 @@ class Worker:
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
-        self._timeline = ""
+        self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
         """How much further the server's clock is than this machine's."""
         self._sure_until = self._blind_until = 0.0
@@ -104,7 +104,9 @@ class Worker:
         """Have all workers look at once. Raises OSError."""
         await self._hands.rows(RING_ALL, (ANYBODY,))
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def hold(
+        self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None] = lambda: None
+    ) -> None:
         """Run *work* while the role is this worker's, and anew when it is again; return when *work* does.
 
         It is cancelled as soon as the lease is not sure: then another worker may hold the role.
@@ -112,12 +114,15 @@ class Worker:
         while True:
             await self.ensure_ownership()
             if await self._take_role(role):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._cancel_when_unsure, tasks.cancel_scope)
-                    await work()
-                    tasks.cancel_scope.cancel()
-                    return
-            await anyio.sleep(LOOK_S)
+                with anyio.CancelScope() as scope:
+                    self._work.add(scope)
+                    try:
+                        return await work()
+                    finally:
+                        self._work.discard(scope)
+            else:
+                waits()
+                await anyio.sleep(LOOK_S)
 
     async def _take_role(self, role: str) -> bool:
         try:
@@ -126,10 +131,15 @@ class Worker:
             return False
         return bool(is_mine)
 
-    async def _cancel_when_unsure(self, scope: anyio.CancelScope) -> None:
-        while (left := self._sure_until - anyio.current_time()) > 0:  # noqa: ASYNC110 - a beat renews it
-            await anyio.sleep(left)
-        scope.cancel()
+    async def _watch_lease(self) -> None:
+        """Cancel what only one worker may do as soon as the lease is not sure."""
+        while True:
+            renewed = self._renewed
+            await anyio.sleep_until(self._sure_until)
+            if anyio.current_time() >= self._sure_until:
+                for scope in self._work:
+                    scope.cancel()
+                await renewed.wait()
 
     async def ensure_ownership(self) -> None:
         while anyio.current_time() >= self._sure_until:
@@ -145,6 +155,7 @@ class Worker:
         *refresh* takes over what others have changed, before threads are claimed.
         """
         tasks.start_soon(self._beat, journal)
+        tasks.start_soon(self._watch_lease)
         tasks.start_soon(self._hear, journal)
         tasks.start_soon(self._look_around, journal, refresh)
 
