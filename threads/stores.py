@@ -138,6 +138,15 @@ class Store(Protocol):
         """
         ...
 
+    @property
+    def workers(self) -> int:
+        """How many processes serve, as far as is known here; at least 1."""
+        ...
+
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of a rate that all processes share; return the seconds until it may be used."""
+        ...
+
     async def ensure_ownership(self) -> None:
         """Return once this process surely owns what it serves, by its own clock; raises `Fenced` if it does not."""
         ...

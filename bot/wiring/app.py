@@ -132,6 +132,7 @@ async def serve(
                 random=random.random,
                 now=storage.now,
                 observing=resources.observing,
+                sharers=lambda: store.workers,
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )

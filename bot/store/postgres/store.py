@@ -26,6 +26,7 @@ from .worker import Worker
 log = logging.getLogger(__name__)
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
+TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
 AUDIT = "INSERT INTO audit (line) SELECT line::json FROM unnest(%s::text[]) line"
 RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
@@ -54,7 +55,7 @@ class PostgresStore:
         self.states = PostgresStates(dsn, self.worker.ring_all)
         self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
-        self._reader = Session(dsn)
+        self._reader, self._rates = Session(dsn), Session(dsn)
 
     def now(self) -> datetime:
         """Return the time as the server has it: the clocks of workers may differ."""
@@ -88,7 +89,7 @@ class PostgresStore:
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (self.journal, self.worker, self.states, self._reader):
+        for part in (self.journal, self.worker, self.states, self._reader, self._rates):
             await part.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
@@ -110,6 +111,18 @@ class PostgresStore:
 
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Do nothing yet: files stay on the machine that made them."""
+
+    @property
+    def workers(self) -> int:
+        return self.worker.alive
+
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of all workers. Without the server each worker keeps to its share of the rate."""
+        try:
+            [[wait]] = await self._rates.rows(TAKE_SHARED, (name, per_second, burst))
+        except OSError:
+            return self.workers / per_second
+        return float(wait)
 
     async def ensure_ownership(self) -> None:
         await self.worker.ensure_ownership()

@@ -45,7 +45,7 @@ ENTER = (
 )
 BEAT = (
     "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s "
-    "RETURNING clock_timestamp()"
+    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker)"
 )
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
@@ -71,6 +71,8 @@ class Worker:
 
     def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
         self.number, self._transports = 0, list[str]()
+        self.alive = 1
+        """How many workers there are."""
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
@@ -172,7 +174,8 @@ class Worker:
                     self._renew(0.0)
                     journal.lose(list(journal.owned))
                     raise WorkerLost
-                self._renew(sent, alive[0][0])
+                now, self.alive = alive[0]
+                self._renew(sent, now)
             await anyio.sleep(BEAT_S)
 
     def _renew(self, sent: float, now: datetime | None = None) -> None:

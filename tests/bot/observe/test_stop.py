@@ -51,7 +51,9 @@ class StoppableBot:
     async def run(self):
         watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify())
         await self.stop.run(
-            partial(serve, self.settings, KEYS, model=MODEL, make_transports=lambda _: [self.seat], watch=watch)
+            partial(
+                serve, self.settings, KEYS, model=MODEL, make_transports=lambda _: [self.seat], watch=watch
+            )
         )
         self.over.set()
 

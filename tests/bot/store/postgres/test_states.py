@@ -144,3 +144,22 @@ async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cu
         await until(lambda: ends)
         assert ends == [[(1,)]]
         tasks.cancel_scope.cancel()
+
+
+async def test_workers_share_a_rate_and_each_waits_its_turn(dsn):
+    async with workers(dsn, 2) as [one, other]:
+        waits = [await seat.store.take_token("post", 2.0, 2.0) for seat in (one, other, one, other)]
+        assert waits[:2] == [0.0, 0.0]
+        assert 0.3 < waits[2] <= 0.5 < waits[3] <= 1.0
+
+
+async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, monkeypatch):
+    async with workers(dsn, 1) as [seat]:
+
+        async def away(*_):
+            raise SessionLost("away")
+
+        seat.worker.alive = 3
+        monkeypatch.setattr(Session, "rows", away)
+        assert await seat.store.take_token("post", 2.0, 2.0) == 1.5
+        monkeypatch.undo()
