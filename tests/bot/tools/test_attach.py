@@ -13,7 +13,8 @@ from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
-from bot.wiring.tool_set import Resources, open_tool_set
+from bot.wiring.store import Resources, make_storage
+from bot.wiring.tool_set import open_tool_set
 from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
@@ -136,5 +137,6 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
 async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
     means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    async with open_tool_set(settings, {}, means, attach=taken) as bench:
+    storage = make_storage(settings, {}, means, inline)
+    async with open_tool_set(settings, {}, means, storage, attach=taken) as bench:
         assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken
