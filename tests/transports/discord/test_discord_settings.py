@@ -40,7 +40,7 @@ async def asked(discord, tmp_path, **written):
         settings.transports.discord,
         {"DISCORD_TOKEN": discord.token},
         "offline/demo",
-        file_store(settings.data),
+        store,
     )
     async with bot_over(edge, settings.data, Streams("word " * 30, "the end")):
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
