@@ -10,12 +10,14 @@ from pathlib import Path
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from bot.ports.config_error import ConfigInvalid
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
 from threads.log import Entry
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
+from .checks import POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
 from .migrations import migrate
@@ -62,7 +64,12 @@ class PostgresStore:
         return self._now() + self.worker.clock_ahead
 
     async def prepare(self) -> None:
-        """Bring the tables up to date. Raises OSError or `NewerSchema`."""
+        """Bring the tables up to date. Raises OSError, `NewerSchema`, and `ConfigInvalid` for an unfit server."""
+        database = await anyio.to_thread.run_sync(examine, self._dsn)
+        if POOLED in database.faults:
+            raise ConfigInvalid(f"store.dsn: {POOLED}")
+        for risk in (*database.faults, *database.risks):
+            log.warning("store.at_risk: %s", risk)
         await anyio.to_thread.run_sync(migrate, self._dsn)
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
