@@ -50,7 +50,7 @@ BEAT = (
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 RING_ALL = "SELECT pg_notify(%s, '')"
-REAP = "SELECT reap(%s)"
+REAP = "SELECT reap(%s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
 """A thread that is this worker's and that it does not know of would be served by nobody."""
@@ -79,7 +79,7 @@ class Worker:
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
         """How much further the server's clock is than this machine's."""
-        self._sure_until = self._blind_until = 0.0
+        self._sure_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
 
     async def enter(self, transports: Iterable[str]) -> None:
@@ -190,7 +190,6 @@ class Worker:
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
         if (await cursor.fetchone()) != (True,):
             raise psycopg.OperationalError(f"the lock of worker {self.number} is held by another session")
-        self._blind_until = anyio.current_time() + self._lease_s
         row = await (await connection.execute(TIMELINE)).fetchone()
         timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
@@ -225,8 +224,7 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
-        if anyio.current_time() >= self._blind_until:
-            await self._hands.rows(REAP, (self.number,))
+        await self._hands.rows(REAP, (self.number, self._lease_s))
         await refresh()
         if journal.accepting:
             journal.take(
