@@ -18,8 +18,6 @@ from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
 
-pytestmark = pytest.mark.anyio
-
 
 async def no_folder(thread):
     return Path("/nowhere")

@@ -35,7 +35,6 @@ from threads.model import Image, Message, Resumed, Text, TextDelta, Thinking, To
 MODEL = "fake/one"
 SHELL = ToolSpec("shell", "Runs a command.", {"type": "object"})
 LONG = "word " * 1_000  # 1,429 tokens
-pytestmark = pytest.mark.anyio
 
 
 class FakeTurn:

@@ -22,8 +22,6 @@ from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 BESIDE = replace(T1, root="9.9")
 ELSEWHERE = replace(T1, channel="C9")
 

@@ -27,7 +27,6 @@ from tests.sim.loop import SimLoop
 from threads.errors import StoreUnavailable
 from threads.model import Message, Text
 
-pytestmark = pytest.mark.anyio
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 LONGEST = 4000
 MOST = 2 * 30 + 3 * LONGEST

@@ -36,8 +36,6 @@ from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 def reserve(amount: int = 100) -> Reserve:
     return Reserve(call=CALL, micros=amount)

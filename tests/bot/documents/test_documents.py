@@ -19,8 +19,6 @@ from bot.documents.reader import WHY, Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from threads.store.image_header import MAX_BYTES, look
 
-pytestmark = pytest.mark.anyio
-
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 504
 
 

@@ -12,8 +12,6 @@ from bot.guards.redaction import MARK, Masker
 from bot.guards.stream_redaction import LONGEST, StreamMasker, boundary_finder
 from threads.model import TextDelta, TextReset, ThinkingDelta, ToolStarted
 
-pytestmark = pytest.mark.anyio
-
 LITERAL = "correct-horse-battery"
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----"
 SECRETS = [

@@ -32,8 +32,6 @@ from tests.fakes.http import Stall
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
-pytestmark = pytest.mark.anyio
-
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 USAGE = Usage(input=10, output=7, cache_read=5, cache_write=3)
 

@@ -25,9 +25,6 @@ from bot.llm.detect_model import (
     find_local,
 )
 
-pytestmark = pytest.mark.anyio
-
-
 OWN = {"models": [], "version": "1", "default_generation_settings": {}}
 """What the servers' own APIs say, in one."""
 

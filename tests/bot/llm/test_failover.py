@@ -32,8 +32,6 @@ from tests.world import Scripted, says
 from threads.errors import BotError
 from threads.model import Answer, Image, Message, Question, TextDelta, TextReset
 
-pytestmark = pytest.mark.anyio
-
 
 @dataclass
 class Asked:

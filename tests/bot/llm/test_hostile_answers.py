@@ -33,8 +33,6 @@ from tests.fakes import openai as o
 from tests.fakes.http import Flood, Reply, Stall, error
 from threads.wording import explain
 
-pytestmark = pytest.mark.anyio
-
 MB = 1_000_000
 FLOOD = 100 * MB
 

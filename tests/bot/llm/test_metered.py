@@ -23,7 +23,6 @@ from tests.bot.budget.ledgers import Time, empty_disk, files, opened
 from threads.model import Answer, Message, OnEvent, Question, Text, TextDelta
 from threads.store.checksummed_lines import read_records
 
-pytestmark = pytest.mark.anyio
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 POLICY = Policy(True, 0.8, {"turn": 1000, "thread": 10_000})
 PROMPT, LONGEST = 30, 40

@@ -10,8 +10,6 @@ from bot.ports.model import Request, ToolSpec
 from bot.ports.outside_text import fence
 from threads.model import Message, Text, TextDelta, ToolCall, ToolResult, TurnEvent
 
-pytestmark = pytest.mark.anyio
-
 
 def spec(name: str, *parameters: str) -> ToolSpec:
     return ToolSpec(

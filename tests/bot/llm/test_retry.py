@@ -27,18 +27,14 @@ from bot.ports.errors import (
     UnknownFailure,
 )
 from bot.ports.model import QueuePlace, Request
-from tests.sim.loop import SimLoop
+from tests.sim.loop import SimLoop, virtual_time
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
-
-pytestmark = pytest.mark.anyio
 
 POLICY = LlmRetry()
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 def waits(error, policy=POLICY, random=lambda: 0.5, most=10, *, local=False):

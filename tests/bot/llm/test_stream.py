@@ -36,8 +36,6 @@ from threads.model import Message, TextDelta, ThinkingDelta
 VIRTUAL = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 LIMITS = StreamTimeouts(first_content=300, idle=60, total=600)
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def anyio_backend():

@@ -9,7 +9,6 @@ import stat
 from contextlib import asynccontextmanager
 
 import anyio
-import pytest
 
 from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages
@@ -17,8 +16,6 @@ from bot.observe.http_pages import AT_ONCE, pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
-
-pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager

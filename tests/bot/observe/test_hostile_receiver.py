@@ -11,8 +11,6 @@ import pytest
 from bot.observe.otlp_export import open_spans
 from tests.bot.observe.test_otlp import work
 
-pytestmark = pytest.mark.anyio
-
 pytest.importorskip("opentelemetry")
 
 MOST_BYTES = 20_000_000

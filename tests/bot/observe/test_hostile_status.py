@@ -20,8 +20,6 @@ from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
 
-pytestmark = pytest.mark.anyio
-
 
 @contextmanager
 def no_descriptors_left():

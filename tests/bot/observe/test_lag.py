@@ -11,8 +11,6 @@ import pytest
 
 from bot.observe.loop_lag import LoopLag, Stall
 
-pytestmark = pytest.mark.anyio
-
 SLICE_S = 0.05
 
 

@@ -18,8 +18,6 @@ from bot.observe import otlp_export
 from bot.observe.otlp_export import open_spans
 from bot.observe.turn_events import Observing
 
-pytestmark = pytest.mark.anyio
-
 HANGS_S = 20.0
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "00c0ffee"}
 

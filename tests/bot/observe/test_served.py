@@ -17,7 +17,7 @@ from tests.serving import Seat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("restored_logging")]
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_port):

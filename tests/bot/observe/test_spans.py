@@ -17,8 +17,6 @@ from tests.bot.observe.watching import busy, says, wants, watched
 from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def kept() -> InMemorySpanExporter:

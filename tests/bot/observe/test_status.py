@@ -25,8 +25,6 @@ from bot.ports.status import SOCKET, CircuitStatus, Spend, Status, TransportStat
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from threads.store.data_folder import lock_data_folder
 
-pytestmark = pytest.mark.anyio
-
 STATUS = Status(
     pid=4711, version="0.1.0", started_at="2026-11-22T10:53:00+00:00", uptime_s=11_520, ready=True, stopping=False,
     data="/srv/bot", model="anthropic/claude-sonnet-5-5",

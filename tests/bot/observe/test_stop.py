@@ -26,8 +26,6 @@ from tests.serving import FAST, KEYS, Seat, anthropic
 from tests.world import T2
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 MODEL = "anthropic/claude-sonnet-5-5"
 
 

@@ -13,8 +13,6 @@ from bot.observe.logs import configure_logging
 from bot.ports.tool import Arguments
 from tests.world import Platform, Scripted, calls, message, running, says
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def lines(restored_logging):

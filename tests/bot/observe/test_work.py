@@ -11,8 +11,6 @@ from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
 from threads.model import Limits
 
-pytestmark = pytest.mark.anyio
-
 READ = ("read_file", {"path": "none.txt"})
 LIST = ("list_files", {"path": "."})
 

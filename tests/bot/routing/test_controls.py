@@ -15,8 +15,6 @@ from tests.one_model import OneModel
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
 from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
 
-pytestmark = pytest.mark.anyio
-
 BOB = Author("U2", "bob")
 MORE = Question(
     "May I?",

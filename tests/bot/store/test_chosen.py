@@ -8,8 +8,6 @@ from bot.store.model_choice import ModelChoices
 from tests.world import T1, T2, FaultyDisk, inline
 from threads.errors import StoreUnavailable
 
-pytestmark = pytest.mark.anyio
-
 
 def opened(folder, disk=None):
     chosen = ModelChoices(disk or FaultyDisk(), folder / "models.json", inline)

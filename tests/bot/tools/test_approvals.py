@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar
@@ -16,18 +15,13 @@ from bot.observe.audit import Audit
 from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.approvals import MOST_SHOWN, Approvals, format_arguments
 from tests.run_tool import Run
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.invisible_text import escaped
 from threads.model import Author, Message, QuestionClosed, ToolCall
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 ADMIN = "U-admin"

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import random
 
 import anyio
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import message, says
 from threads.actor.turn import MOST_OPEN
 from threads.model import Message, QuestionClosed, Resumed, ToolCall, Waiting
 
 from .test_approvals import BOB, Scene, pressed
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 
 class Taking(Platform):
     """A platform that takes files, or refuses them with an error."""

@@ -19,8 +19,6 @@ from tests.tool_context import tool_context
 from tests.world import inline
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\n"
 
 

@@ -15,8 +15,6 @@ from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
 
-pytestmark = pytest.mark.anyio
-
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x03\x08\x02\0\0\0"
 
 

@@ -25,8 +25,6 @@ from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolFinished, ToolStarted
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "canary-1234567890"
 
 

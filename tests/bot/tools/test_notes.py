@@ -16,8 +16,6 @@ from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, m
 from threads.model import ThreadId, ToolCall
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "sk-ant-" + "a1b2" * 8
 
 

@@ -15,8 +15,6 @@ from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from tests.tool_context import tool_context
 from tests.world import inline
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def context(tmp_path):

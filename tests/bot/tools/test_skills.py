@@ -19,8 +19,6 @@ from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.tool_context import tool_context
 from tests.world import inline
 
-pytestmark = pytest.mark.anyio
-
 
 def skill_text(name, description="Does it.", body="Do it well."):
     return f"---\nname: {name}\ndescription: {description}\n---\n\n{body}\n"

@@ -23,8 +23,6 @@ from tests.tool_context import tool_context
 from tests.world import FaultyDisk, inline
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def context(tmp_path):

@@ -22,8 +22,6 @@ from tests.bot.store.archives import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
 
-pytestmark = pytest.mark.anyio
-
 OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
 HERE = {
     "*-marks.json": "slack-marks.json",

@@ -15,8 +15,6 @@ from bot.config.settings import Settings
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.shared.checks import Finding
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 KEPT = {"slack_bot_token": BOT_TOKEN, "slack_app_token": APP_TOKEN}
 NOBODY = ("", "")

@@ -14,8 +14,6 @@ import pytest
 from tests.bot.admin.window import BOT, Window
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 
-pytestmark = pytest.mark.anyio
-
 WITHIN_S = 30
 
 

@@ -12,7 +12,6 @@ from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.tools.mcp.result import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened
 
-pytestmark = pytest.mark.anyio
 PROGRAM = Path(__file__).parent / "program.py"
 
 

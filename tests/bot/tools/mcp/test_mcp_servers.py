@@ -16,8 +16,6 @@ from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_without_servers_nothing_is_opened_read_or_imported(tmp_path):
     async with opened(tmp_path, {}) as servers:
