@@ -459,7 +459,7 @@ def long_histories(draw) -> list[Message]:
     return repair([*grown, *draw(st.sampled_from([[], [asked(77)], [asked(77), *step("z", "z" * 3_000)]]))])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     long_histories(),
     st.lists(st.sampled_from(["short", "", "long", "call", "overflow", "down"]), min_size=1, max_size=4),

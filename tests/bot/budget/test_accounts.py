@@ -24,6 +24,7 @@ from bot.ports.model import Completion, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, failing, opened, power_cut, reopened
 from tests.explorer.model import ModelDisk, Sync, Write
 from tests.sim.loop import SimLoop
+from tests.tool_context import unheard
 from threads.errors import StoreUnavailable
 from threads.model import Message, Text
 
@@ -193,7 +194,7 @@ class Billing:
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
                 with suppress(ProviderError, StoreUnavailable):
                     try:
-                        await model.complete(Request("", (), max_tokens=LONGEST), nothing)
+                        await model.complete(Request("", (), max_tokens=LONGEST), unheard)
                     except OverLimit as error:
                         self.refused += 1
                         if rng.random() < 0.3:
@@ -205,10 +206,6 @@ class Billing:
             amount = self.rng.randrange(1, 2 * MOST)
             self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
             await accounts.account("", "", "").grant(shortage.key, amount, "admin")
-
-
-async def nothing(event: object) -> None:
-    pass
 
 
 async def life(
@@ -263,7 +260,7 @@ def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool
     return anyio.run(lives, seed, limits, crashes, backend_options=options)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32),
     limits=st.dictionaries(

@@ -18,7 +18,8 @@ from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Model, Request, Usage
 from tests.sim.loop import SimLoop
-from threads.model import Message, OnEvent, Text, TurnEvent
+from tests.tool_context import unheard
+from threads.model import Message, OnEvent, Text
 
 OUTAGE_S = 300.0
 Refuse = Callable[[], ProviderError]
@@ -121,10 +122,6 @@ class Herd:
         return max(self.provider.asked) - self.provider.opens_at
 
 
-async def ignore(event: TurnEvent) -> None:
-    """Hear nothing."""
-
-
 async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) -> Herd:
     """Make a call at each of *arrivals*, in seconds from now and in order; wait for all of them."""
     start = anyio.current_time()
@@ -133,7 +130,7 @@ async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) 
     async def call(n: int) -> None:
         began, error = anyio.current_time(), None
         try:
-            await model.complete(Request("", (), cache_key=str(n)), ignore)
+            await model.complete(Request("", (), cache_key=str(n)), unheard)
         except ProviderError as failure:
             error = failure
         fates[n] = Fate(error, anyio.current_time() - began)

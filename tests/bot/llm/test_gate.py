@@ -35,6 +35,7 @@ from bot.ports.errors import (
 )
 from bot.ports.model import Completion, QueuePlace, Request, Usage
 from tests.sim.loop import SimLoop, virtual_time
+from tests.tool_context import unheard
 from threads.model import Message, Resumed, Text, Waiting
 
 anyio_backend = virtual_time
@@ -108,10 +109,6 @@ def running(gate):
 
 def waiting(gate):
     return sum(len(lane.queue) for lane in gate.line.lanes)
-
-
-async def ignore(event):
-    pass
 
 
 async def at(second):
@@ -265,17 +262,17 @@ async def test_a_best_effort_call_opens_no_circuit_waits_for_none_and_its_failed
     room = Room(Provider(ModelUnavailable()))
     request = Request("", (), cache_key="summary", best_effort=True, last_resort=False)
     with pytest.raises(ModelUnavailable):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert room.gate.unavailable("fake/one") is None
     await room.open_circuit(ModelUnavailable())
     before = anyio.current_time()
     with pytest.raises(ModelUnavailable, match="no call was made"):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert anyio.current_time() == before
     await at(40)
     room.provider.script.append(ModelTimeout())
     with pytest.raises(ModelTimeout):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     await room.call("a person's")
     assert (room.ends["a person's"], anyio.current_time()) == ("ok", pytest.approx(1046, abs=0.1))
 
@@ -374,12 +371,12 @@ async def test_a_request_that_is_asked_again_after_its_call_broke_off_is_a_new_c
     room = Room(Provider(ZeroDivisionError()), max_parallel=1)
     request = Request("", (), cache_key="broken")
     with suppress(ZeroDivisionError):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     async with anyio.create_task_group() as tasks:
         for name in "ab":
             tasks.start_soon(room.call, name)
             await anyio.sleep(0.001)
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert [key for _, key in room.provider.asked] == ["broken", "a", "b", "broken"]
 
 
@@ -392,7 +389,7 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
     request = Request("", Watched())
     kept = weakref.ref(request.messages)
     with anyio.move_on_after(within), suppress(ZeroDivisionError):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     del request
     await anyio.sleep(0)  # the loop lets go of the cancelled wait one step later
     gc.collect()
@@ -486,7 +483,7 @@ async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_e
     request = Request("", (said, Message("user", (Text("word " * 700),))))
     async with anyio.create_task_group() as tasks:
         for _ in range(40):
-            tasks.start_soon(model.complete, request, ignore)
+            tasks.start_soon(model.complete, request, unheard)
     assert anyio.current_time() - 1000 < 5
 
 
@@ -741,7 +738,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase
-TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 class Chaos:

@@ -28,6 +28,7 @@ from bot.ports.errors import (
 )
 from bot.ports.model import QueuePlace, Request
 from tests.sim.loop import SimLoop, virtual_time
+from tests.tool_context import unheard
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
 
@@ -143,15 +144,11 @@ class Gate:
         self.told.append(("exhausted", model, error.code))
 
 
-async def ignore(_):
-    pass
-
-
 async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     gate = Gate()
     scripted = Scripted(RateLimited(), ModelTimeout(retry_after=20), Unauthorized())
     with pytest.raises(Unauthorized):
-        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), unheard)
     assert gate.told == [
         ("hold", "fake/one", 5, "rate_limited"),
         ("hold", "fake/one", 21, "timeout"),
@@ -162,8 +159,8 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
 async def test_all_attempts_of_a_call_have_one_place_in_the_queue_and_the_next_call_another():
     scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
     model, request = RetryingModel(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
-    await model.complete(request, ignore)
-    await model.complete(request, ignore)
+    await model.complete(request, unheard)
+    await model.complete(request, unheard)
     assert [attempt.place.number for attempt in scripted.requests] == [1, 1, 1, 2, 2]
 
 
@@ -171,19 +168,19 @@ async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_ask
     scripted, gate = Scripted(RateLimited(), says("too late")), Gate()
     with pytest.raises(RateLimited):
         await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(
-            Request("", (), last_resort=False), ignore
+            Request("", (), last_resort=False), unheard
         )
     assert gate.told == [("exhausted", "fake/one", "rate_limited")]
     assert anyio.current_time() == 1000
     passing = Scripted(ModelTimeout(), says("ok"))
     model = RetryingModel(passing, POLICY, lambda: 0.5)
-    assert (await model.complete(Request("", (), last_resort=False), ignore)).message.text == "ok"
+    assert (await model.complete(Request("", (), last_resort=False), unheard)).message.text == "ok"
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():
     scripted, gate = Scripted(*[ModelTimeout(str(n)) for n in range(9)]), Gate()
     with anyio.fail_after(6), pytest.raises(ModelTimeout, match="1"):
-        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), unheard)
     assert anyio.current_time() == 1002
     assert gate.told[-1] == ("exhausted", "fake/one", "timeout")
 

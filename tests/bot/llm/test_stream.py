@@ -220,7 +220,7 @@ def oracle(said: list[Event], limits: StreamTimeouts) -> tuple[str, float]:
         StreamTimeouts, first_content=st.integers(1, 120), idle=st.integers(1, 60), total=st.integers(1, 400)
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_stream_ends_when_the_table_says(said, limits):
     expected = oracle(said, limits)
 
@@ -434,7 +434,7 @@ def length_of(event: Event) -> int:
     ),
     st.integers(0, 40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
     metered = [Usage()]
     came = [event for number, event in enumerate(said, start=1) if number <= end]

@@ -89,10 +89,12 @@ def test_a_receiver_that_is_named_without_a_path_is_asked_at_the_usual_one(given
     assert otlp_export._traces_url(given) == asked
 
 
-async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(caplog, monkeypatch, free_port):
+async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(
+    caplog, monkeypatch, free_tcp_port
+):
     monkeypatch.setattr(otlp_export, "EVERY_MS", 5)
     monkeypatch.setattr(otlp_export, "SEND_WITHIN_S", 0.05)
-    async with open_spans(f"http://127.0.0.1:{free_port}", "threadfast") as spans:
+    async with open_spans(f"http://127.0.0.1:{free_tcp_port}", "threadfast") as spans:
         for _ in range(5):
             work(spans)
             await anyio.sleep(0.03)
