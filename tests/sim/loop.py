@@ -100,4 +100,9 @@ class SimLoop(asyncio.BaseEventLoop):
 @pytest.fixture
 def virtual_time() -> tuple[str, dict[str, Any]]:
     """The `anyio_backend` of a module that assigns it to this name; its clock starts at 1,000 s."""
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+    return "asyncio", virtual_loop(1)
+
+
+def virtual_loop(seed: int) -> dict[str, Any]:
+    """Return the options with which `anyio.run` runs in virtual time."""
+    return {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}

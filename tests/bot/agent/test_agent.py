@@ -1,7 +1,5 @@
 """The loop's rules: what goes to the model, what is run, when it ends."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A conversation that grows too long becomes short, and nothing of it is lost."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

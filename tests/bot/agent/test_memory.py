@@ -1,7 +1,5 @@
 """Memory on a real disk: three files a thread may read, and nothing else."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -23,7 +23,7 @@ from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Completion, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, failing, opened, power_cut, reopened
 from tests.explorer.model import ModelDisk, Sync, Write
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_loop
 from tests.tool_context import unheard
 from threads.errors import StoreUnavailable
 from threads.model import Message, Text
@@ -256,8 +256,7 @@ async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bo
 
 
 def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
-    options = {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}
-    return anyio.run(lives, seed, limits, crashes, backend_options=options)
+    return anyio.run(lives, seed, limits, crashes, backend_options=virtual_loop(seed))
 
 
 @settings(max_examples=200)

@@ -1,7 +1,5 @@
 """Files from outside become text or a picture, or a word on why not; none of them costs more than its own child."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import os

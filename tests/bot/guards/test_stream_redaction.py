@@ -1,7 +1,5 @@
 """Text that is shown while it grows: every cut of it hides its secrets, and shows all the rest."""
 
-from __future__ import annotations
-
 from itertools import accumulate, cycle, islice, pairwise
 
 import pytest

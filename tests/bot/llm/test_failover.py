@@ -1,7 +1,5 @@
 """Failover: who answers, who is asked first, and what the person is told."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.llm.policies.failover import Candidate, Failover

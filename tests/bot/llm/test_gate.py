@@ -1,7 +1,5 @@
 """Who goes through the gate, when, and what the others are told."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import math
@@ -34,17 +32,14 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import Completion, QueuePlace, Request, Usage
-from tests.sim.loop import SimLoop, virtual_time
+from tests.bot.llm.herd import OPEN
+from tests.sim.loop import virtual_loop, virtual_time
 from tests.tool_context import unheard
 from threads.model import Message, Resumed, Text, Waiting
 
 anyio_backend = virtual_time
 
 
-OPEN = {
-    "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
-    "shrink": True, "threshold": 1, "max_wait_s": 120.0,
-}  # fmt: skip
 ONCE = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry.model_construct(attempts=0))
 
 
@@ -785,4 +780,4 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
                 assert room.ends["last"] == "ok"
 
     dice = rng.Random(seed)
-    anyio.run(turn, dice, backend_options={"loop_factory": lambda: SimLoop(rng.Random(seed), 1000.0)})
+    anyio.run(turn, dice, backend_options=virtual_loop(seed))

@@ -1,7 +1,5 @@
 """A thousand calls against a provider that refuses all of them for five minutes, in virtual time."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.config.settings import LlmRetry, RateLimitedRetry

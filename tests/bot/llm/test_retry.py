@@ -1,9 +1,6 @@
 """How long a failed call waits, and when it is given up."""
 
-from __future__ import annotations
-
 import itertools
-import random as rng
 from contextlib import suppress
 
 import anyio
@@ -27,7 +24,7 @@ from bot.ports.errors import (
     UnknownFailure,
 )
 from bot.ports.model import QueuePlace, Request
-from tests.sim.loop import SimLoop, virtual_time
+from tests.sim.loop import virtual_loop, virtual_time
 from tests.tool_context import unheard
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
@@ -118,12 +115,8 @@ async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back()
 
 async def test_the_last_failure_is_the_one_that_is_raised():
     scripted = Scripted(*[ModelUnavailable(str(n)) for n in range(9)])
-
-    async def on_event(_):
-        pass
-
     with pytest.raises(ModelUnavailable, match="3"):
-        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
+        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), unheard)
     assert len(scripted.requests) == 4
 
 
@@ -224,4 +217,4 @@ def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, d
         assert len(begun) <= 7
         assert scope.cancel_called == (anyio.current_time() >= 1000 + deadline - 1e-6)
 
-    anyio.run(turn, backend_options={"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)})
+    anyio.run(turn, backend_options=virtual_loop(1))

@@ -1,7 +1,5 @@
 """The pages over real sockets: what they say, and that nobody gets more out of them, or anything into them."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

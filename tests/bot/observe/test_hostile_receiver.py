@@ -1,7 +1,5 @@
 """A receiver of spans that answers without end takes none of the bot's memory."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

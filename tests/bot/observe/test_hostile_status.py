@@ -1,7 +1,5 @@
 """Whoever comes to the socket and the port with bad intent gets nothing, holds nobody up, and ends nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """What blocks the event loop is named while it does, and a process that was only stopped is not blamed."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -1,7 +1,5 @@
 """The figures for Prometheus: of a whole bot that worked, and of how it says it is."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families

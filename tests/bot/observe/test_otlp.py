@@ -1,7 +1,5 @@
 """Where spans go: a real receiver on loopback, one that is not there, one that hangs, and none that could be used."""
 
-from __future__ import annotations
-
 import builtins
 import threading
 import time

@@ -1,7 +1,5 @@
 """All of it together, as `threadfast run` puts it together: a turn, then what Prometheus and a receiver have of it."""
 
-from __future__ import annotations
-
 import urllib.request
 
 import anyio

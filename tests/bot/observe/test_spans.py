@@ -1,7 +1,5 @@
 """The spans of turns: their names, who is whose parent, what they hold and what they never hold."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

@@ -1,7 +1,5 @@
 """`threadfast status`: what it shows, and that its exit code can be a container's health check."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """A stop on a signal: what runs is answered, what waits is kept for the next start, and a second signal is obeyed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What joins a thread's text, the log and the trace: each line that is logged in a turn has the turn's ids."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

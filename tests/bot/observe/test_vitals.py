@@ -1,7 +1,5 @@
 """The watchdog is fed while a new process would do no better, row by row of the table in `bot.observe.watchdog`."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 import anyio

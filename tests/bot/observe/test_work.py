@@ -1,7 +1,5 @@
 """The seam: who belongs to whom, and how each piece of work ended."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 

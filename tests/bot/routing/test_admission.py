@@ -1,7 +1,5 @@
 """Which messages are for the bot at all, and what becomes of those that came twice, or too late."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What people decide in a thread: answers to questions, a second try, and who may say so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio

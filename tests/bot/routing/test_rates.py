@@ -1,7 +1,5 @@
 """How many messages one sender gets answered in a minute."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from bot.routing import rate_limit as module

@@ -1,7 +1,5 @@
 """Scheduled messages from end to end, in virtual time: a whole bot, real storage, and processes that die."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress

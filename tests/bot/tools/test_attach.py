@@ -1,7 +1,5 @@
 """Files out: a file of the workspace goes to its own thread, and nothing else goes anywhere."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A part of a file is replaced only where it is just what the model wrote, and the model sees what that changed."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Reading and listing in the workspace, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

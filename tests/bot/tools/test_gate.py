@@ -1,7 +1,5 @@
 """The gate: what every call goes through, whichever tool it is."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """`remember` and `recall` as the model calls them: through the gate, shown in the thread, never further than allowed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Results as the model reads them, when they are too long: what was long is cut, and nothing else is lost."""
 
-from __future__ import annotations
-
 import json
 
 from bot.ports.errors import ToolError, ToolTimeout

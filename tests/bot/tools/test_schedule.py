@@ -1,7 +1,5 @@
 """The tools that schedule, as the gate calls them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Searching the workspace: what is found, and that nothing a model asks for holds the bot up."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

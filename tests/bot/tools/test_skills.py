@@ -1,7 +1,5 @@
 """Skills: files of the admin's, listed cheaply, read on demand, and no way out of their folder."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

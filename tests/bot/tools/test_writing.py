@@ -1,7 +1,5 @@
 """Files are written whole or not at all, only in the workspace, and only as many as it may hold."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """A data folder of a newer version, which nothing that starts or writes goes near; and what people put into one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the commands tell from disk: threads, one thread, one message, dead letters."""
 
-from __future__ import annotations
-
 import re
 
 from click.testing import CliRunner

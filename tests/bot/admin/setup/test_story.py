@@ -3,8 +3,6 @@
 The commands are the installation (done here already) and `threadfast init slack`; the third step is the mention.
 """
 
-from __future__ import annotations
-
 import signal
 from contextlib import ExitStack
 
