@@ -416,13 +416,8 @@ async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
             ).done.wait()
     scopes = [scope for scope, _ in ledger.budgets.totals]
     # The last file began when its first record had been counted.
-    assert [scopes.count(scope) for scope in ("thread", "turn", "user_day", "day", "month")] == [
-        8,
-        3,
-        2,
-        8,
-        3,
-    ]
+    names = ("thread", "turn", "user_day", "day", "month")
+    assert [scopes.count(name) for name in names] == [8, 3, 2, 8, 3]
     async with opened(disk, time) as again:
         assert again.budgets.totals == ledger.budgets.totals
 

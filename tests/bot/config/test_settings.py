@@ -68,7 +68,7 @@ def test_the_example_holds_every_key_there_is() -> None:
     assert set(written) == {field.alias or name for name, field in Settings.model_fields.items()} - {
         "$schema"
     }
-    for name in (
+    for name in [
         "llm_retry",
         "stream_timeouts_s",
         "budget",
@@ -77,7 +77,7 @@ def test_the_example_holds_every_key_there_is() -> None:
         "access",
         "tools",
         "observe",
-    ):
+    ]:
         assert set(written[name]) == set(type(getattr(Settings(), name)).model_fields), name
 
 

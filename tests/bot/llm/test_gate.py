@@ -342,15 +342,10 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
         await at(23.5)
         tasks.start_soon(other.call, "c")
         tasks.start_soon(limited.call, "d")
-    assert [round(second, 1) for second, _ in other.provider.asked] == [22, 23.5], (
-        "20 s and half of a tenth of it"
-    )
-    assert [(round(second), key) for second, key in limited.provider.asked] == [
-        (0, "a"),
-        (22, "a"),
-        (27, "a"),
-        (28, "d"),
-    ]
+    seconds = [round(second, 1) for second, _ in other.provider.asked]
+    assert seconds == [22, 23.5], "20 s and half of a tenth of it"
+    asked = [(round(second), key) for second, key in limited.provider.asked]
+    assert asked == [(0, "a"), (22, "a"), (27, "a"), (28, "d")]
 
 
 async def test_a_call_that_comes_back_keeps_its_place():
