@@ -1,7 +1,5 @@
 """A stop on a signal: what runs is answered, what waits is kept for the next start, and a second signal is obeyed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -25,8 +23,6 @@ from tests.fakes.slack import FakeSlack
 from tests.serving import FAST, KEYS, Seat, anthropic
 from tests.world import T2
 from transports.base.transport import Capabilities
-
-pytestmark = pytest.mark.anyio
 
 MODEL = "anthropic/claude-sonnet-5-5"
 

@@ -1,7 +1,5 @@
 """The codes of errors: each of them names something that happens, and no code is a name for nothing."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterator

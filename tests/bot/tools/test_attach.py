@@ -1,7 +1,5 @@
 """Files out: a file of the workspace goes to its own thread, and nothing else goes anywhere."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -21,8 +19,6 @@ from threads.model import Message, ToolCall, ToolFinished, ToolStarted
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
-
-pytestmark = pytest.mark.anyio
 
 
 class Taking(Platform):

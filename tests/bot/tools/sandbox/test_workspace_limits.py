@@ -25,8 +25,6 @@ from threads.store.disk import PosixDisk
 
 from .stage import PYTHON, offload, ran, real, sandbox_named, with_python
 
-pytestmark = pytest.mark.anyio
-
 MB = 1_000_000
 LAYERS = ("bubblewrap-system", "bubblewrap-packaged", "landlock", "unsafe-host")
 OVERSHOOT = 300 * MB
