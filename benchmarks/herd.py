@@ -28,10 +28,10 @@ from tests.bot.llm.herd import (
     Provider,
     Refuse,
     gated,
-    in_virtual_time,
     refusals,
     stampede,
 )
+from tests.sim.loop import virtual_loop
 from threads.model import OnEvent
 
 THREADS = 1000
@@ -85,7 +85,7 @@ def run(
         provider = Provider(refusals(*kinds), outage_s)
         return await stampede(provider, wrap(provider), [n * every_s for n in range(THREADS)])
 
-    return anyio.run(main, backend_options=in_virtual_time())
+    return anyio.run(main, backend_options=virtual_loop(1))
 
 
 def measure(conditions: Conditions) -> Iterator[Figure]:

@@ -88,8 +88,15 @@ class FileStore:
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Do nothing: the files are where they stay."""
 
-    async def hold(self, _: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def hold(self, _: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
         await work()
+
+    @property
+    def workers(self) -> int:
+        return 1
+
+    async def take_token(self, _: str, __: float, ___: float) -> float:
+        return 0.0  # nobody else takes any
 
     async def ensure_ownership(self) -> None:
         """Do nothing: the lock of the data folder is held for life."""

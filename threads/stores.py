@@ -131,8 +131,20 @@ class Store(Protocol):
         """Make the files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
         ...
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over."""
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
+        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over.
+
+        *waits* is called while another holds it.
+        """
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many processes serve, as far as is known here; at least 1."""
+        ...
+
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of a rate that all processes share; return the seconds until it may be used."""
         ...
 
     async def ensure_ownership(self) -> None:

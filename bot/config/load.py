@@ -317,7 +317,7 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
         if not isinstance(entry, dict):
             continue
         kind = built_in[name].kind if name in built_in else "openai-compatible"
-        if entry.get("kind", kind) in {"anthropic", "openai", "openai-compatible"} - {kind}:
+        if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
             yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:

@@ -81,8 +81,8 @@ def build_adapter(
     )
 
 
-def build_gate(settings: Settings, provider: Provider) -> Gate:
-    """Return the gate for all calls to one provider and key."""
+def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1) -> Gate:
+    """Return the gate for all calls to one provider and key, whose rates so many processes share."""
     line = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
@@ -90,5 +90,6 @@ def build_gate(settings: Settings, provider: Provider) -> Gate:
         shrink=settings.degradation.reduce_parallelism_on_rate_limit,
         threshold=settings.breaker.failure_threshold,
         max_wait_s=settings.breaker.max_wait_s,
+        sharers=sharers,
     )
     return Gate(line)

@@ -23,7 +23,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from bot.observe.turn_events import Work
-from bot.ports.status import CircuitState, Status
+from bot.ports.status import UP, CircuitState, Status
 from threads.model import Outcome
 
 MOST_NAMES = 100
@@ -172,7 +172,7 @@ class _StatusGauges:
             yield _gauge(name, words, "", [((), value)])
         links, models, spend = status.transports, status.circuits[:MOST_NAMES], status.spend
         silent = [((one.name,), one.silent_s) for one in links if one.silent_s is not None]
-        up = [((one.name,), one.state == "connected") for one in links]
+        up = [((one.name,), one.state in UP) for one in links]
         state = [((one.name, one.state), 1) for one in links]
         circuits = [((m.model, state), m.state == state) for m in models for state in get_args(CircuitState)]
         waiting = [((one.model,), one.waiting) for one in models]

@@ -34,7 +34,7 @@ from bot.observe.live_parts import LiveParts, TransportLink
 from bot.observe.loop_lag import LoopLag
 from bot.observe.systemd_notify import Notify
 from bot.observe.worker_threads import WorkerWatch
-from bot.ports.status import Status, TransportStatus
+from bot.ports.status import UP, Status, TransportStatus
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Watchdog:
         """Return why the bot is not ready, for people; blank if it is ready."""
         if self._stopping():
             return "it is stopping"
-        if any(edge.state == "connected" for edge in self._live.edges):
+        if any(edge.state in UP for edge in self._live.edges):
             return ""
         down = ", ".join(f"{edge.name} is {edge.state}" for edge in self._live.edges)
         return f"no transport is connected: {down}"

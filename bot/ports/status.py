@@ -18,6 +18,10 @@ LONGEST = 100
 """Bytes of a path that a socket can be bound to: Linux allows 107, others fewer."""
 
 
+UP = frozenset({"connected", "standby"})
+"""The states of a transport in which all is well; see `transports.base.transport.LinkState`."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransportStatus:
     """One transport. ``silent_s`` is the time since anything came over its link; None without a link."""

@@ -32,7 +32,7 @@ from bot.store.layout import DATA_VERSION, KINDS, Step, files_of
 from bot.store.restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import Disk, PosixDisk, read_or_empty, replace_file
-from threads.store.json_file import JsonState
+from threads.store.json_file import JsonState, read_state
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,8 @@ def prepare(
     if finish(data):
         log.warning("restore.finished: a restore that was cut off is finished")
     if moved := read_or_empty(disk, data / MOVED):
-        place = _Moved.model_validate_json(moved).to
+        there_now = read_state(moved, _Moved(to=""), MOVED)
+        place = there_now.to if there_now else "another place"
         raise ConfigInvalid(f"{data} was moved to {place}; name that in the settings (`store`, `data`).")
     there = _schema(data)
     if there.v > version:

@@ -132,6 +132,7 @@ async def serve(
                 random=random.random,
                 now=storage.now,
                 observing=resources.observing,
+                sharers=lambda: store.workers,
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
@@ -157,7 +158,7 @@ async def serve(
             )
             core = await open_core(tasks, parts)
             if tool_set.schedules:
-                _fire(tasks, tool_set.schedules, core, accounts, settings, post, frozenset(outboxes))
+                _fire(tasks, store, tool_set.schedules, core, accounts, settings, post, frozenset(outboxes))
             live = LiveParts(
                 data,
                 model,
@@ -293,6 +294,7 @@ def _open_circuits(circuits: Sequence[CircuitStatus]) -> list[str]:
 
 def _fire(
     tasks: TaskGroup,
+    store: Store,
     schedules: Schedules,
     core: Core,
     accounts: Accounts,
@@ -313,7 +315,7 @@ def _fire(
         served,
         settings.recovery.max_age_s,
     )
-    tasks.start_soon(scheduler.run)
+    tasks.start_soon(store.hold, "schedules", scheduler.run, lambda: None)
 
 
 def catalog_of(settings: Settings) -> Catalog:

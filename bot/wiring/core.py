@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
 from bot.ports.errors import report
+from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permissions, ScheduleCommands
@@ -195,5 +196,5 @@ def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, ref
 
 def link_troubles(transports: Sequence[Transport]) -> list[str]:
     """Return one clause for each transport that is not connected or reports a trouble."""
-    down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state != "connected"]
+    down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state not in UP]
     return [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)]

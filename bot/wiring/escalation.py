@@ -24,6 +24,7 @@ from bot.config.settings import Escalation as Settings
 from bot.observe.live_parts import TransportLink
 from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
+from bot.ports.status import UP
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
@@ -92,7 +93,7 @@ class Escalation:
             at, now = self._now(), anyio.current_time()
             for edge in transports:
                 self._outages.see(edge.name, edge.state, at, now)
-            for news in self._outages.news(now) if healthy and healthy.state == "connected" else ():
+            for news in self._outages.news(now) if healthy and healthy.state in UP else ():
                 if news.transport not in self._reporting:
                     self._reporting.add(news.transport)
                     key = f"{news.transport}:{at.isoformat(timespec='seconds')}"

@@ -77,6 +77,7 @@ class ModelChain:
         random: Callable[[], float],
         now: Callable[[], datetime],
         observing: Observing,
+        sharers: Callable[[], int] = lambda: 1,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
         decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: record_nothing(
             *of
@@ -84,7 +85,7 @@ class ModelChain:
     ) -> None:
         self.name = default
         self._settings, self._environ, self._http, self._now = settings, environ, http, now
-        self._tools, self._random = tools, random
+        self._tools, self._random, self._sharers = tools, random, sharers
         self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._offered = offered(settings, default)
@@ -213,7 +214,7 @@ class ModelChain:
 
     def _gate(self, provider: str) -> Gate:
         if provider not in self._gates:
-            self._gates[provider] = build_gate(self._settings, self._provider(provider))
+            self._gates[provider] = build_gate(self._settings, self._provider(provider), self._sharers)
         return self._gates[provider]
 
     def _adapter(self, name: str) -> Model:

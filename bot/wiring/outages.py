@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.ports import wording
+from bot.ports.status import UP
 
 STEADY_S = 5.0
 """A link that was up for fewer seconds has not come back; the supervisor counts it as failed as well."""
@@ -61,7 +62,7 @@ class _Link:
         self.state, outage = state, self.outage
         if outage is None:
             self.outage = _Outage(at, at) if state == "disconnected" else None
-        elif state == "connected":
+        elif state in UP:
             if outage.until is None:
                 outage.until, outage.up_at = at, now
         elif outage.until is not None and not outage.steady(now):
@@ -78,7 +79,7 @@ class _Link:
             return ""
         if outage.until is None:
             return "" if outage.told else wording.transport_down(self.name, outage.since)
-        if self.state != "connected" or not outage.steady(now):
+        if self.state not in UP or not outage.steady(now):
             return ""
         return wording.transport_back(self.name, outage.since, outage.until, outage.count, told=outage.told)
 

@@ -125,9 +125,10 @@ def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) 
 
 
 def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: Store) -> Transport:
-    from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415 - loaded only when asked for
+    from transports.slack.api.rate_limits import SharedLimits  # noqa: PLC0415 - loaded only when asked for
+    from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415
 
-    return SlackTransport(
+    transport = SlackTransport(
         slack_options(settings, slack, environ),
         settings.data,
         disk=PosixDisk(),
@@ -135,6 +136,9 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         now=utc_now,
         recent=partial(_recent, store, "slack"),
     )
+    if settings.store.kind == "postgres":
+        transport.limits = SharedLimits(store.take_token, lambda: store.workers)
+    return transport
 
 
 def discord_options(
@@ -170,6 +174,7 @@ def _discord(
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=partial(_recent, store, "discord"),
+        hold=store.hold,
     )
 
 

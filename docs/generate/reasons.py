@@ -32,6 +32,8 @@ REASONS: Mapping[str, str] = {
     "llm_retry.rate_limited.attempts": "Limits pass by themselves; giving up early loses an answer for nothing.",
     "llm_retry.rate_limited.base_delay_ms": "Quotas refill within seconds to a minute.",
     "llm_retry.rate_limited.max_delay_ms": "Six doublings of the first wait.",
+    "store.kind": "Files need no server. A database lets any number of machines serve the same threads.",
+    "store.dsn": "Its address holds a password, so it stays out of the settings file.",
     "stream_timeouts_s.connect": "A server that does not even accept in this time is down.",
     "stream_timeouts_s.first_content": "Models that think say nothing for minutes, and are at work.",
     "stream_timeouts_s.idle": "Once it writes, a minute of silence is a dead stream; sockets themselves often do not notice.",

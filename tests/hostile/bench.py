@@ -21,7 +21,8 @@ from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
 from bot.tools.sandbox import CommandResult
-from bot.wiring.tool_set import Resources, ToolSet, open_tool_set
+from bot.wiring.store import Resources, make_storage
+from bot.wiring.tool_set import ToolSet, open_tool_set
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
@@ -222,7 +223,9 @@ async def scene_of(
     scene.workspace.mkdir(parents=True)
     offload = anyio.to_thread.run_sync
     means = Resources(PosixDisk(), offload, offload, Clock(), scene.mask, Observing())
-    async with open_tool_set(settings, {}, means, attach=True) as bench:
+    async with open_tool_set(
+        settings, {}, means, make_storage(settings, {}, means, offload), attach=True
+    ) as bench:
         scene.bench = bench
         yield scene
 

@@ -106,7 +106,7 @@ class Bot:
             environ = {"ANTHROPIC_API_KEY": CANARY}
 
             async def run() -> None:
-                await serve(settings, environ, model="offline/demo", transports=[hall])
+                await serve(settings, environ, model="offline/demo", make_transports=lambda _: [hall])
 
             tasks.start_soon(run)
             with anyio.fail_after(20):

@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, NoReturn
 
+import pytest
+
 
 class Deadlock(RuntimeError):
     """Every task waits for another one."""
@@ -93,3 +95,14 @@ class SimLoop(asyncio.BaseEventLoop):
             self.call_later(1.0, self.stop)
             self.run_forever()
         raise RuntimeError(f"tasks that do not end: {left}")
+
+
+@pytest.fixture
+def virtual_time() -> tuple[str, dict[str, Any]]:
+    """The `anyio_backend` of a module that assigns it to this name; its clock starts at 1,000 s."""
+    return "asyncio", virtual_loop(1)
+
+
+def virtual_loop(seed: int) -> dict[str, Any]:
+    """Return the options with which `anyio.run` runs in virtual time."""
+    return {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}

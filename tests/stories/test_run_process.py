@@ -131,14 +131,12 @@ async def test_discords_library_is_not_loaded_for_slack_nor_slacks_for_discord()
 @pytest.mark.parametrize(
     "error", [OSError(5, "Input/output error"), PermissionError(13, "Permission denied")]
 )
-async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(
-    tmp_path, monkeypatch, caplog, error
-):
-    def broken(*_):
-        raise error
+async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(caplog, error):
+    class Broken:
+        async def recent(self, *_):
+            raise error
 
-    monkeypatch.setattr(run, "recent_threads", broken)
-    assert await run._recent(tmp_path, "slack", 60, 10) == []
+    assert await run._recent(Broken(), "slack", 60, 10) == []
     assert error.strerror in caplog.text
 
 

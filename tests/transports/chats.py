@@ -213,6 +213,7 @@ class InDiscord:
         return [text for who, pressed in self.pressed if who == user for text in pressed.contents if text]
 
     async def slash(self, thread, name, words="", user=U1):
+        await self.fake.until(lambda: thread in self.fake.channels)
         asked = await self.fake.slash(user, thread, name, {"words": words} if words else {})
         self.pressed.append((user, asked))
 

@@ -11,8 +11,11 @@ from typing import Literal, Protocol
 from threads.errors import PostFailed
 from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 
-LinkState = Literal["starting", "connected", "reconnecting", "disconnected", "stopped"]
-"""The state of a link. `disconnected` after several failures in a row still keeps trying; `stopped` is final."""
+LinkState = Literal["starting", "connected", "standby", "reconnecting", "disconnected", "stopped"]
+"""The state of a link. `disconnected` after several failures in a row still keeps trying; `stopped` is final.
+
+`standby`: another worker holds the only session that the platform allows; posts go out all the same.
+"""
 
 
 @dataclass(frozen=True, slots=True)

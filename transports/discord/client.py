@@ -165,7 +165,9 @@ class Discord(Client[Options, Rest, _Connection]):
             yield rest
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
-        await connection.link.run(connected)
+        # Discord allows one session, and several would each get all messages.
+        run = partial(connection.link.run, connected)
+        await self._hold("gateway:discord", run, self._supervisor.stand_by)
 
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -103,6 +103,15 @@ S = TypeVar("S")
 C = TypeVar("C", bound=Connection[Any])
 
 
+Hold = Callable[[str, Callable[[], Awaitable[None]], Callable[[], None]], Awaitable[None]]
+"""Does work of which only one process may do it at a time; see `threads.stores.Store.hold`."""
+
+
+async def hold_alone(_: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
+    """Do the work: there is no other process."""
+    await work()
+
+
 class Client(ABC, Generic[S, A, C]):
     """One bot on a platform. What it has to remember over a restart is in the folder *data*."""
 
@@ -119,7 +128,9 @@ class Client(ABC, Generic[S, A, C]):
         offload: Offload,
         now: Callable[[], datetime],
         recent: Recent,
+        hold: Hold = hold_alone,
     ) -> None:
+        self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
         self._marks = Marks(disk, data / f"{self.name}-marks.json", offload, now, self.scale)

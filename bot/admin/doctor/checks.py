@@ -16,7 +16,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from bot.admin.status.client import ABSENT, NoStatus
 from bot.config.settings import Settings
-from bot.ports.status import Status
+from bot.ports.status import UP, Status
 from threads.store.disk import Offload
 from transports.shared.checks import Finding
 
@@ -51,7 +51,7 @@ class Context:
     def has_all_links(self) -> bool:
         """Whether a bot runs with all transports connected, so it could read its secrets when it started."""
         transports = () if isinstance(self.running_bot, NoStatus) else self.running_bot.transports
-        return bool(transports) and all(transport.state == "connected" for transport in transports)
+        return bool(transports) and all(transport.state in UP for transport in transports)
 
 
 Findings = AsyncGenerator[Finding, None]

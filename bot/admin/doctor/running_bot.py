@@ -5,7 +5,7 @@ from __future__ import annotations
 from bot.admin.doctor.checks import Context, Findings
 from bot.admin.status.client import NoStatus
 from bot.admin.status.screen import span
-from bot.ports.status import Status
+from bot.ports.status import UP, Status
 from transports.shared.checks import Finding, State
 
 SLOW_LOOP_S = 1.0
@@ -18,7 +18,7 @@ async def check_running_bot(context: Context) -> Findings:
         return
     yield _running(status)
     for edge in status.transports:
-        if edge.state != "connected":
+        if edge.state not in UP:
             found = f"{edge.state}{f': {edge.trouble}' if edge.trouble else ''}"
             meaning = "Nobody is answered there for now. The bot reads what it missed when it reconnects."
             state: State = "fail" if edge.state == "stopped" else "warn"

@@ -14,7 +14,7 @@ from rich.text import Text
 from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
-from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
+from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
 
 if TYPE_CHECKING:
     from bot.store.postgres.reading import WorkerRow
@@ -98,7 +98,7 @@ def _group(label: str, found: Iterator[Line]) -> Iterator[Line]:
 def _transport(one: TransportStatus) -> Line:
     trouble = f"; {one.trouble}" if one.trouble else ""
     text = f"{one.name} {one.state}{_last_sign(one.silent_s)}{trouble}"
-    if one.state != "connected":
+    if one.state not in UP:
         return Line("", text, "fail" if one.state in ("disconnected", "stopped") else "warn")
     return Line("", text, "warn" if trouble or (one.silent_s or 0) > QUIET_S else "ok")
 

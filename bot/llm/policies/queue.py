@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -120,11 +120,12 @@ class CallQueue:
         shrink: bool,
         threshold: int,
         max_wait_s: float,
+        sharers: Callable[[], int] = lambda: 1,
     ) -> None:
         self._max_parallel, self._shrink, self._threshold = max_parallel, shrink, threshold
         self._max_wait_s = max_wait_s
-        self._requests = TokenBucket(requests_per_minute) if requests_per_minute else None
-        self._tokens = TokenBucket(tokens_per_minute) if tokens_per_minute else None
+        self._requests = TokenBucket(requests_per_minute, sharers) if requests_per_minute else None
+        self._tokens = TokenBucket(tokens_per_minute, sharers) if tokens_per_minute else None
         self._lanes: dict[str, Lane] = {}
         self._account = Breaker(threshold)
         self._probed_at = -math.inf

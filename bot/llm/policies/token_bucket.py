@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 FIRST_WINDOW = 16
 NEARLY = 1e-3
 """Tolerance of a bucket: clocks and sums are not exact."""
@@ -41,14 +43,21 @@ class CongestionWindow:
 class TokenBucket:
     """An amount per minute, refilled all the time; it holds a quarter of a minute's worth.
 
-    A larger amount may go when the bucket is full, and leaves a debt.
+    A larger amount may go when the bucket is full, and leaves a debt. Each of so many *sharers* has its part.
     """
 
-    def __init__(self, per_minute: int) -> None:
-        self._rate = per_minute / 60
-        self._capacity = per_minute / 4
+    def __init__(self, per_minute: int, sharers: Callable[[], int] = lambda: 1) -> None:
+        self._per_minute, self._sharers = per_minute, sharers
         self._level = self._capacity
         self._at = 0.0
+
+    @property
+    def _rate(self) -> float:
+        return self._per_minute / 60 / self._sharers()
+
+    @property
+    def _capacity(self) -> float:
+        return self._per_minute / 4 / self._sharers()
 
     def ready_at(self, amount: float, now: float) -> float:
         """Return when *amount* may be taken."""

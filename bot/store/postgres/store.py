@@ -10,12 +10,14 @@ from pathlib import Path
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from bot.ports.config_error import ConfigInvalid
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
 from threads.log import Entry
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
+from .checks import POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
 from .migrations import migrate
@@ -26,6 +28,7 @@ from .worker import Worker
 log = logging.getLogger(__name__)
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
+TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
 AUDIT = "INSERT INTO audit (line) SELECT line::json FROM unnest(%s::text[]) line"
 RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
@@ -54,22 +57,27 @@ class PostgresStore:
         self.states = PostgresStates(dsn, self.worker.ring_all)
         self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
-        self._reader = Session(dsn)
+        self._reader, self._rates = Session(dsn), Session(dsn)
 
     def now(self) -> datetime:
         """Return the time as the server has it: the clocks of workers may differ."""
         return self._now() + self.worker.clock_ahead
 
     async def prepare(self) -> None:
-        """Bring the tables up to date. Raises OSError or `NewerSchema`."""
+        """Bring the tables up to date. Raises OSError, `NewerSchema`, and `ConfigInvalid` for an unfit server."""
+        database = await anyio.to_thread.run_sync(examine, self._dsn)
+        if POOLED in database.faults:
+            raise ConfigInvalid(f"store.dsn: {POOLED}")
+        for risk in (*database.faults, *database.risks):
+            log.warning("store.at_risk: %s", risk)
         await anyio.to_thread.run_sync(migrate, self._dsn)
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
         """Append lines to the audit; the table knows their time. Raises OSError."""
         await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        await self.worker.hold(role, work)
+    async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
+        await self.worker.hold(role, work, waits)
 
     async def open(self, transports: Iterable[str]) -> None:
         """Enter the workers. Raises OSError."""
@@ -88,7 +96,7 @@ class PostgresStore:
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (self.journal, self.worker, self.states, self._reader):
+        for part in (self.journal, self.worker, self.states, self._reader, self._rates):
             await part.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
@@ -110,6 +118,18 @@ class PostgresStore:
 
     async def keep_workspace(self, thread: ThreadId) -> None:
         """Do nothing yet: files stay on the machine that made them."""
+
+    @property
+    def workers(self) -> int:
+        return self.worker.alive
+
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token of all workers. Without the server each worker keeps to its share of the rate."""
+        try:
+            [[wait]] = await self._rates.rows(TAKE_SHARED, (name, per_second, burst))
+        except OSError:
+            return self.workers / per_second
+        return float(wait)
 
     async def ensure_ownership(self) -> None:
         await self.worker.ensure_ownership()

@@ -45,12 +45,12 @@ ENTER = (
 )
 BEAT = (
     "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s "
-    "RETURNING clock_timestamp()"
+    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker)"
 )
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 RING_ALL = "SELECT pg_notify(%s, '')"
-REAP = "SELECT reap(%s)"
+REAP = "SELECT reap(%s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
 """A thread that is this worker's and that it does not know of would be served by nobody."""
@@ -71,13 +71,15 @@ class Worker:
 
     def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
         self.number, self._transports = 0, list[str]()
+        self.alive = 1
+        """How many workers there are."""
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
-        self._timeline = ""
+        self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
         """How much further the server's clock is than this machine's."""
-        self._sure_until = self._blind_until = 0.0
+        self._sure_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
 
     async def enter(self, transports: Iterable[str]) -> None:
@@ -104,7 +106,9 @@ class Worker:
         """Have all workers look at once. Raises OSError."""
         await self._hands.rows(RING_ALL, (ANYBODY,))
 
-    async def hold(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def hold(
+        self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None] = lambda: None
+    ) -> None:
         """Run *work* while the role is this worker's, and anew when it is again; return when *work* does.
 
         It is cancelled as soon as the lease is not sure: then another worker may hold the role.
@@ -112,12 +116,15 @@ class Worker:
         while True:
             await self.ensure_ownership()
             if await self._take_role(role):
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._cancel_when_unsure, tasks.cancel_scope)
-                    await work()
-                    tasks.cancel_scope.cancel()
-                    return
-            await anyio.sleep(LOOK_S)
+                with anyio.CancelScope() as scope:
+                    self._work.add(scope)
+                    try:
+                        return await work()
+                    finally:
+                        self._work.discard(scope)
+            else:
+                waits()
+                await anyio.sleep(LOOK_S)
 
     async def _take_role(self, role: str) -> bool:
         try:
@@ -126,10 +133,15 @@ class Worker:
             return False
         return bool(is_mine)
 
-    async def _cancel_when_unsure(self, scope: anyio.CancelScope) -> None:
-        while (left := self._sure_until - anyio.current_time()) > 0:  # noqa: ASYNC110 - a beat renews it
-            await anyio.sleep(left)
-        scope.cancel()
+    async def _watch_lease(self) -> None:
+        """Cancel what only one worker may do as soon as the lease is not sure."""
+        while True:
+            renewed = self._renewed
+            await anyio.sleep_until(self._sure_until)
+            if anyio.current_time() >= self._sure_until:
+                for scope in self._work:
+                    scope.cancel()
+                await renewed.wait()
 
     async def ensure_ownership(self) -> None:
         while anyio.current_time() >= self._sure_until:
@@ -145,6 +157,7 @@ class Worker:
         *refresh* takes over what others have changed, before threads are claimed.
         """
         tasks.start_soon(self._beat, journal)
+        tasks.start_soon(self._watch_lease)
         tasks.start_soon(self._hear, journal)
         tasks.start_soon(self._look_around, journal, refresh)
 
@@ -161,7 +174,8 @@ class Worker:
                     self._renew(0.0)
                     journal.lose(list(journal.owned))
                     raise WorkerLost
-                self._renew(sent, alive[0][0])
+                now, self.alive = alive[0]
+                self._renew(sent, now)
             await anyio.sleep(BEAT_S)
 
     def _renew(self, sent: float, now: datetime | None = None) -> None:
@@ -176,7 +190,6 @@ class Worker:
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
         if (await cursor.fetchone()) != (True,):
             raise psycopg.OperationalError(f"the lock of worker {self.number} is held by another session")
-        self._blind_until = anyio.current_time() + self._lease_s
         row = await (await connection.execute(TIMELINE)).fetchone()
         timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
@@ -211,8 +224,7 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
-        if anyio.current_time() >= self._blind_until:
-            await self._hands.rows(REAP, (self.number,))
+        await self._hands.rows(REAP, (self.number, self._lease_s))
         await refresh()
         if journal.accepting:
             journal.take(

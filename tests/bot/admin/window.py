@@ -1,7 +1,5 @@
 """A pseudo-terminal that stands for the window of a person."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

@@ -1,7 +1,5 @@
 """The loop's rules: what goes to the model, what is run, when it ends."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +15,6 @@ from tests.one_model import unspilled
 from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.model import Message, Text, ToolCall
-
-pytestmark = pytest.mark.anyio
 
 
 async def no_folder(thread):

@@ -1,7 +1,5 @@
 """A conversation that grows too long becomes short, and nothing of it is lost."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -35,7 +33,6 @@ from threads.model import Image, Message, Resumed, Text, TextDelta, Thinking, To
 MODEL = "fake/one"
 SHELL = ToolSpec("shell", "Runs a command.", {"type": "object"})
 LONG = "word " * 1_000  # 1,429 tokens
-pytestmark = pytest.mark.anyio
 
 
 class FakeTurn:
@@ -460,7 +457,7 @@ def long_histories(draw) -> list[Message]:
     return repair([*grown, *draw(st.sampled_from([[], [asked(77)], [asked(77), *step("z", "z" * 3_000)]]))])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     long_histories(),
     st.lists(st.sampled_from(["short", "", "long", "call", "overflow", "down"]), min_size=1, max_size=4),

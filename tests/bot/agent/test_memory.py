@@ -1,7 +1,5 @@
 """Memory on a real disk: three files a thread may read, and nothing else."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
@@ -21,8 +19,6 @@ from threads.errors import StoreUnavailable
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
-
-pytestmark = pytest.mark.anyio
 
 BESIDE = replace(T1, root="9.9")
 ELSEWHERE = replace(T1, channel="C9")

@@ -1,7 +1,5 @@
 """The lines of a MEMORY.md: what is read is what was written, and what was written by hand stays as it is."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Any history, cut or damaged anywhere, becomes one that each provider accepts."""
 
-from __future__ import annotations
-
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The system prompt: the same bytes for everybody, and nothing in it that differs from thread to thread."""
 
-from __future__ import annotations
-
 from bot.agent.prompt.skills import Skill, listing
 from bot.agent.prompt.system_prompt import system_prompt
 

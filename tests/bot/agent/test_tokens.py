@@ -1,7 +1,5 @@
 """How long a conversation is, before a provider has counted it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A ledger over a model disk in a test, and what a crash makes of that disk."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

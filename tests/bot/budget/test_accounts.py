@@ -23,11 +23,11 @@ from bot.ports.errors import ModelConnection, ProviderError
 from bot.ports.model import Completion, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, failing, opened, power_cut, reopened
 from tests.explorer.model import ModelDisk, Sync, Write
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_loop
+from tests.tool_context import unheard
 from threads.errors import StoreUnavailable
 from threads.model import Message, Text
 
-pytestmark = pytest.mark.anyio
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 LONGEST = 4000
 MOST = 2 * 30 + 3 * LONGEST
@@ -194,7 +194,7 @@ class Billing:
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
                 with suppress(ProviderError, StoreUnavailable):
                     try:
-                        await model.complete(Request("", (), max_tokens=LONGEST), nothing)
+                        await model.complete(Request("", (), max_tokens=LONGEST), unheard)
                     except OverLimit as error:
                         self.refused += 1
                         if rng.random() < 0.3:
@@ -206,10 +206,6 @@ class Billing:
             amount = self.rng.randrange(1, 2 * MOST)
             self.granted[shortage.key] = self.granted.get(shortage.key, 0) + amount
             await accounts.account("", "", "").grant(shortage.key, amount, "admin")
-
-
-async def nothing(event: object) -> None:
-    pass
 
 
 async def life(
@@ -260,11 +256,10 @@ async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bo
 
 
 def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
-    options = {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}
-    return anyio.run(lives, seed, limits, crashes, backend_options=options)
+    return anyio.run(lives, seed, limits, crashes, backend_options=virtual_loop(seed))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32),
     limits=st.dictionaries(

@@ -1,7 +1,5 @@
 """Scheduled messages have a budget of their own, beside all others."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

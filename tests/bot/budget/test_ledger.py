@@ -36,8 +36,6 @@ from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 def reserve(amount: int = 100) -> Reserve:
     return Reserve(call=CALL, micros=amount)
@@ -45,11 +43,6 @@ def reserve(amount: int = 100) -> Reserve:
 
 def commit(of: Reserve | None, amount: int | None = 30, usage: Usage = Usage(10, 5, 4)) -> Commit:
     return Commit(call=CALL, usage=usage, micros=amount, reserve=of.seq if of else 0)
-
-
-async def written(ledger: Ledger) -> None:
-    """Wait until all that was put so far is on disk."""
-    await ledger._group.put().done.wait()
 
 
 def used(ledger: Ledger) -> int:
@@ -75,9 +68,9 @@ async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart(
     disk = empty_disk()
     async with opened(disk, Time()) as ledger:
         await ledger.append(record := reserve())
-        ledger.put(commit(record))
+        batch = ledger.put(commit(record))
         assert used(ledger) == 30
-        await written(ledger)
+        await batch.done.wait()
     again = reopened(disk, Time())
     assert (used(again), again.budgets.total(THREAD).cached) == (30, 4)
 
@@ -106,8 +99,7 @@ async def test_a_commit_alone_costs_no_fsync():
     async with opened(disk, Time()) as ledger:
         await ledger.append(record := reserve())
         disk.ops.clear()
-        ledger.put(commit(record))
-        await written(ledger)
+        await ledger.put(commit(record)).done.wait()
     assert [type(op) for op in disk.ops] == [Write]
 
 
@@ -118,8 +110,7 @@ async def test_a_new_month_begins_a_new_file_that_carries_all_that_counts():
         await ledger.append(record := reserve())
         ledger.put(commit(record))
         time.set("2026-12-01T00:00:01")
-        ledger.put(commit(running, 20))
-        await written(ledger)
+        await ledger.put(commit(running, 20)).done.wait()
     assert sorted(files(disk)) == ["2026-11.jsonl", "2026-12.jsonl"]
     again, read = reopened_reading(disk, time)
     assert used(again) == 50
@@ -258,8 +249,7 @@ async def test_a_file_grows_to_several_times_its_head_before_the_next_one(monkey
     disk, time = empty_disk(), Time()
     async with opened(disk, time) as ledger:
         for n in range(300):
-            ledger.put(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10))
-        await written(ledger)
+            await ledger.put(Commit(call=_call(n, "2026-11-21"), usage=Usage(1, 1), micros=10)).done.wait()
         time.set("2026-12-01T00:00:00")
         await ledger.append(reserve(1))
     async with opened(disk, time) as ledger:
@@ -375,8 +365,7 @@ async def test_a_disk_that_fails_is_told_and_no_line_is_lost_or_counted_twice():
         disk.faults = failing(Sync, errno.EIO)
         with pytest.raises(StoreUnavailable):
             await ledger.append(second := reserve())
-        ledger.put(commit(second, 0))
-        await written(ledger)
+        await ledger.put(commit(second, 0)).done.wait()
         disk.faults = lambda op: op
         ledger.put(commit(first))
         await ledger.append(reserve(1))
@@ -422,17 +411,13 @@ async def test_a_new_file_forgets_what_is_long_past(monkeypatch):
     async with opened(disk, time) as ledger:
         for month in range(1, 13):
             time.set(f"2026-{month:02}-15T10:00:00")
-            ledger.put(Commit(call=_call(month, ledger.today), usage=Usage(1, 1), micros=10))
-            await written(ledger)
+            await ledger.put(
+                Commit(call=_call(month, ledger.today), usage=Usage(1, 1), micros=10)
+            ).done.wait()
     scopes = [scope for scope, _ in ledger.budgets.totals]
     # The last file began when its first record had been counted.
-    assert [scopes.count(scope) for scope in ("thread", "turn", "user_day", "day", "month")] == [
-        8,
-        3,
-        2,
-        8,
-        3,
-    ]
+    names = ("thread", "turn", "user_day", "day", "month")
+    assert [scopes.count(name) for name in names] == [8, 3, 2, 8, 3]
     async with opened(disk, time) as again:
         assert again.budgets.totals == ledger.budgets.totals
 

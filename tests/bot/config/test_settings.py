@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +68,7 @@ def test_the_example_holds_every_key_there_is() -> None:
     assert set(written) == {field.alias or name for name, field in Settings.model_fields.items()} - {
         "$schema"
     }
-    for name in (
+    for name in [
         "llm_retry",
         "stream_timeouts_s",
         "budget",
@@ -79,7 +77,7 @@ def test_the_example_holds_every_key_there_is() -> None:
         "access",
         "tools",
         "observe",
-    ):
+    ]:
         assert set(written[name]) == set(type(getattr(Settings(), name)).model_fields), name
 
 
@@ -380,16 +378,6 @@ def test_the_json_schema_is_stable_and_describes_every_key() -> None:
     assert [name for name, field in described if not field.get("description")] == []
 
 
-def test_importing_settings_builds_nothing_and_brings_no_sdk() -> None:
-    code = (
-        "import sys, bot.config.load, bot.config.settings as m\n"
-        "assert m.Settings.__pydantic_complete__ is False\n"
-        "print({'httpx2', 'anthropic', 'openai', 'anyio'} & set(sys.modules))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout == "set()\n"
-
-
 def only_config_invalid(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
@@ -400,7 +388,6 @@ def only_config_invalid(path: Path, content: bytes) -> None:
         assert loaded.settings.data.is_absolute()
 
 
-@hypothesis_settings(deadline=None)
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_no_bytes_raise_anything_else(tmp_path_factory, content: bytes) -> None:
     only_config_invalid(tmp_path_factory.getbasetemp() / "fuzz.json", content)
@@ -419,7 +406,7 @@ VALUES = st.recursive(
 
 
 @given(document=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=8))
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 def test_no_document_of_known_keys_raises_anything_else(
     tmp_path_factory, document: dict[str, object]
 ) -> None:

@@ -1,7 +1,5 @@
 """Files that somebody might send, harmless and hostile, as bytes; what each must come to is in `test_documents`."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Files from outside become text or a picture, or a word on why not; none of them costs more than its own child."""
 
-from __future__ import annotations
-
 import ctypes
 import io
 import os
@@ -18,8 +16,6 @@ from PIL import Image
 from bot.documents.reader import WHY, Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from threads.store.image_header import MAX_BYTES, look
-
-pytestmark = pytest.mark.anyio
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 504
 

@@ -15,8 +15,6 @@ from bot.guards.egress import Egress, Resolver, parse_allowed
 from bot.guards.urls import parse_url
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 
-pytestmark = pytest.mark.anyio
-
 PUBLIC = "93.184.215.14"
 PUBLIC6 = "2606:2800:21f:cb07:6820:80da:af6b:8b2c"
 

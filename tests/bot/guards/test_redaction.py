@@ -2,7 +2,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.guards.redaction import MARK, SHAPES, Masker, mask
@@ -102,7 +102,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join))
 def test_every_match_of_a_shape_is_found_by_its_beginnings(text: str) -> None:
     plainly = text
@@ -111,7 +110,6 @@ def test_every_match_of_a_shape_is_found_by_its_beginnings(text: str) -> None:
     assert mask(text) == plainly
 
 
-@settings(deadline=None)
 @given(st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join))
 def test_masking_never_raises_and_masking_twice_changes_nothing(text: str) -> None:
     once = mask(text)

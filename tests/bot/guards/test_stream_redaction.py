@@ -1,7 +1,5 @@
 """Text that is shown while it grows: every cut of it hides its secrets, and shows all the rest."""
 
-from __future__ import annotations
-
 from itertools import accumulate, cycle, islice, pairwise
 
 import pytest
@@ -11,8 +9,6 @@ from hypothesis import strategies as st
 from bot.guards.redaction import MARK, Masker
 from bot.guards.stream_redaction import LONGEST, StreamMasker, boundary_finder
 from threads.model import TextDelta, TextReset, ThinkingDelta, ToolStarted
-
-pytestmark = pytest.mark.anyio
 
 LITERAL = "correct-horse-battery"
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----"

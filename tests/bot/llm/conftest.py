@@ -11,7 +11,7 @@ from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.model import Completion, Model, Request
 from tests.fakes import anthropic, openai
 from tests.fakes.http import FakeHttp, Reply, Seen
-from threads.model import Message, Text, TextDelta, ThinkingDelta, TurnEvent
+from threads.model import Answer, Message, Question, Text, TextDelta, ThinkingDelta, TurnEvent
 
 NO_COUNTS = (float("nan"), float("inf"), -5, 1.5, 10**40, "7", [7], True)
 """What a server may say in place of a count of tokens."""
@@ -80,6 +80,22 @@ class Listener:
     @property
     def text(self) -> str:
         return "".join(self.heard)
+
+
+@dataclass
+class Asked:
+    """A turn that keeps its notes and questions; its people give these answers."""
+
+    answers: list[Answer | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    async def ask(self, question: Question) -> Answer | None:
+        self.questions.append(question)
+        return self.answers.pop(0)
 
 
 @pytest.fixture

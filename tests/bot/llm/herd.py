@@ -1,7 +1,5 @@
 """A provider that is down and comes back, and a herd of calls to it, all in virtual time."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,8 +15,8 @@ from bot.llm.policies.queue import CallQueue
 from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Model, Request, Usage
-from tests.sim.loop import SimLoop
-from threads.model import Message, OnEvent, Text, TurnEvent
+from tests.tool_context import unheard
+from threads.model import Message, OnEvent, Text
 
 OUTAGE_S = 300.0
 Refuse = Callable[[], ProviderError]
@@ -121,10 +119,6 @@ class Herd:
         return max(self.provider.asked) - self.provider.opens_at
 
 
-async def ignore(event: TurnEvent) -> None:
-    """Hear nothing."""
-
-
 async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) -> Herd:
     """Make a call at each of *arrivals*, in seconds from now and in order; wait for all of them."""
     start = anyio.current_time()
@@ -133,7 +127,7 @@ async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) 
     async def call(n: int) -> None:
         began, error = anyio.current_time(), None
         try:
-            await model.complete(Request("", (), cache_key=str(n)), ignore)
+            await model.complete(Request("", (), cache_key=str(n)), unheard)
         except ProviderError as failure:
             error = failure
         fates[n] = Fate(error, anyio.current_time() - began)
@@ -146,16 +140,14 @@ async def stampede(provider: Provider, model: Model, arrivals: Sequence[float]) 
     return Herd([fates[n] for n in range(len(arrivals))], provider)
 
 
+OPEN = {
+    "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
+    "shrink": True, "threshold": 1, "max_wait_s": 120.0,
+}  # fmt: skip
+"""The settings of a queue that holds nobody up."""
+
+
 def gated(provider: Model, policy: LlmRetry = LlmRetry(), seed: int = 1, **settings: object) -> RetryingModel:
     """Return *provider* behind the real wrappers."""
-    given = {
-        "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
-        "shrink": True, "threshold": 1, "max_wait_s": 120.0,
-    }  # fmt: skip
-    gate = Gate(CallQueue(**(given | settings)))
+    gate = Gate(CallQueue(**(OPEN | settings)))
     return RetryingModel(GatedModel(provider, gate, lambda _: 150), policy, random.Random(seed).random, gate)
-
-
-def in_virtual_time(seed: int = 1) -> dict[str, object]:
-    """Return the options of a loop whose clock jumps."""
-    return {"loop_factory": lambda: SimLoop(random.Random(seed), 1000.0)}

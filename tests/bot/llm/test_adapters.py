@@ -1,8 +1,6 @@
 """What holds for every API: the same answer, the same request and the same failure become the same for the bot."""
 
 import gc
-import subprocess
-import sys
 from codecs import BOM_UTF8
 
 import anyio
@@ -31,8 +29,6 @@ from tests.fakes.anthropic import Text, Think, Tool
 from tests.fakes.http import Stall
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
-
-pytestmark = pytest.mark.anyio
 
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 USAGE = Usage(input=10, output=7, cache_read=5, cache_write=3)
@@ -201,12 +197,3 @@ async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback
 async def test_the_first_call_leaves_the_garbage_collector_on(complete):
     await complete(AnthropicModel)
     assert gc.isenabled()
-
-
-def test_importing_the_adapters_imports_no_sdk():
-    code = (
-        "import sys, bot.llm.adapters.anthropic, bot.llm.adapters.openai_chat, bot.llm.classify, bot.llm.adapters.http_client\n"
-        "print(sorted({'anthropic', 'openai', 'httpx2'} & set(sys.modules)))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout.strip() == "[]"

@@ -24,8 +24,6 @@ from tests.fakes.anthropic import Raw, Text, Think, Tool, answer, event, ping
 from tests.fakes.http import Stall, Wait
 from threads.model import Message, Thinking, ToolCall, ToolResult
 
-pytestmark = pytest.mark.anyio
-
 HELLO = HELLOS[AnthropicModel]
 SHOWN = UP_TO_SECOND_DELTA[AnthropicModel]
 HOUR = {"type": "ephemeral", "ttl": "1h"}

@@ -1,7 +1,5 @@
 """When a model's circuit opens, who probes it, and when it closes."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

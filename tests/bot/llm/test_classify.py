@@ -32,8 +32,6 @@ from tests.bot.llm.conftest import FakeProvider, each_api
 from tests.fakes import anthropic as a
 from tests.fakes.http import Reply, Stall, error
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def failure(complete):

@@ -44,8 +44,6 @@ from tests.fakes.http import Cut, Garbage, Reply, Stall, error
 from threads.model import TurnEvent
 from threads.wording import explain
 
-pytestmark = pytest.mark.anyio
-
 CANARY = "canary-5417"
 MESSAGES, RESPONSES, CHAT = AnthropicModel, OpenAIResponsesModel, OpenAIChatModel
 RETRYABLE = {RateLimited, ModelTimeout, ModelUnavailable, UnknownFailure, ModelConnection}

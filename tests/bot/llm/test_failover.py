@@ -1,9 +1,5 @@
 """Failover: who answers, who is asked first, and what the person is told."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, field
-
 import pytest
 
 from bot.llm.policies.failover import Candidate, Failover
@@ -27,28 +23,10 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import ModelInfo, Request, ToolSpec
-from tests.bot.llm.conftest import ask, user
+from tests.bot.llm.conftest import Asked, ask, user
 from tests.world import Scripted, says
 from threads.errors import BotError
-from threads.model import Answer, Image, Message, Question, TextDelta, TextReset
-
-pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Asked:
-    """A turn's ear and mouth: what was noted, what was asked, and what is answered."""
-
-    answer: Answer | None = None
-    notes: list[str] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    async def ask(self, question: Question) -> Answer | None:
-        self.questions.append(question)
-        return self.answer
+from threads.model import Answer, Image, Message, TextDelta, TextReset
 
 
 class House:
@@ -85,15 +63,12 @@ class House:
         return [len(model.requests) for model in self.models]
 
 
-@pytest.mark.parametrize("error", [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection])
+SPARED = [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection]
+MENDED_BY_A_PERSON = [Unauthorized, PaymentRequired, ModelNotFound]
+
+
+@pytest.mark.parametrize("error", [*SPARED, *MENDED_BY_A_PERSON])
 async def test_what_another_model_may_be_spared_goes_to_it_with_a_word(error):
-    house = House([error()], [says("from two")])
-    assert await house.complete() == "from two"
-    assert house.turn.notes == [f"(b/two answered, because a/one {_reason(error)}.)"]
-
-
-@pytest.mark.parametrize("error", [Unauthorized, PaymentRequired, ModelNotFound])
-async def test_what_a_person_must_mend_goes_to_the_next_model_with_a_word(error):
     house = House([error()], [says("from two")])
     assert await house.complete() == "from two"
     assert house.turn.notes == [f"(b/two answered, because a/one {_reason(error)}.)"]
@@ -232,10 +207,10 @@ async def test_a_fallback_without_a_price_is_passed_over_and_the_last_one_says_s
     ids=["all shut", "not capable", "passed over"],
 )
 async def test_however_another_model_comes_up_a_person_is_asked_and_a_no_is_no_outage(house):
-    asked = house(Asked(Answer(approved=True, by="U1")))
+    asked = house(Asked([Answer(approved=True, by="U1")]))
     assert await asked.complete() == "2"
     assert len(asked.turn.questions) == 1
-    declined = house(Asked(Answer(approved=False, by="U1")))
+    declined = house(Asked([Answer(approved=False, by="U1")]))
     with pytest.raises(BotError) as no:
         await declined.complete()
     assert declined.asked == [0, 0]
@@ -264,7 +239,7 @@ async def test_when_no_model_can_do_it_what_is_missing_is_named():
 
 
 async def test_with_ask_a_person_decides_and_is_asked_once_for_a_model():
-    turn = Asked(Answer(approved=True, by="U1"))
+    turn = Asked([Answer(approved=True, by="U1")])
     house = House([ModelTimeout()], [says("1"), says("2")], turn=turn, acknowledge="ask")
     assert await house.complete() == "1"
     assert await house.complete() == "2"
@@ -277,7 +252,7 @@ async def test_with_ask_a_person_decides_and_is_asked_once_for_a_model():
 
 @pytest.mark.parametrize("answer", [None, Answer(approved=False, by="U1")])
 async def test_without_a_yes_no_other_model_is_used(answer):
-    house = House([ModelTimeout()], [says("never")], turn=Asked(answer), acknowledge="ask")
+    house = House([ModelTimeout()], [says("never")], turn=Asked([answer]), acknowledge="ask")
     with pytest.raises(AllProvidersFailed) as failed:
         await house.complete()
     assert failed.value.code == "timeout"

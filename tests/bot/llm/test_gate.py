@@ -1,7 +1,5 @@
 """Who goes through the gate, when, and what the others are told."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import math
@@ -34,19 +32,14 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import Completion, QueuePlace, Request, Usage
-from tests.sim.loop import SimLoop
+from tests.bot.llm.herd import OPEN
+from tests.sim.loop import virtual_loop, virtual_time
+from tests.tool_context import unheard
 from threads.model import Message, Resumed, Text, Waiting
 
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
-OPEN = {
-    "max_parallel": 40, "requests_per_minute": None, "tokens_per_minute": None,
-    "shrink": True, "threshold": 1, "max_wait_s": 120.0,
-}  # fmt: skip
 ONCE = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry.model_construct(attempts=0))
 
 
@@ -113,16 +106,11 @@ def waiting(gate):
     return sum(len(lane.queue) for lane in gate.line.lanes)
 
 
-async def ignore(event):
-    pass
-
-
 async def at(second):
     """Sleep until so many seconds after the start of the test."""
     await anyio.sleep_until(1000.0 + second)
 
 
-@pytest.mark.anyio
 async def test_calls_go_out_in_the_order_of_their_arrival_as_many_as_the_window_holds():
     room = Room(Provider(), max_parallel=4)
     async with anyio.create_task_group() as tasks:
@@ -133,7 +121,6 @@ async def test_calls_go_out_in_the_order_of_their_arrival_as_many_as_the_window_
     assert room.provider.most == 4
 
 
-@pytest.mark.anyio
 async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_through():
     room = Room(Provider())
     await room.open_circuit(ModelUnavailable())
@@ -157,7 +144,6 @@ async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_thro
     assert room.events["5"][-1] == Resumed()
 
 
-@pytest.mark.anyio
 async def test_a_probe_that_is_cancelled_gives_way_to_the_next():
     room = Room(Provider())
     await room.open_circuit(ModelUnavailable())
@@ -174,7 +160,6 @@ async def test_a_probe_that_is_cancelled_gives_way_to_the_next():
     assert [room.ends.get(str(n)) for n in range(5)] == [None, None, "ok", "ok", "ok"]
 
 
-@pytest.mark.anyio
 async def test_a_probe_that_hangs_wedges_nobody():
     room = Room(Provider(), max_wait_s=3600.0)
     await room.open_circuit(ModelTimeout())
@@ -188,7 +173,6 @@ async def test_a_probe_that_hangs_wedges_nobody():
     assert room.provider.asked[2][0] == pytest.approx(901, abs=0.1)
 
 
-@pytest.mark.anyio
 async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
     room = Room(Provider())
     await room.open_circuit(ModelTimeout())
@@ -203,7 +187,6 @@ async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("kind", [ModelUnavailable, RateLimited, ModelTimeout, ModelConnection])
 @pytest.mark.parametrize("down_s", [20, 100, 1000, 5000])
 @pytest.mark.parametrize("policy", [ONCE, LlmRetry()], ids=["no retries", "as shipped"])
@@ -226,7 +209,6 @@ async def test_an_outage_costs_a_person_at_most_ten_seconds_after_its_end(policy
     assert policy is not ONCE or all(after - before >= 5 for before, after in itertools.pairwise(asked))
 
 
-@pytest.mark.anyio
 async def test_a_key_that_is_mended_is_found_within_a_minute_and_who_waits_for_a_refused_one_is_told():
     room = Room(Provider(Unauthorized(), Unauthorized()), max_parallel=1)
     async with anyio.create_task_group() as tasks:
@@ -244,7 +226,6 @@ async def test_a_key_that_is_mended_is_found_within_a_minute_and_who_waits_for_a
     assert [round(second) for second, _ in room.provider.asked] == [0, 61, 122]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("error", [Unauthorized(), PaymentRequired()])
 async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_the_probe_of_all(error):
     gate = Gate(CallQueue(**OPEN))
@@ -259,7 +240,6 @@ async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_t
     assert (one.ends["a"], two.ends["b"], gate.refused_account()) == ("ok", "ok", None)
 
 
-@pytest.mark.anyio
 async def test_one_probe_at_a_time_is_out_for_the_provider():
     gate = Gate(CallQueue(**OPEN))
     rooms = [Room(Provider(name=f"fake/{n}"), gate=gate) for n in range(3)]
@@ -273,27 +253,25 @@ async def test_one_probe_at_a_time_is_out_for_the_provider():
     assert all(after - before >= 5 for before, after in itertools.pairwise(probes))
 
 
-@pytest.mark.anyio
 async def test_a_best_effort_call_opens_no_circuit_waits_for_none_and_its_failed_probe_is_given_back():
     room = Room(Provider(ModelUnavailable()))
     request = Request("", (), cache_key="summary", best_effort=True, last_resort=False)
     with pytest.raises(ModelUnavailable):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert room.gate.unavailable("fake/one") is None
     await room.open_circuit(ModelUnavailable())
     before = anyio.current_time()
     with pytest.raises(ModelUnavailable, match="no call was made"):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert anyio.current_time() == before
     await at(40)
     room.provider.script.append(ModelTimeout())
     with pytest.raises(ModelTimeout):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     await room.call("a person's")
     assert (room.ends["a person's"], anyio.current_time()) == ("ok", pytest.approx(1046, abs=0.1))
 
 
-@pytest.mark.anyio
 async def test_who_has_another_model_does_not_wait_for_an_open_circuit():
     room = Room(Provider())
     await room.open_circuit(ModelUnavailable(provider="fake", model="one"))
@@ -315,7 +293,6 @@ async def test_who_has_another_model_does_not_wait_for_an_open_circuit():
     assert room.gate.unavailable("fake/one") is None, "it may be the probe"
 
 
-@pytest.mark.anyio
 async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_queues():
     slow = anyio.Event()
     room = Room(Provider(slow), max_parallel=1)
@@ -334,7 +311,6 @@ async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_que
     assert waiting(room.gate) == 0
 
 
-@pytest.mark.anyio
 async def test_a_circuit_that_stays_open_beyond_all_patience_is_told_at_once():
     error = RateLimited(retry_after=3600)
     room = Room(Provider())
@@ -345,7 +321,6 @@ async def test_a_circuit_that_stays_open_beyond_all_patience_is_told_at_once():
     assert room.ends["n"].retry_after > 1700
 
 
-@pytest.mark.anyio
 async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_once():
     room = Room(Provider())
     await room.open_circuit(ModelUnavailable())
@@ -354,7 +329,6 @@ async def test_a_circuit_that_stays_open_beyond_the_turns_deadline_is_told_at_on
     assert isinstance(room.ends["n"], ModelUnavailable)
 
 
-@pytest.mark.anyio
 async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
     gate = Gate(CallQueue(**OPEN))
     policy = LlmRetry()
@@ -368,18 +342,12 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
         await at(23.5)
         tasks.start_soon(other.call, "c")
         tasks.start_soon(limited.call, "d")
-    assert [round(second, 1) for second, _ in other.provider.asked] == [22, 23.5], (
-        "20 s and half of a tenth of it"
-    )
-    assert [(round(second), key) for second, key in limited.provider.asked] == [
-        (0, "a"),
-        (22, "a"),
-        (27, "a"),
-        (28, "d"),
-    ]
+    seconds = [round(second, 1) for second, _ in other.provider.asked]
+    assert seconds == [22, 23.5], "20 s and half of a tenth of it"
+    asked = [(round(second), key) for second, key in limited.provider.asked]
+    assert asked == [(0, "a"), (22, "a"), (27, "a"), (28, "d")]
 
 
-@pytest.mark.anyio
 async def test_a_call_that_comes_back_keeps_its_place():
     room = Room(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
@@ -389,21 +357,19 @@ async def test_a_call_that_comes_back_keeps_its_place():
     assert [key for _, key in room.provider.asked] == ["a", "a", "a", "b", "c"]
 
 
-@pytest.mark.anyio
 async def test_a_request_that_is_asked_again_after_its_call_broke_off_is_a_new_call():
     room = Room(Provider(ZeroDivisionError()), max_parallel=1)
     request = Request("", (), cache_key="broken")
     with suppress(ZeroDivisionError):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     async with anyio.create_task_group() as tasks:
         for name in "ab":
             tasks.start_soon(room.call, name)
             await anyio.sleep(0.001)
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     assert [key for _, key in room.provider.asked] == ["broken", "a", "b", "broken"]
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("within", [math.inf, 0.5])
 async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept(within):
     class Watched(list):
@@ -413,14 +379,13 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
     request = Request("", Watched())
     kept = weakref.ref(request.messages)
     with anyio.move_on_after(within), suppress(ZeroDivisionError):
-        await room.model.complete(request, ignore)
+        await room.model.complete(request, unheard)
     del request
     await anyio.sleep(0)  # the loop lets go of the cancelled wait one step later
     gc.collect()
     assert kept() is None
 
 
-@pytest.mark.anyio
 async def test_what_holds_up_a_models_calls_is_told_in_words():
     room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
     tell = partial(room.gate.describe, "fake/one")
@@ -443,7 +408,6 @@ async def test_what_holds_up_a_models_calls_is_told_in_words():
     assert tell() == ""
 
 
-@pytest.mark.anyio
 async def test_an_open_circuit_is_told_until_a_call_succeeds():
     room = Room(Provider())
     await room.open_circuit(Unauthorized())
@@ -454,7 +418,6 @@ async def test_an_open_circuit_is_told_until_a_call_succeeds():
     assert room.gate.describe("fake/one") == ""
 
 
-@pytest.mark.anyio
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
     error.local = True
@@ -467,7 +430,6 @@ async def test_our_own_full_pool_holds_nothing_up():
     assert room.gate.line.lane("fake/one").window.size > 16
 
 
-@pytest.mark.anyio
 async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_behind():
     room = Room(Provider(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
@@ -488,7 +450,6 @@ async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_
     assert room.events["next"] == [Waiting("many are asking the model at once", math.inf), Resumed()]
 
 
-@pytest.mark.anyio
 async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
     room = Room(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
     async with anyio.create_task_group() as tasks:
@@ -498,7 +459,6 @@ async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
     assert [round(second) for second, _ in room.provider.asked] == [0, 15, 30]
 
 
-@pytest.mark.anyio
 async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_each_other():
     class Caching(Provider):
         async def complete(self, request, on_event):
@@ -513,7 +473,7 @@ async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_e
     request = Request("", (said, Message("user", (Text("word " * 700),))))
     async with anyio.create_task_group() as tasks:
         for _ in range(40):
-            tasks.start_soon(model.complete, request, ignore)
+            tasks.start_soon(model.complete, request, unheard)
     assert anyio.current_time() - 1000 < 5
 
 
@@ -567,7 +527,6 @@ def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
     assert line.lane("m").window.size == (8 if shrink else 16)
 
 
-@pytest.mark.anyio
 async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
     room = Room(Provider(), requests_per_minute=4)
     async with anyio.create_task_group() as tasks:
@@ -631,7 +590,6 @@ def test_the_end_of_a_retry_after_is_known_to_all_models():
     assert line.admit(6) == [b]
 
 
-@pytest.mark.anyio
 async def test_a_refusal_of_the_gate_is_not_held_against_a_model():
     gate = Gate(CallQueue(**OPEN))
     limited, other = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
@@ -770,7 +728,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 
 TestAnyInterleaving = AnyInterleaving.TestCase
-TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAnyInterleaving.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 class Chaos:
@@ -817,4 +775,4 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
                 assert room.ends["last"] == "ok"
 
     dice = rng.Random(seed)
-    anyio.run(turn, dice, backend_options={"loop_factory": lambda: SimLoop(rng.Random(seed), 1000.0)})
+    anyio.run(turn, dice, backend_options=virtual_loop(seed))

@@ -224,7 +224,7 @@ def check_content(content) -> None:
             check_url(part["image_url"]["url"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(histories, st.booleans())
 def test_whatever_models_wrote_is_a_valid_request_to_each_of_them(messages, vision):
     sent = wires(messages, vision)
@@ -243,7 +243,7 @@ def plain(wire):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories)
 def test_what_fits_once_fits_for_ever(messages):
     for model, ids in ((CLAUDE, anthropic.IDS), (GPT, openai_responses.IDS), (LLAMA, openai_chat.IDS)):
@@ -252,7 +252,7 @@ def test_what_fits_once_fits_for_ever(messages):
         assert fit(repair(once), model, ids) == once
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories)
 def test_all_that_a_request_said_is_said_in_the_same_bytes_by_each_later_one(messages):
     before = {"anthropic": "", "responses": "", "chat": ""}

@@ -1,9 +1,5 @@
 """A thousand calls against a provider that refuses all of them for five minutes, in virtual time."""
 
-from __future__ import annotations
-
-import random as rng
-
 import pytest
 
 from bot.config.settings import LlmRetry, RateLimitedRetry
@@ -18,9 +14,7 @@ from tests.bot.llm.herd import (
     refusals,
     stampede,
 )
-from tests.sim.loop import SimLoop
-
-pytestmark = pytest.mark.anyio
+from tests.sim.loop import virtual_time
 
 AT_ONCE = [0.0] * 1000
 OVER_TEN_MINUTES = [n * 0.6 for n in range(1000)]
@@ -30,9 +24,7 @@ OUTAGES = [(LIMITED,), (OVERLOADED,), (LIMITED_20,), (OVERLOADED_20,), MIXED]
 NAMES = ["429", "529", "429 with Retry-After", "529 with Retry-After", "all mixed"]
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 def at_most_by(herd, limit):

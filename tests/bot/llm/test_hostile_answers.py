@@ -11,7 +11,7 @@ from dataclasses import replace
 import anyio
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.llm.adapters import body_limit
@@ -32,8 +32,6 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Flood, Reply, Stall, error
 from threads.wording import explain
-
-pytestmark = pytest.mark.anyio
 
 MB = 1_000_000
 FLOOD = 100 * MB
@@ -272,7 +270,6 @@ def split(body: bytes, cuts: list[int]) -> list[bytes]:
     st.sampled_from(body_limit.BORDERS),
     st.lists(st.integers(0, 900)) | st.just(list(range(900))),
 )
-@settings(deadline=None)
 def test_events_of_honest_size_pass_however_they_are_cut(sizes, border, cuts):
     body = b"".join(b"x" * size + border for size in sizes)
     with pytest.MonkeyPatch.context() as patch:
@@ -281,7 +278,6 @@ def test_events_of_honest_size_pass_however_they_are_cut(sizes, border, cuts):
 
 
 @given(st.lists(st.integers(0, 900)) | st.just(list(range(900))), st.sampled_from([b"", b"x\n\n"]))
-@settings(deadline=None)
 def test_an_event_too_large_is_caught_however_it_is_cut(cuts, before):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OutputInvalid):
         patch.setattr(body_limit, "MAX_EVENT", 100)
@@ -289,7 +285,6 @@ def test_an_event_too_large_is_caught_however_it_is_cut(cuts, before):
 
 
 @given(st.lists(st.integers(0, 900)))
-@settings(deadline=None)
 def test_an_error_s_body_is_cut_to_the_byte(cuts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_limit, "MAX_PAGE", 100)

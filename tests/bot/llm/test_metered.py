@@ -20,10 +20,11 @@ from bot.ports.errors import (
 )
 from bot.ports.model import Completion, ModelInfo, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, files, opened
-from threads.model import Answer, Message, OnEvent, Question, Text, TextDelta
+from tests.bot.llm.conftest import Asked
+from tests.tool_context import unheard
+from threads.model import Answer, Message, OnEvent, Text, TextDelta
 from threads.store.checksummed_lines import read_records
 
-pytestmark = pytest.mark.anyio
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 POLICY = Policy(True, 0.8, {"turn": 1000, "thread": 10_000})
 PROMPT, LONGEST = 30, 40
@@ -45,10 +46,6 @@ class Fake:
         self.requests.append(request)
         usage = await self.play(request, on_event)
         return Completion(Message("assistant", (Text("x"),)), usage, "end")
-
-
-async def nothing(event: object) -> None:
-    pass
 
 
 def answers(usage: Usage):
@@ -85,7 +82,7 @@ class Books:
         return self.accounts.ledger.budgets.total(THREAD).used
 
     async def records(self) -> list[object]:
-        await self.accounts.ledger._group.put().done.wait()
+        await anyio.wait_all_tasks_blocked()  # the last batch is on the disk
         return [record for record, _ in read_records(record_adapter(), files(self.disk)["2026-11.jsonl"])[0]][
             1:
         ]
@@ -107,7 +104,7 @@ async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_
             during.append(kept.used)
             return Usage(10, 5, 10, 3)
 
-        await kept.metered(Fake(play)).complete(REQUEST, nothing)
+        await kept.metered(Fake(play)).complete(REQUEST, unheard)
         assert during == [MOST]
         assert kept.used == 10 + 15 + 1 + 6
         assert kept.account.usage == Usage(10, 5, 10, 3)
@@ -143,7 +140,7 @@ async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_
 async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, counted):
     async with books() as kept:
         with pytest.raises(Exception):  # noqa: B017
-            await kept.metered(Fake(play)).complete(REQUEST, nothing)
+            await kept.metered(Fake(play)).complete(REQUEST, unheard)
         assert kept.used == counted
         assert kept.account.spent_usd == pytest.approx(counted / 1e6)
 
@@ -172,7 +169,7 @@ async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted,
                     request.meter(metered)
 
         with anyio.move_on_after(0.01):
-            await kept.metered(Fake(play)).complete(REQUEST, nothing)
+            await kept.metered(Fake(play)).complete(REQUEST, unheard)
         assert kept.used == counted
         commit = (await kept.records())[-1]
         assert (commit.outcome, commit.usage) == ("turn_stopped", usage)
@@ -181,7 +178,7 @@ async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted,
 
 async def test_an_answer_that_nobody_counted_costs_the_most_it_can():
     async with books() as kept:
-        await kept.metered(Fake(answers(Usage()))).complete(REQUEST, nothing)
+        await kept.metered(Fake(answers(Usage()))).complete(REQUEST, unheard)
         assert kept.used == MOST
 
 
@@ -194,7 +191,7 @@ async def test_a_meter_further_out_still_hears_the_usage():
 
     async with books() as kept:
         await kept.metered(Fake(play)).complete(
-            Request("", (), max_tokens=LONGEST, meter=heard.append), nothing
+            Request("", (), max_tokens=LONGEST, meter=heard.append), unheard
         )
     assert heard == [Usage(1)]
 
@@ -203,7 +200,7 @@ async def test_a_call_that_does_not_fit_does_not_go_out():
     async with books(Policy(True, 0.8, {"turn": MOST - 1})) as kept:
         model = Fake(answers(Usage(1)))
         with pytest.raises(BudgetExceeded) as refused:
-            await kept.metered(model).complete(REQUEST, nothing)
+            await kept.metered(model).complete(REQUEST, unheard)
         assert model.requests == []
         assert refused.value.scopes == ("turn",)
         assert refused.value.needed_usd == pytest.approx(MOST / 1e6)
@@ -213,14 +210,14 @@ async def test_an_unknown_price_stops_a_hard_budget():
     async with books() as kept:
         model = Fake(answers(Usage(1)), name="nobody/x")
         with pytest.raises(PriceUnknown, match="prices"):
-            await kept.metered(model).complete(REQUEST, nothing)
+            await kept.metered(model).complete(REQUEST, unheard)
         assert model.requests == []
 
 
 @pytest.mark.parametrize("policy", [Policy(False, 0.8, {"turn": 1}), Policy(True, 0.8, {})])
 async def test_an_unknown_price_goes_on_where_nothing_can_be_refused_and_stays_unknown(policy):
     async with books(policy) as kept:
-        await kept.metered(Fake(answers(Usage(1, 2)), name="nobody/x")).complete(REQUEST, nothing)
+        await kept.metered(Fake(answers(Usage(1, 2)), name="nobody/x")).complete(REQUEST, unheard)
         assert kept.account.spent_usd is None
         assert kept.account.usage == Usage(1, 2)
         assert (await kept.records())[-1].micros is None
@@ -228,26 +225,10 @@ async def test_an_unknown_price_goes_on_where_nothing_can_be_refused_and_stays_u
 
 async def test_a_call_that_costs_nothing_needs_no_reservation_but_is_in_the_ledger():
     async with books(Policy(True, 0.8, {"turn": 0})) as kept:
-        await kept.metered(Fake(answers(Usage(7, 2)), name="offline/demo")).complete(REQUEST, nothing)
+        await kept.metered(Fake(answers(Usage(7, 2)), name="offline/demo")).complete(REQUEST, unheard)
         (commit,) = await kept.records()
         assert (commit.usage, commit.micros, commit.reserve) == (Usage(7, 2), 0, 0)
         assert kept.account.spent_usd == 0
-
-
-@dataclass
-class Asked:
-    """A turn whose people give these answers."""
-
-    answers: list[Answer | None] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    async def ask(self, question: Question) -> Answer | None:
-        self.questions.append(question)
-        return self.answers.pop(0)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
 
 
 @dataclass
@@ -279,7 +260,7 @@ TIGHT = Policy(True, 0.8, {"turn": 100, "thread": 150})
 async def test_a_person_grants_more_and_the_call_goes_out():
     turn = Asked([Answer(approved=True, by="admin", words="1.00")])
     async with books(TIGHT) as kept:
-        await budgeted(kept, turn).complete(REQUEST, nothing)
+        await budgeted(kept, turn).complete(REQUEST, unheard)
         assert [option.label for option in turn.questions[0].options] == [
             "Continue with $1.00 more",
             "Cancel",
@@ -305,7 +286,7 @@ async def test_a_person_who_declines_or_does_not_answer_ends_the_turn(answer):
     turn = Asked([answer])
     async with books(TIGHT) as kept:
         with pytest.raises(BudgetExceeded):
-            await budgeted(kept, turn).complete(REQUEST, nothing)
+            await budgeted(kept, turn).complete(REQUEST, unheard)
         assert kept.used == 0
 
 
@@ -313,7 +294,7 @@ async def test_a_person_who_declines_or_does_not_answer_ends_the_turn(answer):
 async def test_an_amount_that_cannot_be_read_leaves_the_question_open(words):
     turn = Asked([Answer(approved=True, by="admin", words="0.0001")])
     async with books(TIGHT) as kept:
-        await budgeted(kept, turn).complete(REQUEST, nothing)
+        await budgeted(kept, turn).complete(REQUEST, unheard)
         assert kept.accounts.ledger.budgets.total(THREAD).granted == 100
     (question,) = turn.questions
     assert question.fault(words).startswith("I need an amount in dollars")
@@ -323,7 +304,7 @@ async def test_an_amount_that_cannot_be_read_leaves_the_question_open(words):
 async def test_a_grant_that_is_too_small_leads_to_another_question():
     turn = Asked([Answer(approved=True, by="admin", words=text) for text in ("0.00001", "")])
     async with books(TIGHT) as kept:
-        await budgeted(kept, turn).complete(REQUEST, nothing)
+        await budgeted(kept, turn).complete(REQUEST, unheard)
         assert len(turn.questions) == 2
         assert kept.accounts.ledger.budgets.total(THREAD).granted == 1_000_010
 
@@ -333,7 +314,7 @@ async def test_an_unknown_price_is_nothing_a_person_can_grant():
     async with books() as kept:
         model = OneTurn(kept.metered(Fake(answers(Usage()), name="nobody/x")))
         with pytest.raises(PriceUnknown):
-            await BudgetedModel(model, kept.account, turn, lambda _: True).complete(REQUEST, nothing)
+            await BudgetedModel(model, kept.account, turn, lambda _: True).complete(REQUEST, unheard)
     assert turn.questions == []
 
 
@@ -344,7 +325,7 @@ async def test_a_warning_is_noted_once_also_when_the_call_fails():
         model = OneTurn(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
         wrapped = BudgetedModel(model, kept.account, turn, lambda _: True)
         with pytest.raises(ContentPolicy):
-            await wrapped.complete(REQUEST, nothing)
+            await wrapped.complete(REQUEST, unheard)
         assert turn.notes == ["(Budget warning: $0.0002 of $0.0002 spent for this message, $0.0000 left.)"]
         assert wrapped.usage == Usage(0, LONGEST, 0, 20)
         assert wrapped.spent_usd == pytest.approx(160e-6)

@@ -8,9 +8,8 @@ from bot.agent.prompt.token_estimate import request_size
 from bot.llm.adapters.offline import CONNECT, HELP, OfflineModel, answer
 from bot.ports.model import Request, ToolSpec
 from bot.ports.outside_text import fence
+from tests.tool_context import unheard
 from threads.model import Message, Text, TextDelta, ToolCall, ToolResult, TurnEvent
-
-pytestmark = pytest.mark.anyio
 
 
 def spec(name: str, *parameters: str) -> ToolSpec:
@@ -239,13 +238,9 @@ def test_it_says_how_to_connect_a_real_model(text: str) -> None:
         assert word in asked(text).text
 
 
-async def ignore(event: TurnEvent) -> None:
-    """Hear nothing."""
-
-
 async def test_it_uses_no_tool_when_none_may_be_used() -> None:
     request = Request("", [user("list")], TOOLS, tool_choice="none")
-    completion = await OfflineModel().complete(request, ignore)
+    completion = await OfflineModel().complete(request, unheard)
     assert completion.stop == "end"
     assert "no tool" in completion.message.text
 
@@ -253,7 +248,7 @@ async def test_it_uses_no_tool_when_none_may_be_used() -> None:
 async def test_what_it_counts_is_about_what_was_asked() -> None:
     messages = [user("run a"), *step(ToolCall("1", "shell", {"command": "x" * 9000}))]
     request = Request("s" * 5000, messages, (ToolSpec("t", "d" * 20_000, {}), *TOOLS))
-    usage = (await OfflineModel().complete(request, ignore)).usage
+    usage = (await OfflineModel().complete(request, unheard)).usage
     assert 0.7 < usage.prompt / request_size(request) < 1.5
 
 

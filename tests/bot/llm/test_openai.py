@@ -23,8 +23,6 @@ from tests.fakes.openai import (
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
-pytestmark = pytest.mark.anyio
-
 TOOL = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
 both = pytest.mark.parametrize("api", [OpenAIResponsesModel, OpenAIChatModel], ids=["responses", "chat"])
 

@@ -11,8 +11,6 @@ from bot.ports.errors import OutputInvalid
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Message, Text, ToolCall
 
-pytestmark = pytest.mark.anyio
-
 SCHEMA = {
     "$defs": {"day": {"type": "string", "format": "date"}},
     "type": "object",

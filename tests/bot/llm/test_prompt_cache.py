@@ -21,8 +21,6 @@ from tests.fakes.prompt_cache import AnthropicPromptCache
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
-pytestmark = pytest.mark.anyio
-
 TURNS = 50
 TOOLS = (ToolSpec("go", "Goes.", {"type": "object"}), ToolSpec("look", "Looks.", {"type": "object"}))
 SYSTEM = "You are a test. " * 300

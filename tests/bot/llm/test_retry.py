@@ -1,9 +1,6 @@
 """How long a failed call waits, and when it is given up."""
 
-from __future__ import annotations
-
 import itertools
-import random as rng
 from contextlib import suppress
 
 import anyio
@@ -27,18 +24,15 @@ from bot.ports.errors import (
     UnknownFailure,
 )
 from bot.ports.model import QueuePlace, Request
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_loop, virtual_time
+from tests.tool_context import unheard
 from tests.world import Scripted, says
 from threads.model import Resumed, TextReset, Waiting
-
-pytestmark = pytest.mark.anyio
 
 POLICY = LlmRetry()
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 def waits(error, policy=POLICY, random=lambda: 0.5, most=10, *, local=False):
@@ -121,12 +115,8 @@ async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back()
 
 async def test_the_last_failure_is_the_one_that_is_raised():
     scripted = Scripted(*[ModelUnavailable(str(n)) for n in range(9)])
-
-    async def on_event(_):
-        pass
-
     with pytest.raises(ModelUnavailable, match="3"):
-        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), on_event)
+        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), unheard)
     assert len(scripted.requests) == 4
 
 
@@ -147,15 +137,11 @@ class Gate:
         self.told.append(("exhausted", model, error.code))
 
 
-async def ignore(_):
-    pass
-
-
 async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     gate = Gate()
     scripted = Scripted(RateLimited(), ModelTimeout(retry_after=20), Unauthorized())
     with pytest.raises(Unauthorized):
-        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), unheard)
     assert gate.told == [
         ("hold", "fake/one", 5, "rate_limited"),
         ("hold", "fake/one", 21, "timeout"),
@@ -166,8 +152,8 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
 async def test_all_attempts_of_a_call_have_one_place_in_the_queue_and_the_next_call_another():
     scripted = Scripted(ModelTimeout(), ModelTimeout(), says("ok"), ModelTimeout(), says("ok"))
     model, request = RetryingModel(scripted, POLICY, lambda: 0.5, Gate()), Request("", ())
-    await model.complete(request, ignore)
-    await model.complete(request, ignore)
+    await model.complete(request, unheard)
+    await model.complete(request, unheard)
     assert [attempt.place.number for attempt in scripted.requests] == [1, 1, 1, 2, 2]
 
 
@@ -175,19 +161,19 @@ async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_ask
     scripted, gate = Scripted(RateLimited(), says("too late")), Gate()
     with pytest.raises(RateLimited):
         await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(
-            Request("", (), last_resort=False), ignore
+            Request("", (), last_resort=False), unheard
         )
     assert gate.told == [("exhausted", "fake/one", "rate_limited")]
     assert anyio.current_time() == 1000
     passing = Scripted(ModelTimeout(), says("ok"))
     model = RetryingModel(passing, POLICY, lambda: 0.5)
-    assert (await model.complete(Request("", (), last_resort=False), ignore)).message.text == "ok"
+    assert (await model.complete(Request("", (), last_resort=False), unheard)).message.text == "ok"
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():
     scripted, gate = Scripted(*[ModelTimeout(str(n)) for n in range(9)]), Gate()
     with anyio.fail_after(6), pytest.raises(ModelTimeout, match="1"):
-        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), ignore)
+        await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), unheard)
     assert anyio.current_time() == 1002
     assert gate.told[-1] == ("exhausted", "fake/one", "timeout")
 
@@ -231,4 +217,4 @@ def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, d
         assert len(begun) <= 7
         assert scope.cancel_called == (anyio.current_time() >= 1000 + deadline - 1e-6)
 
-    anyio.run(turn, backend_options={"loop_factory": lambda: SimLoop(rng.Random(1), 1000.0)})
+    anyio.run(turn, backend_options=virtual_loop(1))

@@ -1,7 +1,6 @@
 """How long silence may last, and what an answer costs that never got whole: every cell of the table, in virtual time."""
 
 import math
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -30,18 +29,11 @@ from bot.ports.errors import (
     RateLimited,
 )
 from bot.ports.model import Completion, Usage
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_loop, virtual_time
 from threads.model import Message, TextDelta, ThinkingDelta
 
-VIRTUAL = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
+anyio_backend = virtual_time
 LIMITS = StreamTimeouts(first_content=300, idle=60, total=600)
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return VIRTUAL
 
 
 @dataclass(frozen=True)
@@ -222,14 +214,14 @@ def oracle(said: list[Event], limits: StreamTimeouts) -> tuple[str, float]:
         StreamTimeouts, first_content=st.integers(1, 120), idle=st.integers(1, 60), total=st.integers(1, 400)
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_stream_ends_when_the_table_says(said, limits):
     expected = oracle(said, limits)
 
     async def run():
         return await lasted(Script(said), limits=limits)
 
-    ended, took = anyio.run(run, backend=VIRTUAL[0], backend_options=VIRTUAL[1])
+    ended, took = anyio.run(run, backend_options=virtual_loop(1))
     assert ended == expected[0]
     assert took == pytest.approx(expected[1])
 
@@ -436,7 +428,7 @@ def length_of(event: Event) -> int:
     ),
     st.integers(0, 40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
     metered = [Usage()]
     came = [event for number, event in enumerate(said, start=1) if number <= end]
@@ -445,7 +437,7 @@ def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
         with anyio.move_on_after(end + 0.5):
             await call(Script(said, hangs=True), metered=metered).answer(Listener())
 
-    anyio.run(run, backend=VIRTUAL[0], backend_options=VIRTUAL[1])
+    anyio.run(run, backend_options=virtual_loop(1))
     length = sum(map(length_of, came))
     assert metered[-1].output >= length / 3
     assert metered[-1].output <= max(9, length / 3 + 1)

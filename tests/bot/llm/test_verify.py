@@ -10,8 +10,6 @@ from tests.fakes import openai
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 
-pytestmark = pytest.mark.anyio
-
 KEY = {"MINE_KEY": "sk-canary-0123456789"}
 
 

@@ -1,5 +1,4 @@
 import logging
-import socket
 import threading
 
 import pytest
@@ -29,10 +28,3 @@ def restored_logging():
         root.removeHandler(handler)
     root.setLevel(level)
     logging.captureWarnings(capture=False)
-
-
-@pytest.fixture
-def free_port() -> int:
-    """A port that nobody listens on any more."""
-    with socket.create_server(("127.0.0.1", 0)) as there:
-        return there.getsockname()[1]

@@ -1,7 +1,5 @@
 """A bot as `bot.observe` sees it, without one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The dashboard and the alerts ask only for what the bot tells, and the dashboard can be imported as it is."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """The pages over real sockets: what they say, and that nobody gets more out of them, or anything into them."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -9,7 +7,6 @@ import stat
 from contextlib import asynccontextmanager
 
 import anyio
-import pytest
 
 from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages
@@ -17,8 +14,6 @@ from bot.observe.http_pages import AT_ONCE, pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
-
-pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
@@ -110,13 +105,12 @@ async def test_a_data_folder_with_a_long_path_has_its_socket_too(tmp_path):
     assert not (data / SOCKET).exists()
 
 
-async def test_the_port_is_on_loopback_and_answers_to_a_loopback_name_alone(tmp_path, free_port):
-    port = free_port
-    async with serving(FakeBot(), tmp_path, port=port):
-        for host in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", "localhost"):
-            assert (await get(port, "/healthz", host))[0] == 200
-        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", ""):
-            assert (await get(port, "/status", host))[0] == 403
+async def test_the_port_is_on_loopback_and_answers_to_a_loopback_name_alone(tmp_path, free_tcp_port):
+    async with serving(FakeBot(), tmp_path, port=free_tcp_port):
+        for host in (f"127.0.0.1:{free_tcp_port}", f"LOCALHOST:{free_tcp_port}", "localhost"):
+            assert (await get(free_tcp_port, "/healthz", host))[0] == 200
+        for host in ("evil.example", f"evil.example:{free_tcp_port}", "127.0.0.1.evil.example", ""):
+            assert (await get(free_tcp_port, "/status", host))[0] == 403
         assert (await get(tmp_path / SOCKET, "/healthz", "any"))[0] == 200
 
 

@@ -1,7 +1,5 @@
 """A receiver of spans that answers without end takes none of the bot's memory."""
 
-from __future__ import annotations
-
 import socket
 import threading
 
@@ -10,8 +8,6 @@ import pytest
 
 from bot.observe.otlp_export import open_spans
 from tests.bot.observe.test_otlp import work
-
-pytestmark = pytest.mark.anyio
 
 pytest.importorskip("opentelemetry")
 

@@ -1,7 +1,5 @@
 """Whoever comes to the socket and the port with bad intent gets nothing, holds nobody up, and ends nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -19,8 +17,6 @@ from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
-
-pytestmark = pytest.mark.anyio
 
 
 @contextmanager
@@ -43,34 +39,34 @@ def no_descriptors_left():
 
 @pytest.mark.parametrize("over", ["socket", "port"])
 async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_there_are_some_again(
-    tmp_path, monkeypatch, caplog, over, free_port
+    tmp_path, monkeypatch, caplog, over, free_tcp_port
 ):
     monkeypatch.setattr(http_server, "REFUSED_S", 0.05)
-    port = free_port
-    async with serving(FakeBot(), tmp_path, port=port):
-        await get(port, "/healthz")
+    async with serving(FakeBot(), tmp_path, port=free_tcp_port):
+        await get(free_tcp_port, "/healthz")
         with socket.socket(socket.AF_UNIX if over == "socket" else socket.AF_INET) as waiting:
             waiting.setblocking(False)
             with no_descriptors_left():
                 with suppress(BlockingIOError):
-                    waiting.connect(str(tmp_path / SOCKET) if over == "socket" else ("127.0.0.1", port))
+                    waiting.connect(
+                        str(tmp_path / SOCKET) if over == "socket" else ("127.0.0.1", free_tcp_port)
+                    )
                 while "health.not_accepting" not in caplog.text:
                     await anyio.sleep(0.01)
-        assert (await get(port, "/healthz"))[0] == 200
+        assert (await get(free_tcp_port, "/healthz"))[0] == 200
         assert isinstance(await ask(tmp_path), Status)
 
 
 async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(
-    tmp_path, free_port
+    tmp_path, free_tcp_port
 ):
-    port = free_port
-    async with serving(FakeBot(), tmp_path, port=port), AsyncExitStack() as crowd:
+    async with serving(FakeBot(), tmp_path, port=free_tcp_port), AsyncExitStack() as crowd:
         for _ in range(AT_ONCE):
-            silent = await anyio.connect_tcp("127.0.0.1", port)
+            silent = await anyio.connect_tcp("127.0.0.1", free_tcp_port)
             await crowd.enter_async_context(silent)
             await silent.send(b"GET /status HTTP/1.1\r\nX-Slow: ")
         for _ in range(1000):
-            late = await anyio.connect_tcp("127.0.0.1", port)
+            late = await anyio.connect_tcp("127.0.0.1", free_tcp_port)
             await late.aclose()
         assert isinstance(await ask(tmp_path), Status)
 
@@ -125,15 +121,14 @@ async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_
     ],
 )
 async def test_tricks_of_path_method_and_host_get_a_refusal_or_nothing(
-    tmp_path, monkeypatch, said, code, free_port
+    tmp_path, monkeypatch, said, code, free_tcp_port
 ):
     monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
-    port = free_port
-    async with serving(FakeBot(), tmp_path, port=port):
-        got = await raw(anyio.connect_tcp("127.0.0.1", port), said)
+    async with serving(FakeBot(), tmp_path, port=free_tcp_port):
+        got = await raw(anyio.connect_tcp("127.0.0.1", free_tcp_port), said)
         assert got.partition(b"\r\n")[0].removeprefix(b"HTTP/1.1 ").strip() == code
         assert code == b"200" or b"uptime" not in got
-        assert (await get(port, "/healthz"))[0] == 200
+        assert (await get(free_tcp_port, "/healthz"))[0] == 200
 
 
 async def test_of_several_requests_in_one_breath_the_first_is_answered(tmp_path):

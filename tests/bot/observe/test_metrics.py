@@ -1,18 +1,13 @@
 """The figures for Prometheus: of a whole bot that worked, and of how it says it is."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bot.observe.metrics import MOST_NAMES, Metrics
 from bot.observe.turn_events import Work
 from bot.ports.model import Usage
 from tests.bot.observe.watching import STATUS, busy, says, wants, watched
-
-pytestmark = pytest.mark.anyio
 
 
 def figures(metrics: Metrics) -> dict[tuple[str, frozenset[str]], float]:

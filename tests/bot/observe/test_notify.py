@@ -1,7 +1,5 @@
 """What systemd is told, and that nobody else can speak in our name."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

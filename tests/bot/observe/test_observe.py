@@ -2,8 +2,6 @@ import io
 import json
 import logging
 import os
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -225,16 +223,6 @@ def test_python_warnings_are_logged_too(out: io.StringIO) -> None:
 @given(text=st.text())
 def test_one_line_is_one_line(text: str) -> None:
     assert one_line(text).isprintable()
-
-
-def test_text_logs_do_not_wait_for_the_json_logger() -> None:
-    code = (
-        "import sys, bot.observe.logs as o\n"
-        "o.configure_logging('info', 'text', sys.stderr)\n"
-        "print('pythonjsonlogger' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout == "False\n"
 
 
 def test_the_journal_is_told_the_level_of_each_line(tmp_path, monkeypatch) -> None:

@@ -1,7 +1,5 @@
 """Where spans go: a real receiver on loopback, one that is not there, one that hangs, and none that could be used."""
 
-from __future__ import annotations
-
 import builtins
 import threading
 import time
@@ -17,8 +15,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from bot.observe import otlp_export
 from bot.observe.otlp_export import open_spans
 from bot.observe.turn_events import Observing
-
-pytestmark = pytest.mark.anyio
 
 HANGS_S = 20.0
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "00c0ffee"}
@@ -91,10 +87,12 @@ def test_a_receiver_that_is_named_without_a_path_is_asked_at_the_usual_one(given
     assert otlp_export._traces_url(given) == asked
 
 
-async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(caplog, monkeypatch, free_port):
+async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(
+    caplog, monkeypatch, free_tcp_port
+):
     monkeypatch.setattr(otlp_export, "EVERY_MS", 5)
     monkeypatch.setattr(otlp_export, "SEND_WITHIN_S", 0.05)
-    async with open_spans(f"http://127.0.0.1:{free_port}", "threadfast") as spans:
+    async with open_spans(f"http://127.0.0.1:{free_tcp_port}", "threadfast") as spans:
         for _ in range(5):
             work(spans)
             await anyio.sleep(0.03)

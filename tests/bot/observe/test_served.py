@@ -1,7 +1,5 @@
 """All of it together, as `threadfast run` puts it together: a turn, then what Prometheus and a receiver have of it."""
 
-from __future__ import annotations
-
 import urllib.request
 
 import anyio
@@ -17,29 +15,30 @@ from tests.serving import Seat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("restored_logging")]
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
-async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_port):
+async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_tcp_port):
     seat = Seat()
     monkeypatch.setattr(run, "_transports", lambda *_: [seat])
     with receiving() as receiver:
-        observe = {"metrics_port": free_port, "otlp_endpoint": receiver.url}
+        observe = {"metrics_port": free_tcp_port, "otlp_endpoint": receiver.url}
         given = {
             "model": "offline/demo",
             "data": tmp_path,
             "observe": observe,
             "tools": {"enabled": ["files"]},
+            "transports": {"discord": {}},
         }
         settings = Settings.model_validate(given, strict=False)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run._run, settings, {}, Stop(1), Notify.from_environ({}))
+            tasks.start_soon(run._run, settings, {"DISCORD_TOKEN": "t"}, Stop(1), Notify.from_environ({}))
             with anyio.fail_after(20):
                 await seat.ready.wait()
                 await seat.say("list")
                 body = ""
                 while ANSWERED not in body:  # nobody is told when the outcome is on the disk
-                    body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{free_port}/metrics")
+                    body = await anyio.to_thread.run_sync(_read, f"http://127.0.0.1:{free_tcp_port}/metrics")
             tasks.cancel_scope.cancel()
     for line in (
         ANSWERED,

@@ -1,7 +1,5 @@
 """The spans of turns: their names, who is whose parent, what they hold and what they never hold."""
 
-from __future__ import annotations
-
 import json
 import warnings
 
@@ -16,8 +14,6 @@ from bot.observe.turn_events import Observing
 from tests.bot.observe.watching import busy, says, wants, watched
 from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

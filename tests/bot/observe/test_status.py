@@ -1,7 +1,5 @@
 """`threadfast status`: what it shows, and that its exit code can be a container's health check."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json
@@ -24,8 +22,6 @@ from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, CircuitStatus, Spend, Status, TransportStatus
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from threads.store.data_folder import lock_data_folder
-
-pytestmark = pytest.mark.anyio
 
 STATUS = Status(
     pid=4711, version="0.1.0", started_at="2026-11-22T10:53:00+00:00", uptime_s=11_520, ready=True, stopping=False,

@@ -1,7 +1,5 @@
 """A stop on a signal: what runs is answered, what waits is kept for the next start, and a second signal is obeyed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -26,8 +24,6 @@ from tests.serving import FAST, KEYS, Seat, anthropic
 from tests.world import T2
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 MODEL = "anthropic/claude-sonnet-5-5"
 
 
@@ -51,7 +47,9 @@ class StoppableBot:
     async def run(self):
         watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify())
         await self.stop.run(
-            partial(serve, self.settings, KEYS, model=MODEL, transports=[self.seat], watch=watch)
+            partial(
+                serve, self.settings, KEYS, model=MODEL, make_transports=lambda _: [self.seat], watch=watch
+            )
         )
         self.over.set()
 

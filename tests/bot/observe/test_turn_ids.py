@@ -1,7 +1,5 @@
 """What joins a thread's text, the log and the trace: each line that is logged in a turn has the turn's ids."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
@@ -12,8 +10,6 @@ import pytest
 from bot.observe.logs import configure_logging
 from bot.ports.tool import Arguments
 from tests.world import Platform, Scripted, calls, message, running, says
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

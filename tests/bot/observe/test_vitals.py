@@ -1,8 +1,5 @@
 """The watchdog is fed while a new process would do no better, row by row of the table in `bot.observe.watchdog`."""
 
-from __future__ import annotations
-
-import random
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,14 +8,9 @@ import pytest
 from bot.observe.watchdog import SILENT_LINK_S
 from bot.observe.worker_threads import PATIENCE_S, WorkerWatch, watch_workers
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @asynccontextmanager

@@ -1,7 +1,5 @@
 """The seam: who belongs to whom, and how each piece of work ended."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 
@@ -10,8 +8,6 @@ from tests.bot.observe.watching import RecordingSink, busy, says, wants, watched
 from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
 from threads.model import Limits
-
-pytestmark = pytest.mark.anyio
 
 READ = ("read_file", {"path": "none.txt"})
 LIST = ("list_files", {"path": "."})

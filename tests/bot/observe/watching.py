@@ -1,7 +1,5 @@
 """What the tests of metrics and spans share: a bot with a model on loopback, a status, and a sink that remembers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,13 +1,6 @@
-import random
+from tests.sim.loop import virtual_time
 
-import pytest
-
-from tests.sim.loop import SimLoop
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 async def serve(bot, platform, *messages):

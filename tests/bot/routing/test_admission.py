@@ -1,13 +1,10 @@
 """Which messages are for the bot at all, and what becomes of those that came twice, or too late."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
-import pytest
 
 from bot.ports import wording
 from tests.bot.routing.conftest import serve
@@ -15,8 +12,6 @@ from tests.world import ANN, T1, Clock, Platform, Scripted, message, running, sa
 from threads.errors import TransportUnavailable
 from threads.model import Author, Feedback, Taken, ThreadId
 from threads.store.data_folder import recent_threads, thread_folder
-
-pytestmark = pytest.mark.anyio
 
 BOB = Author("U2", "bob")
 

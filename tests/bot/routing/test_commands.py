@@ -1,7 +1,5 @@
 """What counts as a command, and what is for the model."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.routing.commands import Command, parse

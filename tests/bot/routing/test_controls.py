@@ -1,7 +1,5 @@
 """What people decide in a thread: answers to questions, a second try, and who may say so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio
@@ -14,8 +12,6 @@ from tests.bot.routing.conftest import serve
 from tests.one_model import OneModel
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
 from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
-
-pytestmark = pytest.mark.anyio
 
 BOB = Author("U2", "bob")
 MORE = Question(

@@ -1,17 +1,11 @@
 """How many messages one sender gets answered in a minute."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-
-import pytest
 
 from bot.routing import rate_limit as module
 from bot.routing.rate_limit import RateLimiter
 from tests.world import T2, Platform, Scripted, message, running
 from threads.model import Author
-
-pytestmark = pytest.mark.anyio
 
 
 class Time:

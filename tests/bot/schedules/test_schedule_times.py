@@ -1,7 +1,5 @@
 """When something is due: against brute force, over summer time both ways, and for strings that mean harm."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

@@ -1,9 +1,6 @@
 """Scheduled messages from end to end, in virtual time: a whole bot, real storage, and processes that die."""
 
-from __future__ import annotations
-
 import json
-import random
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,7 +12,7 @@ from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
 from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules, SchedulesFile
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import (
     ANN,
     T1,
@@ -35,16 +32,12 @@ from threads.model import Author, Limits
 from threads.scheduled_messages import due_of, headings, scheduled_id
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 START = datetime(2026, 11, 22, 11, tzinfo=UTC)
 BOB = Author("U2", "bob")
 FIRST = 1_000.0
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), FIRST)}
+anyio_backend = virtual_time
 
 
 class Wall:

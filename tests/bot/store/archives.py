@@ -1,7 +1,5 @@
 """Backups for tests: the time, a restore, and what a folder holds."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 from datetime import UTC, datetime

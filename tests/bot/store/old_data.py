@@ -5,8 +5,6 @@ lines): threads with an answer, tools, a failure, a dead letter, an open questio
 it. When the data gets a new version, run it once more into a folder of that version, and leave the older ones alone.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from dataclasses import replace

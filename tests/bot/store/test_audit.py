@@ -19,8 +19,6 @@ from threads.model import Answer, Author
 from threads.store.checksummed_lines import intact
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 def now():
     return datetime(2027, 1, 1, tzinfo=UTC)

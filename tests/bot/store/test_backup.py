@@ -31,8 +31,6 @@ from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 PLACES = [ThreadId("fake", "W", "C", f"{n}.0") for n in range(4)]
 TEXTS = ("hello", "write notes.txt something to keep", "remember tea at four", "read notes.txt", "/status")
 SETTINGS = {"tools": {"enabled": ["files", "memory"]}, "limits": {"messages_per_minute_per_user": None}}

@@ -8,8 +8,6 @@ from bot.store.model_choice import ModelChoices, ModelsFile
 from tests.world import T1, T2, FaultyDisk, state_file
 from threads.errors import StoreUnavailable
 
-pytestmark = pytest.mark.anyio
-
 
 def opened(folder, disk=None):
     return ModelChoices(state_file(folder / "models.json", ModelsFile(), disk or FaultyDisk()))

@@ -1,7 +1,5 @@
 """Archives that were made to do harm, and folders whose people try to make a backup worthless."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

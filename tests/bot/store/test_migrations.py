@@ -15,8 +15,6 @@ from threads.log import Entry, entry_adapter
 from threads.store.checksummed_lines import encode
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 
 def at(day=1):
     return lambda: datetime(2027, 1, day, tzinfo=UTC)

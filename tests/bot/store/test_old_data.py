@@ -22,8 +22,6 @@ from threads.model import Outgoing, ThreadId, message_key
 from threads.store.checksummed_lines import scan
 from transports.base.transport import Capabilities
 
-pytestmark = pytest.mark.anyio
-
 STORED = Path(__file__).parent
 
 

@@ -1,7 +1,5 @@
 """Waiting for the end of processes that a test does not own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

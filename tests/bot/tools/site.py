@@ -1,7 +1,5 @@
 """A web site on loopback that does as it is told, down to the byte; the guard sees it at a public address."""
 
-from __future__ import annotations
-
 import datetime as dt
 import ipaddress
 import ssl

@@ -4,8 +4,6 @@ Every operation on the disk, every post, look-up, acknowledgement, model call an
 is lived once for every step that it has, with the death there, by ``kill -9`` and by a power cut.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

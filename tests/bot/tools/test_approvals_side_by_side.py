@@ -1,26 +1,18 @@
 """Several calls of one step: asked about at once, decided in any order, each by itself."""
 
-from __future__ import annotations
-
 import json
-import random
 
 import anyio
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import message, says
 from threads.actor.turn import MOST_OPEN
 from threads.model import Message, QuestionClosed, Resumed, ToolCall, Waiting
 
 from .test_approvals import BOB, Scene, pressed
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @pytest.fixture
@@ -154,20 +146,6 @@ async def test_a_no_to_all_is_a_no_to_each(scene):
         await scene.platform.settled("m1", "m3")
     assert scene.run.ran == []
     assert [line["details"]["verdict"] for line in scene.audited()] == ["denied"] * 3
-
-
-async def test_a_stop_ends_all_of_them_and_their_buttons_are_dead(scene):
-    async with scene.life(step("one", "two"), says("x")) as bot:
-        await bot.orchestrator.receive(message())
-        await scene.question(2)
-        await pressed(bot, 2, "/stop")
-        await scene.platform.settled("m1", "m2")
-        for number, press in enumerate(ids(scene), 3):
-            await pressed(bot, number, f"/approve {press}")
-            await scene.platform.settled(f"m{number}")
-            assert "no question of mine open" in said_to(scene, f"m{number}")
-    assert scene.platform.outcomes["m1"] == "stopped"
-    assert scene.run.ran == []
 
 
 async def test_each_expires_by_itself_and_all_of_them_at_the_same_time(scene):

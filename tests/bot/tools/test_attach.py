@@ -1,7 +1,5 @@
 """Files out: a file of the workspace goes to its own thread, and nothing else goes anywhere."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -13,15 +11,14 @@ from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
-from bot.wiring.tool_set import Resources, open_tool_set
+from bot.wiring.store import Resources, make_storage
+from bot.wiring.tool_set import open_tool_set
 from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
-
-pytestmark = pytest.mark.anyio
 
 
 class Taking(Platform):
@@ -136,5 +133,6 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
 async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
     means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    async with open_tool_set(settings, {}, means, attach=taken) as bench:
+    storage = make_storage(settings, {}, means, inline)
+    async with open_tool_set(settings, {}, means, storage, attach=taken) as bench:
         assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken

@@ -1,7 +1,5 @@
 """Nothing outside the workspace can be opened, whichever way the system opens it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

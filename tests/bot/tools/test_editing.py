@@ -1,7 +1,5 @@
 """A part of a file is replaced only where it is just what the model wrote, and the model sees what that changed."""
 
-from __future__ import annotations
-
 import time
 from functools import partial
 
@@ -18,8 +16,6 @@ from bot.tools.files.write import Writer
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.store.disk import PosixDisk
-
-pytestmark = pytest.mark.anyio
 
 TEXT = "one\ntwo\nthree\nfour\nfive\nsix\n"
 

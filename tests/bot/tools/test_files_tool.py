@@ -1,7 +1,5 @@
 """Reading and listing in the workspace, and nowhere else."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -14,8 +12,6 @@ from bot.tools.files.read import MAX_ENTRIES, MAX_READ, ListArguments, ListFiles
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
-
-pytestmark = pytest.mark.anyio
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x03\x08\x02\0\0\0"
 

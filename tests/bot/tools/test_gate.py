@@ -1,7 +1,5 @@
 """The gate: what every call goes through, whichever tool it is."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,8 +22,6 @@ from bot.tools.results import HEAD, MAX_RESULT, TAIL
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolFinished, ToolStarted
-
-pytestmark = pytest.mark.anyio
 
 SECRET = "canary-1234567890"
 

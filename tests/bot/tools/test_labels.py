@@ -1,7 +1,5 @@
 """What a running tool does, in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.tools.labels import LONGEST_LABEL, label

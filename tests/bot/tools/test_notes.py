@@ -1,7 +1,5 @@
 """`remember` and `recall` as the model calls them: through the gate, shown in the thread, never further than allowed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -15,8 +13,6 @@ from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.model import ThreadId, ToolCall
 from threads.store.disk import PosixDisk
-
-pytestmark = pytest.mark.anyio
 
 SECRET = "sk-ant-" + "a1b2" * 8
 

@@ -1,7 +1,5 @@
 """What may be done without asking: rules, patterns, taint."""
 
-from __future__ import annotations
-
 import pytest
 
 from bot.guards.policy import Policy

@@ -1,18 +1,12 @@
 """Results as the model reads them, when they are too long: what was long is cut, and nothing else is lost."""
 
-from __future__ import annotations
-
 import json
-
-import pytest
 
 from bot.ports.errors import ToolError, ToolTimeout
 from bot.ports.tool import ItemError, ToolOutput
 from bot.tools.results import HEAD, MAX_ITEMS, MAX_MESSAGE, MAX_RESULT, TAIL, Results
 from tests.tool_context import tool_context
 from threads.model import ToolCall
-
-pytestmark = pytest.mark.anyio
 
 CALL = ToolCall("c1", "tool", {})
 LONG = "a" * HEAD + "b" * MAX_RESULT + "c" * TAIL

@@ -1,9 +1,6 @@
 """The tools that schedule, as the gate calls them."""
 
-from __future__ import annotations
-
 import json
-import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,19 +9,15 @@ import pytest
 from bot.routing.commands import parse
 from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, FaultyDisk, inline, state_file
 from threads.model import Author, ToolCall
 
-pytestmark = pytest.mark.anyio
-
 START = datetime(2026, 11, 22, 11, tzinfo=UTC)
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class Desk:

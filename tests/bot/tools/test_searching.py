@@ -1,7 +1,5 @@
 """Searching the workspace: what is found, and that nothing a model asks for holds the bot up."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +12,6 @@ from bot.tools.files import search as module
 from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from tests.tool_context import tool_context
 from tests.world import inline
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -16,8 +16,6 @@ from threads.model import ToolCall
 
 from .sandbox.stage import offload, ran, real, sandbox_named
 
-pytestmark = pytest.mark.anyio
-
 
 class Scripted:
     """A sandbox that answers as told, and remembers what it was asked."""

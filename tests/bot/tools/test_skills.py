@@ -1,10 +1,7 @@
 """Skills: files of the admin's, listed cheaply, read on demand, and no way out of their folder."""
 
-from __future__ import annotations
-
 import hashlib
 import os
-import subprocess
 import sys
 import time
 
@@ -18,8 +15,6 @@ from bot.ports.errors import ToolNotFound
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.tool_context import tool_context
 from tests.world import inline
-
-pytestmark = pytest.mark.anyio
 
 
 def skill_text(name, description="Does it.", body="Do it well."):
@@ -288,8 +283,3 @@ async def test_many_threads_may_load_at_once(folder):
     async with anyio.create_task_group() as tasks:
         for n in range(40):
             tasks.start_soon(tool, LoadSkillArguments(name=f"s{n % 10}"), tool_context())
-
-
-def test_who_has_no_skills_does_not_import_their_libraries():
-    code = "import sys, bot.tools.skills, bot.agent.prompt.skills; sys.exit('yaml' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

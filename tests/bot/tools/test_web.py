@@ -29,8 +29,6 @@ from tests.world import inline
 from threads.model import ThreadId
 from threads.store.attachments import Extracted
 
-pytestmark = pytest.mark.anyio
-
 SITE = "http://site.example/"
 THREAD = ThreadId("fake", "W", "C1", "1.0")
 

@@ -1,7 +1,5 @@
 """Files are written whole or not at all, only in the workspace, and only as many as it may hold."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal
@@ -22,8 +20,6 @@ from bot.tools.files.write import WriteArguments, WriteFile, Writer
 from tests.tool_context import tool_context
 from tests.world import FaultyDisk, inline
 from threads.store.disk import PosixDisk
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What is told of a transport that goes and comes: as values, second by second."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

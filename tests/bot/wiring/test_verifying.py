@@ -10,8 +10,6 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ModelUnavailable, Unauthorized
 from bot.wiring.verify_models import verify_all
 
-pytestmark = pytest.mark.anyio
-
 GOOD = Verification(ok=True, took_s=0.1)
 BAD_KEY = Verification(ok=False, took_s=0.1, error=Unauthorized("no such key"))
 DOWN = Verification(ok=False, took_s=0.1, error=ModelUnavailable("503"))

@@ -13,7 +13,9 @@ from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.transports.bot import PROXIES, bot_over
 from tests.transports.discord.bot import answers
 from tests.transports.settling import until_settled
-from tests.world import Streams
+from tests.world import Clock, Streams, inline
+from threads.file_store import FileStore
+from threads.store.disk import PosixDisk
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +34,14 @@ async def asked(discord, tmp_path, **written):
     path.write_text(json.dumps({"data": "data", "transports": {"discord": {**addresses, **written}}}))
     settings = load(path, environ={}).settings
     settings.data.mkdir()
-    edge = _discord(settings, settings.transports.discord, {"DISCORD_TOKEN": discord.token}, "offline/demo")
+    store = FileStore(settings.data, PosixDisk(), offload=inline, journal_offload=inline, now=Clock())
+    edge = _discord(
+        settings,
+        settings.transports.discord,
+        {"DISCORD_TOKEN": discord.token},
+        "offline/demo",
+        store,
+    )
     async with bot_over(edge, settings.data, Streams("word " * 30, "the end")):
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         await until_settled(settings.data, said.id)

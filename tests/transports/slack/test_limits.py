@@ -17,6 +17,7 @@ from transports.slack.api.rate_limits import (
     Bucket,
     Limits,
     Rate,
+    SharedLimits,
     rate_of,
 )
 
@@ -300,3 +301,43 @@ async def test_a_pause_outlasts_calls_in_a_thousand_other_channels():
     for number in range(1_000):
         limits.try_take("chat.postMessage", f"C{number}")
     assert await taken_at(limits, "chat.postMessage", 1, "C-paused") == [pytest.approx(100)]
+
+
+class AllWorkers:
+    """The rates of all workers, as a database keeps them: who takes too much leaves a debt."""
+
+    def __init__(self):
+        self.levels = {}
+
+    async def take(self, name, per_second, burst):
+        now = anyio.current_time()
+        level, at = self.levels.get(name, (burst, now))
+        level = min(burst, level + (now - at) * per_second) - 1
+        self.levels[name] = level, now
+        return max(0.0, -level / per_second)
+
+
+@pytest.mark.parametrize("method", ["chat.update", "chat.startStream", "chat.postMessage"])
+async def test_the_calls_of_all_workers_fit_into_every_minute(method):
+    shared, at = AllWorkers(), []
+
+    async def call(limits):
+        while anyio.current_time() < 1300:
+            await limits.take(method, "C1")
+            at.append(anyio.current_time())
+
+    async def try_call(limits):
+        while anyio.current_time() < 1300:
+            if method != "chat.postMessage" and limits.try_take(method, "C1"):
+                at.append(anyio.current_time())
+            await anyio.sleep(0.1)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            limits = SharedLimits(shared.take, lambda: 3)
+            tasks.start_soon(call, limits)
+            tasks.start_soon(try_call, limits)
+    at.sort()
+    busiest = max(sum(begin <= other < begin + 60 for other in at) for begin in at)
+    most = CHANNEL.per_minute if method == "chat.postMessage" else rate_of(method).per_minute
+    assert most / 2 < busiest <= most

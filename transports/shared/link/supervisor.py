@@ -3,6 +3,8 @@
 | from                            | event                                     | to             |
 |---------------------------------|-------------------------------------------|----------------|
 | starting                        | connected                                 | connected      |
+| any but stopped                 | another worker holds the session          | standby        |
+| standby                         | connected                                 | connected      |
 | starting, connected             | down, fewer than 5 times in a row         | reconnecting   |
 | reconnecting                    | connected                                 | connected      |
 | starting, connected, reconnecting | down for the 5th time in a row, or more | disconnected   |
@@ -79,8 +81,13 @@ class Supervisor:
         """Note a sign of life from the link."""
         self._heard_at = anyio.current_time()
 
+    def stand_by(self) -> None:
+        """Note that another worker holds the session."""
+        self._leave("standby")
+        self._up.set()
+
     async def reconnected(self) -> None:
-        """Return when connected; never, if the link has stopped for good."""
+        """Return when connected or standing by; never, if the link has stopped for good."""
         await self._up.wait()
 
     async def run(self, link: Link) -> None:

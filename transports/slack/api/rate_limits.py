@@ -7,7 +7,7 @@ Slack counts calls a minute per method, workspace and app, and posts about one a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -189,3 +189,38 @@ class Limits:
         if (lane := self._channels.get(channel)) is None:
             lane = self._channels[channel] = Lane(Bucket(CHANNEL, self._clock()))
         return lane
+
+
+TakeShared = Callable[[str, float, float], Awaitable[float]]
+"""Takes a token of all workers, by name, rate per second and burst; returns the seconds until it may be used."""
+
+
+class SharedLimits(Limits):
+    """The limits where several workers call for one app.
+
+    Half of each method's rate is for the `take` of all workers together, and of the other half each has its part for
+    `try_take`. Posts to one channel are all taken together.
+    """
+
+    def __init__(self, take_shared: TakeShared, workers: Callable[[], int]) -> None:
+        super().__init__()
+        self._take_shared, self._workers = take_shared, workers
+        self._spare: dict[str, Bucket] = {}
+
+    async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
+        await super().take(method, channel, urgent=urgent)
+        lanes = self._lanes_of(method, channel)
+        for lane, name, part in zip(reversed(lanes), (method, f"{method} {channel}"), (2, 1), strict=False):
+            rate = lane.bucket.rate
+            burst = max(1, rate.burst // part)
+            await anyio.sleep(await self._take_shared(f"slack {name}", rate.per_second / part, burst))
+
+    def try_take(self, method: str, channel: str = "") -> bool:
+        now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self._workers()))
+        spare = self._spare.get(method)
+        if spare is None or spare.rate.per_minute != per_minute:
+            spare = self._spare[method] = Bucket(Rate(per_minute, 1), now)
+        if spare.wait(now) or not super().try_take(method, channel):
+            return False
+        spare.take(now)
+        return True

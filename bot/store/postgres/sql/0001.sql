@@ -168,9 +168,17 @@ BEGIN
 END
 $$;
 
--- Frees what dead workers own: those whose lease is past, or whose session is gone with its lock.
-CREATE FUNCTION reap(me int) RETURNS SETOF text LANGUAGE plpgsql AS $$
+-- Frees what dead workers own: those whose lease is past, or whose session is gone with its lock. Only a worker judges
+-- whose own session is as old as a lease: when the server starts again, all locks are gone at once.
+CREATE FUNCTION reap(me int, lease_s float8) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = me
+          AND a.datname = current_database() AND a.backend_start < clock_timestamp() - lease_s * interval '1s'
+    ) THEN
+        RETURN;
+    END IF;
     DELETE FROM worker w WHERE w.id <> me AND (w.alive_until < clock_timestamp() OR NOT EXISTS (
         SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = w.id
           AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())

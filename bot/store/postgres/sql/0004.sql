@@ -1,11 +1,16 @@
--- What came from the files of one machine, and what a command needs to read fast.
+-- Rates that all workers share. Who takes more than there is leaves a debt, and waits until it is paid: the next one
+-- waits longer. What a crash of the server loses is full again.
 
--- Lines of the threads' histories for people, as the files had them. A message that they tell of is `logged`.
-CREATE TABLE log (thread text, n int, line json NOT NULL, PRIMARY KEY (thread, n));
-ALTER TABLE message ADD COLUMN logged boolean NOT NULL DEFAULT false;
+CREATE UNLOGGED TABLE bucket (
+    name text PRIMARY KEY,
+    level float8 NOT NULL,
+    at timestamptz NOT NULL
+) WITH (fillfactor = 50);
 
--- Where the store has gone, if it was moved; nobody starts on it then.
-ALTER TABLE meta ADD COLUMN moved_to text;
-
--- The file of a line that came from files; these have numbers below 0, in their order.
-ALTER TABLE spending ADD COLUMN part text;
+-- Takes one token, and returns the seconds until it may be used.
+CREATE FUNCTION take_token(of_name text, per_second float8, burst float8) RETURNS float8 LANGUAGE sql AS $$
+    INSERT INTO bucket AS b (name, level, at) VALUES (of_name, burst - 1, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET at = clock_timestamp(), level =
+        LEAST(burst, b.level + GREATEST(0, extract(epoch FROM clock_timestamp() - b.at)) * per_second) - 1
+    RETURNING GREATEST(0, -b.level / per_second)
+$$;

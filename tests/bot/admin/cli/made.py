@@ -1,7 +1,5 @@
 """A data folder as a bot would leave it, and the command line run on it."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A data folder of a newer version, which nothing that starts or writes goes near; and what people put into one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -21,8 +19,6 @@ from bot.store.migrations import READ_AT_THE_START
 from tests.bot.store.archives import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema
-
-pytestmark = pytest.mark.anyio
 
 OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
 HERE = {

@@ -1,7 +1,5 @@
 """A command imports only what it uses: people wait for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """`threadfast backup --keep`: only a copy that is whole takes the place of older ones."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

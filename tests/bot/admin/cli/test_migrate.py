@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -136,8 +138,13 @@ async def test_nobody_starts_on_what_was_moved(old, dsn, tmp_path):
         migrate.to_postgres(tmp_path / "new", dsn, nothing)
     settings = tmp_path / "s.json"
     settings.write_text('{"model": "offline/demo"}')
-    start = CliRunner().invoke(main, ["chat", "--data", str(old), "--settings", str(settings)])
-    assert (start.exit_code, "was moved to PostgreSQL" in start.output) == (78, True), start.output
+    start = subprocess.run(
+        [sys.executable, "-m", "bot", "chat", "--data", old, "--settings", settings],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (start.returncode, "was moved to PostgreSQL" in start.stderr) == (78, True), start
     with pytest.raises(ConfigInvalid, match=r"was moved to .*/new; name that"):
         make_tables(dsn)
 

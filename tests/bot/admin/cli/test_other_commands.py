@@ -76,29 +76,20 @@ def test_damaged_lines_of_the_audit_are_counted(tmp_path):
 
 def test_what_is_added_to_the_audit_is_followed_into_the_next_day(tmp_path):
     audit(tmp_path, "2026-01-01", ("skill", "1.1"))
-    more = iter([("2026-01-01", "approval"), ("2026-01-02", "feedback")])
+    more = iter([("01", "approval"), ("02", "feedback"), ("02", "approval"), ("03", "feedback")])
 
     class Enough(Exception):
         pass
 
     def wait():
-        try:
-            day, kind = next(more)
-        except StopIteration:
-            raise Enough from None
-        audit(tmp_path, day, (kind, "1.1"))
+        if (line := next(more, None)) is None:
+            raise Enough
+        day, kind = line
+        audit(tmp_path, f"2026-01-{day}", (kind, "1.1"))
 
     found = []
     with pytest.raises(Enough):
-        found.extend(
-            one.kind
-            for one in audit_trail.read_audit(FileReader(tmp_path), audit_trail.Filter(), Damage(), wait)
-        )
-    found = []
-    more = iter([("2026-01-02", "approval"), ("2026-01-03", "feedback")])
-    told_so_far = audit_trail.read_audit(FileReader(tmp_path), audit_trail.Filter(), Damage(), wait)
-    with pytest.raises(Enough):
-        for one in told_so_far:
+        for one in audit_trail.read_audit(FileReader(tmp_path), audit_trail.Filter(), Damage(), wait):
             found.append(f"{one.at[8:10]} {one.kind}")
     assert found == ["01 skill", "01 approval", "02 feedback", "02 approval", "03 feedback"]
 

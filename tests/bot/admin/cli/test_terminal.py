@@ -3,8 +3,6 @@
 A pseudo-terminal stands for the window. What starts in it has it as its own, as from a shell.
 """
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,11 +1,7 @@
 """What the commands tell from disk: threads, one thread, one message, dead letters."""
 
-from __future__ import annotations
-
-import random
 import re
 
-import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
@@ -13,18 +9,13 @@ from bot.admin.reports.files import FileReader
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import journal
 from bot.ports.errors import ModelUnavailable
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import T1, T2, Platform, Scripted, message, running, says
 from threads.log import Entry, entry_adapter
 from threads.store.checksummed_lines import encode
 from threads.store.data_folder import lock_data_folder, thread_folder
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 def threadfast(data, *arguments):

@@ -149,7 +149,6 @@ def test_a_secret_at_the_edge_of_what_is_shown_is_masked_whole(tmp_path):
         assert "sk-a" not in threadfast(tmp_path, "threads", "list").stdout
 
 
-@pytest.mark.anyio
 async def test_the_steps_of_a_turn_are_told_in_their_order_each_with_its_own_time_and_reason(tmp_path):
     script = [
         a.fault(529, "overloaded_error", retry_after="0.04"),

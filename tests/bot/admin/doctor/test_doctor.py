@@ -121,7 +121,6 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
     assert "canary-of-a-key" not in out + err
 
 
-@pytest.mark.anyio
 async def test_checks_run_side_by_side_and_are_reported_in_their_order():
     first_told, told, waiting = anyio.Event(), [], []
 
@@ -143,7 +142,6 @@ async def test_checks_run_side_by_side_and_are_reported_in_their_order():
     assert waiting[-1] == []
 
 
-@pytest.mark.anyio
 async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
     monkeypatch.setattr(module, "WITHIN_S", 0.05)
 
@@ -184,7 +182,6 @@ def test_what_a_model_says_becomes_a_finding():
     assert (spare.state, spare.name) == ("warn", "model.1")
 
 
-@pytest.mark.anyio
 async def test_a_price_that_is_not_known_is_told_with_what_to_write():
     for mode, state in (("hard", "fail"), ("soft", "warn")):
         asked = Candidate("mine/unheard-of", 0, Settings(budget=Budget(mode=mode)))
@@ -199,7 +196,6 @@ def status(**more):
     return Status(**given, pid=7, uptime_s=7200.0, **more)
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("running_bot", "states", "words"),
     [
@@ -223,7 +219,6 @@ async def test_a_running_bot_is_reported_as_it_is(running_bot, states, words):
     assert words in str(found)
 
 
-@pytest.mark.anyio
 async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path):
     """As the service's user sees it: systemd shows its credentials to the service alone."""
     given = {

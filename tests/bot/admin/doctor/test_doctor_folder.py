@@ -16,8 +16,6 @@ from threads.journal.records import Intent, Received, Settled, Started, record_a
 from threads.model import Author
 from threads.store.checksummed_lines import encode
 
-pytestmark = pytest.mark.anyio
-
 
 async def found(look_at, data):
     look = Context(Settings(data=data), {})

@@ -1,7 +1,5 @@
 """`threadfast init` in this process: its questions are answered from a list, and local servers are named by the test."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field

@@ -1,11 +1,7 @@
 """`threadfast init discord` against a Discord on loopback."""
 
-import pytest
-
 from tests.fakes.discord import FakeDiscord
 from tests.fakes.discord.ids import U1
-
-pytestmark = pytest.mark.anyio
 
 
 def init(setup, discord, *arguments, **given):

@@ -11,8 +11,6 @@ from tests.fakes import openai
 from tests.fakes.http import Reply, Stall
 from tests.fakes.openai import FakeOpenAI
 
-pytestmark = pytest.mark.anyio
-
 GOOD, BAD = "sk-good-0123456789", "sk-bad-0123456789"
 
 

@@ -15,8 +15,6 @@ from bot.config.settings import Settings
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.shared.checks import Finding
 
-pytestmark = pytest.mark.anyio
-
 TOKENS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 KEPT = {"slack_bot_token": BOT_TOKEN, "slack_app_token": APP_TOKEN}
 NOBODY = ("", "")
@@ -31,16 +29,8 @@ async def workspace():
 
 
 def init(setup, workspace, *arguments, **given):
-    return setup.run(
-        "slack",
-        "--model",
-        "offline/demo",
-        "--no-start",
-        "--api-base-url",
-        workspace.api_base_url,
-        *arguments,
-        **given,
-    )
+    where = ("--no-start", "--api-base-url", workspace.api_base_url)
+    return setup.run("slack", "--model", "offline/demo", *where, *arguments, **given)
 
 
 def section(setup):
@@ -111,9 +101,19 @@ async def test_tokens_pasted_before_their_turn_are_taken_at_the_question_for_a_m
     assert setup.secrets() == KEPT
 
 
-async def test_a_token_pasted_after_a_refusal_takes_the_place_of_the_one_refused(setup, workspace):
-    setup.env = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
-    await init(setup, workspace, answers=[BOT_TOKEN, *NOBODY])
+WRONG = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
+GIVEN = {  # the environment, and what is answered or piped
+    "pasted after a refusal, in the place of the one refused": (WRONG, {"answers": [BOT_TOKEN, *NOBODY]}),
+    "both given anew after a refusal": (WRONG, {"answers": ["t", "", APP_TOKEN, BOT_TOKEN, *NOBODY]}),
+    "in swapped variables": ({"SLACK_BOT_TOKEN": APP_TOKEN, "SLACK_APP_TOKEN": BOT_TOKEN}, {}),
+    "piped in a line each": ({}, {"piped": f'"{APP_TOKEN}"\r\nexport SLACK_BOT_TOKEN={BOT_TOKEN}\n'}),
+}
+
+
+@pytest.mark.parametrize(("environ", "given"), GIVEN.values(), ids=GIVEN)
+async def test_tokens_are_kept_however_they_are_given(setup, workspace, environ, given):
+    setup.env = environ
+    await init(setup, workspace, *([] if "answers" in given else ["--yes"]), **given)
     assert setup.secrets() == KEPT
 
 
@@ -203,30 +203,12 @@ async def test_the_address_of_the_filled_in_page_is_printed_on_request_in_one_pi
     assert made == json.loads((setup.folder / "slack-manifest.json").read_text())
 
 
-async def test_swapped_variables_are_put_right(setup, workspace):
-    setup.env = {"SLACK_BOT_TOKEN": APP_TOKEN, "SLACK_APP_TOKEN": BOT_TOKEN}
-    await init(setup, workspace, "--yes")
-    assert setup.secrets() == KEPT
-
-
-async def test_tokens_are_piped_in_a_line_each(setup, workspace):
-    await init(setup, workspace, "--yes", piped=f'"{APP_TOKEN}"\r\nexport SLACK_BOT_TOKEN={BOT_TOKEN}\n')
-    assert setup.secrets() == KEPT
-
-
 async def test_tokens_come_from_files_before_the_environment(setup, workspace, tmp_path):
     setup.env = {"SLACK_BOT_TOKEN": "xoxb-of-another-bot", "SLACK_APP_TOKEN": "xapp-of-another-app"}
     (tmp_path / "a").write_text(APP_TOKEN)
     (tmp_path / "b").write_text(f"{BOT_TOKEN}\n")
-    await init(
-        setup,
-        workspace,
-        "--yes",
-        "--app-token-file",
-        str(tmp_path / "a"),
-        "--bot-token-file",
-        str(tmp_path / "b"),
-    )
+    files = ("--app-token-file", str(tmp_path / "a"), "--bot-token-file", str(tmp_path / "b"))
+    await init(setup, workspace, "--yes", *files)
     assert setup.secrets() == KEPT
 
 
@@ -239,7 +221,7 @@ async def test_what_is_missing_is_named_with_its_variable_and_its_flag(setup, wo
 
 
 async def test_a_token_that_slack_refuses_ends_it_with_nothing_written(setup, workspace):
-    setup.env = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
+    setup.env = WRONG
     done = await init(setup, workspace, "--yes", code=78)
     assert "✗ token:" in done.stdout
     assert "slack.token" in done.stderr
@@ -259,12 +241,6 @@ async def test_what_was_fixed_on_slacks_pages_is_looked_at_again(setup, workspac
     done = await init(setup, workspace, answers=FixingAnswers(["c", *NOBODY]))
     assert "✗ scopes:" in done.stdout
     assert "✓ scopes:" in done.stdout
-
-
-async def test_other_tokens_can_be_given_after_a_refusal(setup, workspace):
-    setup.env = {**TOKENS, "SLACK_BOT_TOKEN": "xoxb-wrong-token-12345"}
-    await init(setup, workspace, answers=["t", "", APP_TOKEN, BOT_TOKEN, *NOBODY])
-    assert setup.secrets() == KEPT
 
 
 @pytest.mark.parametrize("answers", [[], [""], ["", APP_TOKEN], ["", APP_TOKEN, "xoxb-wrong-token-12345"]])

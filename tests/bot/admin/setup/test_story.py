@@ -3,8 +3,6 @@
 The commands are the installation (done here already) and `threadfast init slack`; the third step is the mention.
 """
 
-from __future__ import annotations
-
 import signal
 from contextlib import ExitStack
 
@@ -13,8 +11,6 @@ import pytest
 
 from tests.bot.admin.window import BOT, Window
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
-
-pytestmark = pytest.mark.anyio
 
 WITHIN_S = 30
 

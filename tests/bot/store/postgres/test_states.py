@@ -24,6 +24,10 @@ def adding(*names):
     return lambda old: Names(names=(*old.names, *names))
 
 
+def waits():
+    """Take no note that another worker has the role."""
+
+
 async def until(predicate):
     with anyio.fail_after(20):
         while not predicate():
@@ -113,7 +117,7 @@ async def test_a_role_has_one_holder_at_a_time_and_passes_on_when_that_one_dies(
 
     async with workers(dsn, 3) as seats, anyio.create_task_group() as tasks:
         for seat in seats:
-            tasks.start_soon(seat.store.hold, "reader:slack", work(seat))
+            tasks.start_soon(seat.store.hold, "reader:slack", work(seat), waits)
         await until(lambda: held)
         first = held[0]
         holding.discard(first)  # its process is gone, with all that it did
@@ -134,9 +138,28 @@ async def test_whoever_is_cut_off_stops_before_another_may_hold_the_role(dsn, cu
             ends.append(found)
 
     async with workers(dsn, 1) as [seat], anyio.create_task_group() as tasks:
-        tasks.start_soon(seat.store.hold, "gateway", work)
+        tasks.start_soon(seat.store.hold, "gateway", work, waits)
         await until(lambda: rows(dsn, "SELECT FROM role"))
         cut_off(dsn, seat.worker.number)
         await until(lambda: ends)
         assert ends == [[(1,)]]
         tasks.cancel_scope.cancel()
+
+
+async def test_workers_share_a_rate_and_each_waits_its_turn(dsn):
+    async with workers(dsn, 2) as [one, other]:
+        waits = [await seat.store.take_token("post", 2.0, 2.0) for seat in (one, other, one, other)]
+        assert waits[:2] == [0.0, 0.0]
+        assert 0.3 < waits[2] <= 0.5 < waits[3] <= 1.0
+
+
+async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, monkeypatch):
+    async with workers(dsn, 1) as [seat]:
+
+        async def away(*_):
+            raise SessionLost("away")
+
+        seat.worker.alive = 3
+        monkeypatch.setattr(Session, "rows", away)
+        assert await seat.store.take_token("post", 2.0, 2.0) == 1.5
+        monkeypatch.undo()

@@ -1,7 +1,5 @@
 """The site that the browser's tests open, and the names that lead to it or elsewhere."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from anyio.abc import SocketStream

@@ -13,8 +13,6 @@ from tests.bot.tools.site import PUBLIC
 
 from .site import page, serving
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def site():

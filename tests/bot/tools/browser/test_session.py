@@ -10,8 +10,6 @@ from bot.tools.browser import session as sessions
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from bot.tools.browser.session import SharedBrowser
 
-pytestmark = pytest.mark.anyio
-
 REQUEST = PageRequest("http://site.test/")
 VIEW = PageView("u", "t", "x")
 

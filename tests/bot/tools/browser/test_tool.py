@@ -26,8 +26,6 @@ from tests.world import inline
 from threads.model import Image
 from threads.store.disk import PosixDisk
 
-pytestmark = pytest.mark.anyio
-
 JPEG = b"\xff\xd8\xff picture"
 VIEW = PageView("https://site.test/end", "Title", "what it says", "Next <https://site.test/next>", 200)
 

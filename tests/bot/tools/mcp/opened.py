@@ -1,7 +1,5 @@
 """Servers to be opened in tests, and their tools called as the gate would."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,6 +1,5 @@
 import os
 
-import pytest
 from rich.console import Console
 
 from bot.admin.doctor.checks import Context, run_checks
@@ -13,7 +12,6 @@ from tests.bot.tools.processes import gone
 from transports.shared.checks import Finding
 
 
-@pytest.mark.anyio
 async def test_each_server_is_tried_and_ended(tmp_path):
     bad = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "bad", "inputSchema": "none"}]
     many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(70)]

@@ -1,5 +1,4 @@
 import os
-import socket
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -12,14 +11,7 @@ from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
 from bot.tools.mcp.result import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened
 
-pytestmark = pytest.mark.anyio
 PROGRAM = Path(__file__).parent / "program.py"
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @asynccontextmanager
@@ -47,9 +39,8 @@ def at(port: int, **more: object) -> McpServer:
 
 
 @pytest.mark.parametrize("form", ["sse", "json"])
-async def test_the_rows_of_a_real_server(tmp_path, form):
-    port = free_port()
-    async with serving(port, form), opened(tmp_path, {"web": at(port)}) as servers:
+async def test_the_rows_of_a_real_server(tmp_path, form, free_tcp_port):
+    async with serving(free_tcp_port, form), opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
         assert servers.describe() == "web: 12 tools, connected"
         assert (await call(servers, "web__add", a=1, b=2)).result == "3"
         with pytest.raises(ToolError, match="no such customer"):
@@ -62,8 +53,7 @@ async def test_the_rows_of_a_real_server(tmp_path, form):
         assert (await call(servers, "web__add", a=2, b=2)).result == "4"
 
 
-async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path):
-    port = free_port()
+async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path, free_tcp_port):
     outcomes = []
 
     async def doomed(servers):
@@ -72,7 +62,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
         except McpUnavailable as error:
             outcomes.append(str(error))
 
-    async with serving(port) as process, opened(tmp_path, {"web": at(port)}) as servers:
+    async with serving(free_tcp_port) as process, opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -85,7 +75,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
             with pytest.raises(ToolError) as refused:
                 await call(servers, "web__add", a=1, b=1)
         assert isinstance(refused.value, McpUnavailable)
-        async with serving(port):
+        async with serving(free_tcp_port):
             with anyio.fail_after(20):
                 while True:
                     try:
@@ -96,8 +86,8 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
             assert servers.servers[0].state == "connected"
 
 
-async def test_nobody_at_the_address(tmp_path):
-    async with opened(tmp_path, {"web": at(free_port())}) as servers:
+async def test_nobody_at_the_address(tmp_path, free_tcp_port):
+    async with opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
         assert servers.tools == []
         assert servers.servers[0].reason == "it cannot be reached"
 

@@ -15,7 +15,6 @@ from bot.tools.mcp.framing import ConnectionLost
 from bot.tools.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.tools.mcp.tool_list import RawTool
 
-pytestmark = pytest.mark.anyio
 FAST = Timeouts(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
 
 

@@ -13,8 +13,6 @@ from bot.tools.mcp.result import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts, workshop
 from tests.bot.tools.processes import gone
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_every_row_of_a_real_server(tmp_path):
     """One server for all of these: it takes a second to start."""

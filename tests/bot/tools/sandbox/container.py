@@ -1,7 +1,5 @@
 """Runs pytest under a filter like that of a container host, which allows no new namespaces and no mounts."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

@@ -12,7 +12,7 @@ import pytest
 from bot.ports.errors import ToolBusy
 from tests.bot.tools.sandbox.stage import gone, ran, real, sandbox_named, seen, small
 
-pytestmark = [pytest.mark.anyio, real]
+pytestmark = real
 
 NAMES = (
     "bubblewrap-packaged",

@@ -19,8 +19,6 @@ from . import container
 from .stage import offload as threaded
 from .stage import ran, real, sandbox_named
 
-pytestmark = pytest.mark.anyio
-
 
 async def chosen(mode, folder):
     return await open_sandbox(mode, folder, offload=threaded)

@@ -12,7 +12,7 @@ import pytest
 
 from .stage import NAMES, PYTHON, ran, real, sandbox_named, with_python
 
-pytestmark = [pytest.mark.anyio, real]
+pytestmark = real
 
 START = """
 import ctypes, json, os, resource, socket, struct, sys

@@ -17,14 +17,13 @@ from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
-from bot.wiring.tool_set import Resources, open_tool_set
+from bot.wiring.store import Resources, make_storage
+from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import tool_context
 from tests.world import Clock, inline
 from threads.store.disk import PosixDisk
 
 from .stage import PYTHON, offload, ran, real, sandbox_named, with_python
-
-pytestmark = pytest.mark.anyio
 
 MB = 1_000_000
 LAYERS = ("bubblewrap-system", "bubblewrap-packaged", "landlock", "unsafe-host")
@@ -242,9 +241,9 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
-    async with open_tool_set(
-        settings, {}, Resources(PosixDisk(), inline, inline, Clock(), str, Observing()), attach=False
-    ) as bench:
+    means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
+    storage = make_storage(settings, {}, means, inline)
+    async with open_tool_set(settings, {}, means, storage, attach=False) as bench:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
         assert quota is bench.writer.quota

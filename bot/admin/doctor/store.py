@@ -1,0 +1,32 @@
+"""Checks the database of many workers."""
+
+from __future__ import annotations
+
+from bot.admin.doctor.checks import Context, Findings
+from bot.config.load import resolve_secret
+from bot.ports.config_error import NO_DRIVER, ConfigInvalid
+from transports.shared.checks import Finding
+
+FIX = "See docs/many-workers.md."
+
+
+async def check_store(context: Context) -> Findings:
+    if context.settings.store.kind == "files":
+        return
+    try:
+        from bot.store.postgres.checks import examine  # noqa: PLC0415 - an extra
+
+        database = await context.offload(examine, resolve_secret(context.settings.store.dsn, context.environ))
+    except ModuleNotFoundError:
+        yield Finding("store", "fail", "no driver", "The bot cannot start.", NO_DRIVER)
+    except (ConfigInvalid, OSError) as error:
+        meaning = "Nothing is acknowledged while the database is away, and the bot cannot start."
+        yield Finding("store", "fail", context.mask(str(error)), meaning, FIX)
+    else:
+        for fault in database.faults:
+            yield Finding("store", "fail", fault, "Messages can be lost, or answered twice.", FIX)
+        for risk in database.risks:
+            yield Finding("store", "warn", risk, "Set synchronous_standby_names before you rely on it.", FIX)
+        if not database.faults:
+            plural = "" if database.workers == 1 else "s"
+            yield Finding("store", "ok", f"PostgreSQL {database.version}, {database.workers} worker{plural}")

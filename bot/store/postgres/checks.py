@@ -1,0 +1,60 @@
+"""What a database must be like for many workers to rely on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from .session import DEFAULTS, OPTIONS, SessionLost
+
+FACTS = (
+    "SELECT current_setting('server_version'), current_setting('fsync') = 'on', "
+    "current_setting('synchronous_commit') IN ('on', 'remote_apply'), "
+    "EXISTS (SELECT FROM pg_stat_replication) AND current_setting('synchronous_standby_names') = '', "
+    "to_regclass('worker') IS NOT NULL"
+)
+PID = "SELECT pg_backend_pid()"
+WORKERS = "SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()"
+
+POOLED = (
+    "The connections go through a pooler that gives each transaction another session. Locks and notifications are "
+    "lost there. Use the address of the server itself, or a pool of whole sessions."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """``faults`` are sentences on what loses messages, ``risks`` on what may. ``workers`` are those that live."""
+
+    version: str
+    workers: int
+    faults: tuple[str, ...]
+    risks: tuple[str, ...]
+
+
+def examine(dsn: str) -> Database:
+    """Look at a server. Blocking. Raises `SessionLost`."""
+    address = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+    try:
+        with (
+            psycopg.connect(address, autocommit=True) as one,
+            psycopg.connect(address, autocommit=True) as other,
+        ):
+            # A pooler gives the session that has just become free to the next client.
+            pooled = one.execute(PID).fetchone() == other.execute(PID).fetchone()
+            row = one.execute(FACTS).fetchone() or ("", False, False, False, False)
+            version, fsync, commits, unsynchronised, has_tables = row
+            found = one.execute(WORKERS).fetchone() if has_tables else None
+    except psycopg.OperationalError as error:
+        if "unsupported startup parameter" in str(error):
+            return Database("", 0, (POOLED,), ())
+        raise SessionLost(f"postgres: {error}") from error
+    faults = [
+        *([POOLED] if pooled else []),
+        *([] if fsync else ["fsync is off: a crash of the server loses what was acknowledged."]),
+        *([] if commits else ["synchronous_commit is off: a crash loses what was acknowledged."]),
+    ]
+    risk = "A replica is not synchronous: if it is promoted, what was acknowledged last is lost."
+    return Database(version, found[0] if found else 0, tuple(faults), (risk,) if unsynchronised else ())

@@ -1,0 +1,69 @@
+"""What a database must be like, and what is said about one that is not."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.store import check_store
+from bot.config.settings import Settings
+from bot.ports.config_error import ConfigInvalid
+from bot.store.postgres import checks
+from bot.store.postgres.checks import POOLED, examine
+from bot.store.postgres.session import SessionLost
+from tests.bot.store.postgres.workers import Seat, workers
+
+pytestmark = pytest.mark.anyio
+
+
+async def findings(dsn):
+    settings = Settings.model_validate(
+        {"store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}, strict=False
+    )
+    return [finding async for finding in check_store(Context(settings, {"DATABASE_URL": dsn}))]
+
+
+async def test_a_fit_server_is_named_with_the_workers_that_live(dsn):
+    async with workers(dsn, 2):
+        [finding] = await findings(dsn)
+    assert finding.state == "ok"
+    assert finding.found.startswith("PostgreSQL 18")
+    assert finding.found.endswith(", 2 workers")
+
+
+async def test_a_pooler_of_transactions_is_found_and_refused_at_the_start(dsn, monkeypatch):
+    monkeypatch.setattr(checks, "PID", "SELECT 4711")  # as if both clients had the same session
+    assert POOLED in examine(dsn).faults
+    [finding] = await findings(dsn)
+    assert (finding.state, finding.found) == ("fail", POOLED)
+    seat = Seat(dsn)
+    with pytest.raises(ConfigInvalid, match="pooler"):
+        await seat.store.prepare()
+
+
+async def test_a_pooler_that_takes_no_options_is_named_as_one(dsn, monkeypatch):
+    def refuse(*_, **__):
+        raise psycopg.OperationalError("FATAL: unsupported startup parameter: options")
+
+    monkeypatch.setattr(checks.psycopg, "connect", refuse)
+    assert examine(dsn).faults == (POOLED,)
+
+
+async def test_a_server_that_may_lose_what_was_acknowledged_is_a_fault(dsn, monkeypatch):
+    monkeypatch.setattr(checks, "FACTS", "SELECT '18', false, false, true, false")
+    database = examine(dsn)
+    assert [fault.split()[0] for fault in database.faults] == ["fsync", "synchronous_commit"]
+    assert [finding.state for finding in await findings(dsn)] == ["fail", "fail", "warn"]
+
+
+async def test_a_server_that_is_away_is_a_fault_without_its_password():
+    with pytest.raises(SessionLost):
+        examine("host=/nowhere dbname=x user=y password=hidden-word")
+    [finding] = await findings("host=/nowhere dbname=x user=y password=hidden-word")
+    assert finding.state == "fail"
+    assert "hidden-word" not in finding.found
+
+
+async def test_with_files_there_is_nothing_to_check():
+    assert [finding async for finding in check_store(Context(Settings(), {}))] == []

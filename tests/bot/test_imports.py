@@ -1,0 +1,41 @@
+"""What is not used is not imported: start-up stays fast."""
+
+import subprocess
+import sys
+
+import pytest
+
+IMPORTS = {  # what is imported and done; the libraries that it does without
+    "settings build nothing and bring no SDK": (
+        "bot.config.load, bot.config.settings as m; assert m.Settings.__pydantic_complete__ is False",
+        {"httpx2", "anthropic", "openai", "anyio"},
+    ),
+    "text logs do not wait for the JSON logger": (
+        "bot.observe.logs as logs; logs.configure_logging('info', 'text', sys.stderr)",
+        {"pythonjsonlogger"},
+    ),
+    "choosing a model brings no HTTP client": (
+        "bot.llm.detect_model",
+        {"httpx2", "anthropic", "openai", "h11"},
+    ),
+    "the adapters import no SDK": (
+        "bot.llm.adapters.anthropic, bot.llm.adapters.openai_chat, bot.llm.classify, bot.llm.adapters.http_client",
+        {"anthropic", "openai", "httpx2"},
+    ),
+    "who has no skills reads no YAML": ("bot.tools.skills, bot.agent.prompt.skills", {"yaml"}),
+    "a browser is looked for without playwright": (
+        "bot.tools.browser.session, bot.tools.browser.tool, bot.tools.browser.detect as d; d.unavailable()",
+        {"playwright"},
+    ),
+    "MCP servers are known without the SDK": (
+        "bot.tools.mcp.servers",
+        {"mcp", "mcp_types", "jsonschema", "httpx2"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("used", "libraries"), IMPORTS.values(), ids=IMPORTS)
+def test_what_is_not_used_is_not_imported(used, libraries):
+    code = f"import sys, {used}; print({libraries} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == "set()\n"
