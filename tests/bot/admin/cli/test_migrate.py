@@ -16,6 +16,7 @@ from bot.admin import migrate
 from bot.admin.cli import main
 from bot.admin.reports.budget_state import budgets
 from bot.admin.reports.files import FileReader
+from bot.budget.budgets import Call, Reserve, record_adapter
 from bot.ports.config_error import ConfigInvalid
 from bot.store.postgres.migrations import migrate as make_tables
 from bot.store.postgres.moving import Unmovable
@@ -25,6 +26,7 @@ from tests.bot.store.postgres.workers import rows, said, workers
 from tests.bot.store.test_old_data import STORED, owed_in
 from tests.world import message
 from threads.model import ThreadId, message_key
+from threads.store.checksummed_lines import encode
 from threads.store.data_folder import FolderTaken, lock_data_folder, thread_folder
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +48,6 @@ def lines_in(data):
     found = {str(path.relative_to(data)): path.read_bytes().split(b"\n") for path in data.rglob("*.jsonl")}
     found = {name: lines for name, lines in found.items() if lines != [b""]}  # an empty file says nothing
     found |= {path.name: [path.read_bytes()] for path in data.glob("*.json") if path.name != "moved.json"}
-    found["journal.jsonl"].sort()
     return found
 
 
@@ -127,6 +128,36 @@ async def test_what_was_spent_over_postgres_counts_in_the_files(old, dsn, tmp_pa
     after = dict(budgets(FileReader(tmp_path / "new")).totals)
     assert after.pop(("thread", "new")).spent == 41
     assert after == before
+
+
+def test_what_a_process_that_is_gone_had_set_aside_counts_in_full(old, dsn):
+    call = Call("a", "U", "t", "m", "2026-11-24")
+    [usage] = (old / "usage").iterdir()
+    with usage.open("ab") as file:
+        file.write(encode(record_adapter(), Reserve(call=call, micros=7, seq=10_000, at="2026-11-24")))
+    migrate.to_postgres(old, dsn, nothing)
+    assert rows(dsn, "SELECT spent, reserved FROM account WHERE (scope, key) = ('thread', 'a')") == [(7, 0)]
+    [[number]] = rows(dsn, "SELECT nextval('spending_seq')")
+    assert number > 10_000
+
+
+def test_no_worker_can_enter_while_a_store_is_moved(old, dsn):
+    refused = []
+
+    def enter(_):
+        if len(refused) == 3:
+            return
+        with psycopg.connect(dsn, options="-c lock_timeout=50ms") as other:
+            try:
+                other.execute(
+                    "INSERT INTO worker (id, alive_until, name, version) VALUES (9, now(), 'w', '1')"
+                )
+            except psycopg.errors.LockNotAvailable:
+                refused.append(True)
+            other.rollback()
+
+    migrate.to_postgres(old, dsn, enter)
+    assert len(refused) == 3
 
 
 async def test_nobody_starts_on_what_was_moved(old, dsn, tmp_path):
