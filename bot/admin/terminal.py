@@ -16,7 +16,15 @@ import click
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, track
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    track,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -130,6 +138,16 @@ def byte_progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Call
     hidden = quiet or not is_terminal(sys.stderr)
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:
         yield partial(bar.advance, bar.add_task(what, total=total))
+
+
+@contextmanager
+def count_progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Give a function that counts up on a terminal; elsewhere nothing is shown."""
+    columns = SpinnerColumn(), TextColumn(what), TextColumn("{task.completed:,.0f} lines")
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not is_terminal(sys.stderr)
+    ) as bar:
+        yield partial(bar.advance, bar.add_task(what, total=None))
 
 
 def prompt(question: str, default: str, *, is_hidden: Callable[[str], bool]) -> str:

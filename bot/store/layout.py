@@ -61,6 +61,7 @@ KINDS = (
     Kind(f"{THREAD}/context.old.jsonl", "what a compaction or /new took out", V, Step.OLD_CONVERSATIONS),
     Kind(f"{THREAD}/log.jsonl", "a thread's history for people", V, Step.OLD_CONVERSATIONS),
     Kind("schema.json", "the version of the folder", 1, Step.STATE),
+    Kind("moved.json", "where the store was moved", 1, Step.STATE),
     Kind("restored.json", "which backup the folder came from", 1, Step.STATE),
     Kind("models.json", "threads that chose a model", 1, Step.STATE),
     Kind("approvals.json", "open questions and standing permissions", 1, Step.STATE),

@@ -27,15 +27,17 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from bot.ports.config_error import ConfigInvalid
 from bot.store.layout import DATA_VERSION, KINDS, Step, files_of
 from bot.store.restore import finish
 from threads.errors import NewerSchema
 from threads.store.disk import Disk, PosixDisk, read_or_empty, replace_file
-from threads.store.json_file import JsonState
+from threads.store.json_file import JsonState, read_state
 
 log = logging.getLogger(__name__)
 
 NAME = "schema.json"
+MOVED = "moved.json"
 
 READ_AT_THE_START = frozenset({Step.MARKS, Step.PROMISES, Step.STATE, Step.MONEY})
 """The rest is only appended to, or refused by the thread whose it is."""
@@ -55,6 +57,17 @@ class _Schema(JsonState):
     aside: str = ""
 
 
+class _Moved(JsonState):
+    """Where a store was moved that the folder held before."""
+
+    to: str
+
+
+def mark_moved(data: Path, to: str) -> None:
+    """Let nobody start on the folder any more: what it held is at *to* now."""
+    replace_file(PosixDisk(), data / MOVED, _Moved(to=to).model_dump_json().encode())
+
+
 def prepare(
     data: Path,
     now: Callable[[], datetime],
@@ -65,11 +78,15 @@ def prepare(
 ) -> None:
     """Make the folder one of this version. Blocking; only for who holds it.
 
-    Raises `NewerSchema`, and OSError: the next start goes on then.
+    Raises `NewerSchema`, `ConfigInvalid` for one that was moved, and OSError: the next start goes on then.
     """
     disk = disk or PosixDisk()
     if finish(data):
         log.warning("restore.finished: a restore that was cut off is finished")
+    if moved := read_or_empty(disk, data / MOVED):
+        there_now = read_state(moved, _Moved(to=""), MOVED)
+        place = there_now.to if there_now else "another place"
+        raise ConfigInvalid(f"{data} was moved to {place}; name that in the settings (`store`, `data`).")
     there = _schema(data)
     if there.v > version:
         raise NewerSchema(

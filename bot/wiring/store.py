@@ -20,14 +20,12 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.observe.audit import Append, AuditFiles
 from bot.observe.turn_events import Observing
-from bot.ports.config_error import ConfigInvalid
+from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
 from threads.file_store import FileStore
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFiles, States
 from threads.stores import Store
-
-NO_DRIVER = 'store.kind: "postgres" needs the postgres extra; run: pip install "threadfast[postgres]"'
 
 
 @dataclass(frozen=True, slots=True)

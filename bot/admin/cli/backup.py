@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 PATTERN = "threadfast-backup-*.tar.gz"
 SHOWN = 10
 
+PG_DUMP = (
+    "The settings keep everything in PostgreSQL, which has its own backup: pg_dump makes one snapshot of all of it, "
+    "while the workers run. For example: pg_dump --format=custom --file=threadfast.dump DSN"
+)
+PG_RESTORE = (
+    "The settings keep everything in PostgreSQL: stop all workers, and bring a dump back with pg_restore."
+)
+
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -57,7 +65,10 @@ def backup(
     from bot.admin.terminal import byte_progress
     from threads.errors import BotError
 
-    folder = load(settings_file, data, only_looks=True).settings.data
+    settings = load(settings_file, data, only_looks=True).settings
+    if settings.store.kind == "postgres":
+        refuse(PG_DUMP)
+    folder = settings.data
     if file is None or file.is_dir():
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
@@ -99,7 +110,10 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
 
-    folder = load(settings_file, data).settings.data
+    settings = load(settings_file, data).settings
+    if settings.store.kind == "postgres":
+        refuse(PG_RESTORE)
+    folder = settings.data
     try:
         with byte_progress("Restoring", None, quiet=as_json) as on_bytes:
             found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)

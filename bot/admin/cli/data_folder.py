@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.admin.cli.invocation import data_option, fail, load, masker, refuse, settings_option
+from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
     from bot.admin.reports.line_reader import Damage
     from bot.config.load import Loaded
     from bot.guards.redaction import Masker
+    from bot.store.postgres.reading import PostgresReader
+    from bot.store.reader import Reader
 
 LOOK_AGAIN_S = 0.5
 
@@ -59,7 +62,7 @@ SINCE = Since()
 class DataFolder:
     """What a command reads. It counts damaged lines in ``damage``, and masks what it prints."""
 
-    path: Path
+    reader: Reader
     loaded: Loaded
     mask: Masker
     damage: Damage
@@ -91,8 +94,8 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
     from bot.admin.reports.line_reader import Damage
 
     loaded = load(settings_file, data, only_looks=True)
-    folder = loaded.settings.data
-    if not folder.is_dir():
+    folder, is_files = loaded.settings.data, loaded.settings.store.kind == "files"
+    if is_files and not folder.is_dir():
         fail(
             f"There is no data folder {folder} (yet): `threadfast chat` or `threadfast run` creates it; "
             "--data or --settings name another one."
@@ -102,15 +105,40 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
             errors="replace"
         )  # a terminal of another encoding cannot show all that people write
     try:
-        yield DataFolder(folder, loaded, masker(loaded), Damage())
+        yield DataFolder(make_reader(loaded), loaded, masker(loaded), Damage())
         sys.stdout.flush()
-    except NewerSchema as error:
+    except (NewerSchema, ConfigInvalid) as error:
         refuse(str(error))
     except BrokenPipeError:
         raise  # the reader of our output has closed the pipe
     except OSError as error:
         more = "; run this as the bot's user or as root." if isinstance(error, PermissionError) else ""
-        fail(f"{error.filename or folder}: {error.strerror or error}{more}")
+        where = f"{error.filename or folder}: " if is_files else ""
+        fail(f"{where}{error.strerror or error}{more}")
+
+
+def make_reader(loaded: Loaded) -> Reader:
+    """Return what reads the store of the settings. Raises `ConfigInvalid` and OSError."""
+    if loaded.settings.store.kind == "postgres":
+        return postgres(loaded)
+    from bot.admin.reports.files import FileReader
+
+    return FileReader(loaded.settings.data)
+
+
+def postgres(loaded: Loaded) -> PostgresReader:
+    """Return what reads the database of the settings. Raises `ConfigInvalid` and OSError."""
+    try:
+        from bot.store.postgres.reading import PostgresReader
+    except ModuleNotFoundError as error:
+        raise ConfigInvalid(NO_DRIVER) from error
+    from bot.admin.reports.links import linked
+    from bot.config.load import resolve_secret
+
+    dsn = resolve_secret(loaded.settings.store.dsn, loaded.environ)
+    reader = PostgresReader(dsn, loaded.settings.data / "scratch", linked)
+    click.get_current_context().call_on_close(reader.close)
+    return reader
 
 
 def look_again() -> None:

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, find_settings, json_option, load, settings_option
+from bot.admin.cli.data_folder import postgres
+from bot.admin.cli.invocation import (
+    data_option,
+    fail,
+    find_settings,
+    json_option,
+    load,
+    refuse,
+    settings_option,
+)
+from bot.ports.config_error import ConfigInvalid
 
 DATED = "<dated>"
 
@@ -72,7 +82,7 @@ def doctor(
 @click.option("--quiet", is_flag=True, help="Print nothing; for the health check of a container.")
 @click.option("--watch", is_flag=True, help="On a terminal: refresh every second until Ctrl-C.")
 def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: bool, watch: bool) -> None:
-    """Ask the running bot how it is.
+    """Ask the running bot how it is. With PostgreSQL, list all workers too.
 
     Exit code: 0 ready, 3 running but not ready, 4 not running or not answering, 78 the settings cannot be used.
     """
@@ -80,7 +90,13 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
     loaded = load(settings_file, data, only_looks=True)
     try:
-        sys.exit(run_status(loaded, json=as_json, quiet=quiet, watch=watch))
+        many = loaded.settings.store.kind == "postgres" and not quiet
+        workers = postgres(loaded).workers if many else None
+        sys.exit(run_status(loaded, workers, json=as_json, quiet=quiet, watch=watch))
+    except ConfigInvalid as error:
+        refuse(str(error))
+    except ConnectionError as error:
+        fail(str(error))
     except PermissionError as error:
         where = error.filename or loaded.settings.data
         fail(f"{where}: {error.strerror}; run this as the bot's user or as root.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
+from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, reads_data
 from bot.admin.cli.invocation import fail, json_option, refuse
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     from bot.admin.terminal import progress
 
     over = partial(progress, what="Looking through threads")
-    found = message_story.stories(data.path, message, over=over, thread=thread)
+    found = message_story.stories(data.reader, message, over=over, thread=thread)
     if as_json:
         reasons = [] if found else list(message_story.UNKNOWN)
         data.print_json({"asked": message, "messages": [*map(_value, found)], "possible_reasons": reasons})
@@ -103,10 +103,10 @@ def usage(
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    report = usage_report.report(data.path, by, usage_report.period(since, month, now))
+    report = usage_report.report(data.reader, by, usage_report.period(since, month, now))
     if report.files:
         policy = Policy.of(data.loaded.settings.budget)
-        report.limits = spent_on(now.date().isoformat(), budgets(data.path), policy)
+        report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
     if as_json:
         click.echo(usage_report.as_json(report))
     else:
@@ -128,10 +128,9 @@ def audit(
     With --follow, --json prints an object a line.
     """
     from bot.admin.reports.audit_trail import Filter, as_value, read_audit
-    from bot.admin.reports.thread_folders import find
 
-    names = [folder.name for folder in find(data.path, thread)] or [thread] if thread else []
-    records = read_audit(data.path, Filter(since, kind, names), data.damage, look_again if follow else None)
+    names = [found.name for found in data.reader.find(thread)] or [thread] if thread else []
+    records = read_audit(data.reader, Filter(since, kind, names), data.damage, look_again if follow else None)
     if follow:
         for record in records:
             if as_json:
@@ -176,7 +175,7 @@ def _letters(data: DataFolder) -> list[DeadLetter]:
     from bot.admin.dead_letters.listing import dead_letters as read
     from bot.admin.terminal import progress
 
-    return read(data.path, partial(progress, what="Looking through threads"))
+    return read(data.reader, partial(progress, what="Looking through threads"))
 
 
 @dead_letters.command("list")
@@ -215,24 +214,33 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
 def resubmit(data: DataFolder, message: str, as_json: bool) -> None:
     """Put a dead letter back in line for the next start.
 
-    The bot must not be running: it alone writes its journal. MESSAGE is the id that `dead-letters list` shows.
+    The bot must not be running: it alone writes its journal. With PostgreSQL it may run.
+    MESSAGE is the id that `dead-letters list` shows.
     """
-    import anyio
-
-    from bot.admin.dead_letters.resubmit import resubmit as put_back
-    from threads.store.data_folder import FolderTaken
-
     letters = [letter for letter in _letters(data) if letter.message_id == message]
     if not letters:
         fail(f"{message!r} is not a dead letter; `threadfast dead-letters list` lists them.")
+    again, when = _put_back(data, letters[-1])
+    if as_json:
+        click.echo(json.dumps({"message_id": message, "resubmitted_as": again}))
+    else:
+        click.echo(f"{message} will be served {when}, as {again}.")
+
+
+def _put_back(data: DataFolder, letter: DeadLetter) -> tuple[str, str]:
+    """Make the message pending again, and return its new id and when it is served."""
+    import anyio
+
+    from bot.admin.dead_letters.resubmit import again, resubmit
+    from threads.store.data_folder import FolderTaken
+
+    if data.loaded.settings.store.kind == "postgres":
+        reader = postgres(data.loaded)
+        return next(one.id for one in again(letter) if reader.receive(one)), "by the next free worker"
     try:
-        again = anyio.run(put_back, data.path, letters[-1])
+        return anyio.run(resubmit, data.loaded.settings.data, letter), "at the next start"
     except FolderTaken as error:
         refuse(
             f"{error}; stop it first, and start it again afterwards. "
             "Or have its author say /retry in the thread: that needs no stop."
         )
-    if as_json:
-        click.echo(json.dumps({"message_id": message, "resubmitted_as": again}))
-    else:
-        click.echo(f"{message} will be served at the next start, as {again}.")

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
+from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, make_reader, reads_data
 from bot.admin.cli.invocation import fail, json_option, load
+from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.admin.reports.thread import Summary
-    from bot.admin.reports.thread_folders import Folder
     from bot.admin.reports.transcript import Mask, Transcript
+    from bot.store.reader import Reader, Thread
 
 WIDEST = 140
 """Columns of a terminal that has room for what was said last too."""
@@ -48,17 +49,16 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
 
     from bot.admin.reports.budget_state import budgets
     from bot.admin.reports.thread import summary
-    from bot.admin.reports.thread_folders import folders
     from bot.admin.terminal import is_terminal, progress
     from bot.budget.money import dollars
 
-    found = folders(data.path, transport)
+    found = data.reader.threads(transport)
     if since:
         found = [one for one in found if one.changed_at >= datetime.fromisoformat(since).timestamp()]
-    totals = budgets(data.path)
+    totals = budgets(data.reader)
     summaries = [
         (thread, totals.total(("thread", thread.thread)).spent)
-        for thread in map(summary, progress(found[:limit], "Reading threads"))
+        for thread in (summary(data.reader, one) for one in progress(found[:limit], "Reading threads"))
     ]
     if as_json:
         lines = [
@@ -100,11 +100,9 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
 
 def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the last parts of the latest threads' ids: shells stumble over the colons of a whole one."""
-    from bot.admin.reports.thread_folders import folders
-
     try:
-        found = folders(load(ctx.params.get("settings_file"), ctx.params.get("data")).settings.data)[:OFFERED]
-    except (OSError, SystemExit):
+        found = make_reader(load(ctx.params.get("settings_file"), ctx.params.get("data"))).threads()[:OFFERED]
+    except (OSError, SystemExit, ConfigInvalid):
         return []  # a completion never complains
     last = [folder.name.rpartition(":")[2] for folder in found]
     return [
@@ -114,10 +112,8 @@ def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     ]
 
 
-def _the_one(data: Path, wanted: str) -> Folder:
-    from bot.admin.reports.thread_folders import find
-
-    found = find(data, wanted)
+def _the_one(reader: Reader, wanted: str) -> Thread:
+    found = reader.find(wanted)
     if not found:
         fail(f"No thread is called {wanted!r}; `threadfast threads list` names them.")
     if len(found) > 1:
@@ -128,7 +124,7 @@ def _the_one(data: Path, wanted: str) -> Folder:
 
 def _transcript(
     data: DataFolder,
-    folder: Folder,
+    thread: Thread,
     mask: Mask,
     last: int | None = None,
     wait: Callable[[], None] | None = None,
@@ -137,8 +133,8 @@ def _transcript(
     from bot.admin.reports.transcript import Transcript
     from bot.admin.reports.workspace_files import files_of
 
-    messages = entries(folder, data.damage, last, wait=wait)
-    return Transcript(folder.name, messages, tools_used(folder), files_of(folder.path), mask)
+    messages = entries(data.reader, thread, data.damage, last, wait=wait)
+    return Transcript(thread.name, messages, tools_used(data.reader, thread), files_of(thread.path), mask)
 
 
 @threads.command("show")
@@ -157,13 +153,13 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     from bot.admin.reports.transcript import pieces, write_json, write_jsonl
     from bot.admin.terminal import print_texts
 
-    folder = _the_one(data.path, thread)
+    folder = _the_one(data.reader, thread)
     transcript = _transcript(data, folder, data.mask, last, look_again if follow else None)
     if as_json:
         (write_jsonl if follow else write_json)(sys.stdout, transcript)
     else:
         print_texts((piece.text, piece.style, piece.indent) for piece in pieces(transcript))
-        for pending in waiting(data.path, folder.name):
+        for pending in waiting(data.reader, folder.name):
             click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
 
 
@@ -195,7 +191,6 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read the files (0600). Existing ones are replaced.
     """
-    from bot.admin.reports.thread_folders import folders
     from bot.admin.reports.transcript import WRITERS
     from bot.admin.reports.workspace_files import copy_files
     from bot.admin.terminal import progress
@@ -204,7 +199,7 @@ def export_thread(
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:
         raise click.UsageError("--all needs a folder: --output FOLDER")
-    found, copied = folders(data.path) if every else [_the_one(data.path, thread or "")], 0
+    found, copied = data.reader.threads() if every else [_the_one(data.reader, thread or "")], 0
     for folder in progress(found, "Writing threads"):
         name = f"{folder.path.parent.name}~{folder.path.name}"
         target = output / f"{name}.{form}" if output and (every or output.is_dir()) else output

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import entries, in_json, journal
-from bot.admin.reports.thread_folders import Folder, folders
+from bot.store.reader import Reader, Thread
 from threads.journal.records import Received
 
 _ENDED = b'"outcome":"dead_letter"'
@@ -29,28 +28,36 @@ class DeadLetter:
     again: str = ""
 
 
-def dead_letters(data: Path, over: Callable[[Sequence[Folder]], Iterable[Folder]] = iter) -> list[DeadLetter]:
+def dead_letters(
+    reader: Reader, over: Callable[[Sequence[Thread]], Iterable[Thread]] = iter
+) -> list[DeadLetter]:
     """Return the dead letters, oldest first; *over* iterates over all threads, and may show progress.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    in_line = {(r.thread_id, r.message_id) for r in journal(data, Damage()) if isinstance(r, Received)}
-    found = [letter for folder in over(folders(data)) for letter in _of_thread(folder, in_line)]
+    in_line = {
+        (r.thread_id, r.message_id) for r in journal(reader, Damage(), ("~",)) if isinstance(r, Received)
+    }
+    found = [
+        letter for thread in over(reader.holding([_ENDED])) for letter in _of_thread(reader, thread, in_line)
+    ]
     return sorted(found, key=lambda letter: letter.at)
 
 
-def _of_thread(folder: Folder, in_line: set[tuple[str, str]]) -> list[DeadLetter]:
-    ends = {e.message_id: e.at for e in entries(folder, Damage(), having=[_ENDED]) if e.kind == "settled"}
+def _of_thread(reader: Reader, thread: Thread, in_line: set[tuple[str, str]]) -> list[DeadLetter]:
+    ends = {
+        e.message_id: e.at for e in entries(reader, thread, Damage(), having=[_ENDED]) if e.kind == "settled"
+    }
     if not ends:
         return []
-    recorded = [*entries(folder, Damage(), having=[*map(in_json, ends)])]
-    again = {_first(each): "in line" for thread, each in in_line if thread == folder.name}
+    recorded = [*entries(reader, thread, Damage(), having=[*map(in_json, ends)])]
+    again = {_first(each): "in line" for name, each in in_line if name == thread.name}
     again |= {
         _first(e.message_id): e.outcome for e in recorded if e.kind == "settled" and "~" in e.message_id
     }
     return [
         DeadLetter(
-            ends[e.message_id], folder.name, e.message_id, e.author, e.text, again.get(e.message_id, "")
+            ends[e.message_id], thread.name, e.message_id, e.author, e.text, again.get(e.message_id, "")
         )
         for e in recorded
         if e.kind == "message" and e.message_id in ends

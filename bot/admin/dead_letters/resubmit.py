@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -35,13 +36,15 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
         journal.open()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(journal.run, NullTaker())
-            tries = (_again(letter, number) for number in count(1))
-            found = next(again for again in tries if not journal.ledger.knows(again.key))
+            tries = again(letter)
+            found = next(one for one in tries if not journal.ledger.knows(one.key))
             await journal.receive(found)
             tasks.cancel_scope.cancel()
     return found.id
 
 
-def _again(letter: DeadLetter, number: int) -> Incoming:
+def again(letter: DeadLetter) -> Iterator[Incoming]:
+    """Return the message anew, under each id that it may get."""
     thread = ThreadId.parse(letter.thread_id)
-    return Incoming(f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text)
+    for number in count(1):
+        yield Incoming(f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bot.admin.doctor.checks import Context, Findings
 from bot.admin.doctor.data_folder import is_open
+from bot.admin.reports.files import FileReader
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import journal
 from bot.store.layout import DATA_VERSION, SIDECAR
@@ -61,7 +62,7 @@ def summarize_journal(data: Path) -> JournalSummary:
     open_ones: set[tuple[str, str]] = set()
     references: dict[tuple[str, str], str] = {}
     count, damage = 0, Damage()
-    for record in journal(data, damage):
+    for record in journal(FileReader(data), damage):
         count += 1
         key = record.thread_id, record.message_id
         match record:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bot.admin.doctor.checks import Context, Findings
 from bot.config.load import resolve_secret
-from bot.ports.config_error import ConfigInvalid
-from bot.wiring.store import NO_DRIVER
+from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from transports.shared.checks import Finding
 
 FIX = "See docs/many-workers.md."

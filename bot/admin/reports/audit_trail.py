@@ -1,16 +1,16 @@
-"""Reads audit/<yyyy-mm-dd>.jsonl and describes its records for people."""
+"""Reads the audit and describes its records for people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.reports.line_reader import Damage, read_from
+from bot.admin.reports.line_reader import Damage, records
 from bot.admin.reports.thread import in_json
 from bot.observe.audit import AuditRecord, record_adapter
+from bot.store.reader import Reader, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +32,16 @@ class Filter:
         )
 
 
-def days(data: Path, since: str = "") -> list[Path]:
-    """Return the audit files from the day of *since* on, oldest first."""
-    return sorted(path for path in (data / "audit").glob("????-??-??.jsonl") if path.stem >= since[:10])
-
-
 def read_audit(
-    data: Path, criteria: Filter, damage: Damage, wait: Callable[[], None] | None = None
+    reader: Reader, criteria: Filter, damage: Damage, wait: Wait | None = None
 ) -> Iterator[AuditRecord]:
     """Yield the matching records in order. Raises `threads.errors.NewerSchema` and OSError.
 
-    With *wait* it never ends: at the end of the file it waits and reads on, also in the next day's file.
+    With *wait* it never ends: whenever there is no more, it waits and looks again.
     """
     words = [in_json(word) for word in criteria.about or criteria.threads]
-    read: dict[Path, int] = {}
-    while True:
-        for path in days(data, criteria.since)[-2 if read else 0 :]:
-            with path.open("rb") as file:
-                file.seek(read.get(path, 0))
-                yield from filter(criteria.matches, read_from(file, record_adapter(), damage, words))
-                read[path] = file.tell()
-        if wait is None:
-            return
-        wait()
+    lines = reader.audit(criteria.since, words, wait)
+    return filter(criteria.matches, records(lines, record_adapter(), damage, words))
 
 
 INTERNAL = frozenset({"call"})

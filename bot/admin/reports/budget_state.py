@@ -1,38 +1,31 @@
-"""The totals of the ledger, as the bot would count them at its next start. Nothing is repaired."""
+"""The totals of the ledger, and the calls of one turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from bot.admin.reports.line_reader import Damage, records
 from bot.admin.reports.thread import in_json
-from bot.budget.budgets import Budgets, Commit, Record, Reserve, record_adapter
-from bot.budget.ledger import Part, names_in, parts, since_carried
+from bot.budget.budgets import Budgets, Commit, Reserve, Total, record_adapter
+from bot.store.reader import Reader
 
 
-def budgets(data: Path) -> Budgets:
+def budgets(reader: Reader) -> Budgets:
     """Return all totals. Raises `threads.errors.NewerSchema` and OSError."""
-    folder, totals = data / "usage", Budgets()
-
-    def read(part: Part) -> list[Record]:
-        return [*records(folder / part.name, record_adapter(), Damage())]
-
-    for record in since_carried(parts(names_in(folder)), read):
-        totals.apply(record)
+    totals = Budgets()
+    for scope, key, *amounts in reader.accounts():
+        totals.totals[scope, key] = Total(*amounts)  # type: ignore[index, arg-type]  # as the ledger has them
     return totals
 
 
-def calls_of(data: Path, turn: str, since: str) -> Iterator[Commit | Reserve]:
+def calls_of(reader: Reader, turn: str, since: str) -> Iterator[Commit | Reserve]:
     """Return the model calls of one turn that began on the day *since* or later; a call never ended is a `Reserve`.
 
     Raises as `budgets`.
     """
-    folder, open_ = data / "usage", dict[int, Reserve]()
-    for part in parts(names_in(folder)):
-        if part.month < since[:7]:
-            continue
-        for record in records(folder / part.name, record_adapter(), Damage(), (in_json(turn),)):
+    open_, words = dict[int, Reserve](), (in_json(turn),)
+    for part in reader.spending(since[:7], words):
+        for record in records(part, record_adapter(), Damage(), words):
             match record:
                 case Reserve() if record.call.turn == turn:
                     open_[record.seq] = record

@@ -1,8 +1,8 @@
-"""Reads files of checksummed lines. A line that is still being written is left for the next read."""
+"""Reads checksummed lines. One that is still being written is left for the next read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -24,30 +24,36 @@ class Damage:
     lines: int = 0
 
 
-def records(path: Path, adapter: TypeAdapter[V], damage: Damage, having: Sequence[bytes] = ()) -> Iterator[V]:
-    """Return a file's records, of all or of the lines that hold one of these pieces. A missing file has none.
-
-    Raises `threads.errors.NewerSchema` when a newer version wrote it, and OSError.
-    """
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Return a file's whole lines; a missing file has none. Raises OSError."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
-        yield from read_from(file, adapter, damage, having)
+        yield from lines_from(file)
 
 
-def read_from(
-    file: BinaryIO, adapter: TypeAdapter[V], damage: Damage, having: Sequence[bytes] = ()
-) -> Iterator[V]:
-    """Return the records from where *file* stands on; afterwards it stands behind the last whole line."""
+def lines_from(file: BinaryIO) -> Iterator[bytes]:
+    """Return the whole lines from where *file* stands on; afterwards it stands behind the last of them."""
     while line := file.readline(LONGEST):
         if not line.endswith(b"\n") and len(line) < LONGEST:
             file.seek(-len(line), 1)
             return
+        yield line[:-1]
+
+
+def records(
+    lines: Iterable[bytes], adapter: TypeAdapter[V], damage: Damage, having: Sequence[bytes] = ()
+) -> Iterator[V]:
+    """Return the records of all lines, or of those that hold one of these pieces.
+
+    Raises `threads.errors.NewerSchema` when a newer version wrote one.
+    """
+    for line in lines:
         if having and not any(piece in line for piece in having):
             continue
-        if (record := _record(adapter, line[:-1])) is not None:
+        if (record := _record(adapter, line)) is not None:
             yield record
         else:
             damage.lines += 1

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bot.admin.reports.audit_trail import Filter, describe, read_audit
 from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
+from bot.admin.reports.links import linked
 from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
-from bot.admin.reports.thread_folders import Folder, find, folders, linked
 from bot.admin.safe_text import flat, plain
 from bot.budget.budgets import Commit, Reserve
 from bot.budget.money import usd
 from bot.observe.audit import AuditRecord
+from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
 from threads.model import ThreadId, message_key
@@ -86,10 +86,10 @@ class Story:
 
 
 def stories(
-    data: Path,
+    reader: Reader,
     wanted: str,
     *,
-    over: Callable[[Sequence[Folder]], Iterable[Folder]] = iter,
+    over: Callable[[Sequence[Thread]], Iterable[Thread]] = iter,
     thread: str = "",
 ) -> list[Story]:
     """Return the story of the message with this id, link, reference or post; empty when nothing on disk knows it.
@@ -99,28 +99,28 @@ def stories(
     """
     link = linked(wanted)
     word = link[0] if link else wanted
-    found = _from_journal(data, word)
+    found = _from_journal(reader, word)
     whole = {key for key, story in found.items() if any(event.kind == "received" for event in story.events)}
-    where = [*find(data, thread)] if thread else [place for key in found for place in find(data, key[0])]
+    where = [*reader.find(thread)] if thread else [place for key in found for place in reader.find(key[0])]
     if not (where or thread or found):
-        where = [*(find(data, link[1]) if link else [])] or list(over(folders(data)))
-    for folder in dict.fromkeys(where):
-        for key, story in _from_log(folder, word, {key[1] for key in found}).items():
+        where = [*(reader.find(link[1]) if link else [])] or list(over(reader.holding([in_json(word)])))
+    for place in dict.fromkeys(where):
+        for key, story in _from_log(reader, place, word, {key[1] for key in found}).items():
             if key not in whole:
                 found[key] = story
     for story in found.values():
-        _fill_in(data, story)
+        _fill_in(reader, story)
     return [story for story in found.values() if story.events]
 
 
 Found = dict[tuple[str, str], Story]
 
 
-def _from_journal(data: Path, word: str) -> Found:
-    records = [*journal(data, Damage(), (word,))]
+def _from_journal(reader: Reader, word: str) -> Found:
+    records = [*journal(reader, Damage(), (word,))]
     about = {r.message_id for r in records if _is_about(r, word)}
     if about - {word}:  # a reference, or a post: its message's own lines do not hold the word
-        records = [*journal(data, Damage(), tuple(about))]
+        records = [*journal(reader, Damage(), tuple(about))]
     found: Found = {}
     for record in records:
         if record.message_id in about:
@@ -171,18 +171,18 @@ def _files(record: Received) -> str:
     return f", with {names}" if names else ""
 
 
-def _from_log(folder: Folder, word: str, about: set[str]) -> Found:
+def _from_log(reader: Reader, thread: Thread, word: str, about: set[str]) -> Found:
     """Return what a log tells: first whom the word means, then all lines about them."""
     words = {word} | about
     ids = {
         entry.message_id
-        for entry in entries(folder, Damage(), having=[*map(in_json, words)])
+        for entry in entries(reader, thread, Damage(), having=[*map(in_json, words)])
         if words & {entry.message_id, entry.correlation_id, entry.platform_id}
     }
     found: Found = {}
-    for entry in entries(folder, Damage(), having=[*map(in_json, ids)]) if ids else ():
+    for entry in entries(reader, thread, Damage(), having=[*map(in_json, ids)]) if ids else ():
         if entry.message_id in ids:
-            key = folder.name, entry.message_id
+            key = thread.name, entry.message_id
             story = found.setdefault(key, Story(*key))
             story.events.append(_of_entry(entry))
             if entry.kind == "settled":
@@ -207,7 +207,7 @@ def _of_entry(entry: Entry) -> Event:
             return Event(entry.at, "posted", f'{entry.kind}{at}: "{flat(entry.text)}"')
 
 
-def _fill_in(data: Path, story: Story) -> None:
+def _fill_in(reader: Reader, story: Story) -> None:
     """Add what the ledger and the audit know, and put all in order of time.
 
     Of what has the same time, a turn's post and outcome come last; the rest keeps its order.
@@ -215,12 +215,14 @@ def _fill_in(data: Path, story: Story) -> None:
     since = min(event.at for event in story.events)
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
-        story.events += [_of_call(call) for call in calls_of(data, turn, since[:10])]
+        story.events += [_of_call(call) for call in calls_of(reader, turn, since[:10])]
     criteria = Filter(since[:10], about=[story.message_id, *story.references])
-    audited = [one for one in read_audit(data, criteria, Damage()) if one.thread_id in ("", story.thread)]
+    audited = [one for one in read_audit(reader, criteria, Damage()) if one.thread_id in ("", story.thread)]
     failed_calls = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
-    for folder in find(data, story.thread)[:1]:
-        story.events += _of_tools(tools_used(folder).get(story.message_id, []), story.events, failed_calls)
+    for thread in reader.find(story.thread)[:1]:
+        story.events += _of_tools(
+            tools_used(reader, thread).get(story.message_id, []), story.events, failed_calls
+        )
     story.events += map(_of_audit, audited)
     story.events.sort(key=lambda event: (event.at, event.kind in ENDING))
 

@@ -1,4 +1,4 @@
-"""The spending report, from the ledger's files. It only reads, so it works while the bot runs."""
+"""The spending report, from the ledger. It only reads, so it works while the bot runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Literal, TextIO
 
 from bot.admin import terminal
@@ -15,9 +14,9 @@ from bot.admin.safe_text import plain
 from bot.admin.terminal import Column
 from bot.budget.accounts import WHOSE
 from bot.budget.budgets import Commit, Reserve, record_adapter
-from bot.budget.ledger import names_in, parts
 from bot.budget.money import dollars, micros, usd
 from bot.ports.status import Spend
+from bot.store.reader import Reader
 
 By = Literal["day", "user", "thread", "model"]
 DAYS = 30
@@ -84,7 +83,7 @@ def period(since: str | None, month: datetime | None, now: datetime) -> Days:
     return since[:10] if since else f"{now - timedelta(days=DAYS):%Y-%m-%d}", None
 
 
-def report(data: Path, by: By, days: Days) -> Report:
+def report(reader: Reader, by: By, days: Days) -> Report:
     """Return what was spent on these days.
 
     Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the ledger.
@@ -92,7 +91,7 @@ def report(data: Path, by: By, days: Days) -> Report:
     since, until = days
     result = Report(by, since, until)
     lines: dict[str, Line] = {}
-    for record in _ended(_records(data / "usage", since[:7], result)):
+    for record in _ended(_records(reader, since[:7], result)):
         if since <= record.call.day and (until is None or record.call.day <= until):
             name = _name(record, by)
             lines.setdefault(name, Line(name)).add(record)
@@ -103,14 +102,13 @@ def report(data: Path, by: By, days: Days) -> Report:
     return result
 
 
-def _records(folder: Path, month: str, result: Report) -> Iterator[Reserve | Commit]:
-    """Return each call's records once; a call never stands in a file older than its month."""
+def _records(reader: Reader, month: str, result: Report) -> Iterator[Reserve | Commit]:
+    """Return each call's records once; a call never stands in a part older than its month."""
     seen: set[tuple[int, str]] = set()
-    found, damage = parts(names_in(folder)), Damage()
-    result.files = len(found)
-    wanted = [part for part in found if part.month >= month]
-    for part in terminal.progress(wanted, "Reading the ledger", few=SOME):
-        for record in records(folder / part.name, record_adapter(), damage):
+    damage = Damage()
+    result.files = len(reader.spending())
+    for part in terminal.progress(reader.spending(month), "Reading the ledger", few=SOME):
+        for record in records(part, record_adapter(), damage):
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
                 yield record

@@ -1,46 +1,59 @@
 """`threadfast status`: the status of the bot on a data folder, once or every second.
 
-In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`.
+In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`,
+and ``workers`` if many share a database. The exit code is about the bot on this machine alone.
 """
 
 from __future__ import annotations
 
 import json as json_text
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 
 from bot.admin.status.client import NoStatus, ask
-from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe
+from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
 from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.status import Status
 
+if TYPE_CHECKING:
+    from bot.store.postgres.reading import WorkerRow
+
 READY, NOT_READY, NOT_RUNNING = 0, 3, 4
 EVERY_S = 1.0
 
 
-def run_status(loaded: Loaded, *, json: bool, quiet: bool, watch: bool) -> int:
-    """Print the status and return the exit code."""
+ListWorkers = Callable[[], Sequence["WorkerRow"]]
+
+
+def run_status(loaded: Loaded, workers: ListWorkers | None, *, json: bool, quiet: bool, watch: bool) -> int:
+    """Print the status, with the *workers* if there are any to ask for, and return the exit code. Raises OSError."""
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
     def look() -> Status | NoStatus:
         return anyio.run(ask, data)
 
+    def describe(found: Status | NoStatus) -> list[Line]:
+        here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
+        return [*here, *(worker_lines(workers()) if workers else [])]
+
     found = look()
     if watch and is_terminal() and not (quiet or json):
-        found = _watch(look, found, mask)
+        found = _watch(look, found, describe)
     elif json:
-        click.echo(json_text.dumps({"state": state_of(found), **asdict(found)}, indent=2))
+        more = {"workers": [*map(asdict, workers())]} if workers else {}
+        click.echo(json_text.dumps({"state": state_of(found), **asdict(found), **more}, indent=2))
     elif not quiet and is_terminal():
-        console().print(on_terminal(_described(found, mask)))
+        console().print(on_terminal(describe(found)))
     elif not quiet:
-        click.echo(through_pipe(_described(found, mask)))
+        click.echo(through_pipe(describe(found)))
     return code_of(found)
 
 
@@ -60,18 +73,16 @@ def code_of(found: Status | NoStatus) -> int:
     return READY if found.ready else NOT_READY
 
 
-def _described(found: Status | NoStatus, mask: Callable[[str], str]) -> list[Line]:
-    return [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
-
-
 def _watch(
-    look: Callable[[], Status | NoStatus], found: Status | NoStatus, mask: Callable[[str], str]
+    look: Callable[[], Status | NoStatus],
+    found: Status | NoStatus,
+    describe: Callable[[Status | NoStatus], list[Line]],
 ) -> Status | NoStatus:
     from rich.live import Live  # noqa: PLC0415 - only with --watch
 
     with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
         while True:
-            live.update(on_terminal(_described(found, mask)), refresh=True)
+            live.update(on_terminal(describe(found)), refresh=True)
             time.sleep(EVERY_S)
             found = look()
     return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -15,6 +15,9 @@ from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
+
+if TYPE_CHECKING:
+    from bot.store.postgres.reading import WorkerRow
 
 State = Literal["ok", "warn", "fail", ""]
 
@@ -72,6 +75,19 @@ def _lines(status: Status) -> Iterator[Line]:
     yield Line("memory", memory + held)
     yield Line("sandbox", status.sandbox)
     yield from _group("trouble", (Line("", trouble, "warn") for trouble in status.troubles))
+
+
+def worker_lines(workers: Sequence[WorkerRow]) -> list[Line]:
+    """Return a line for each worker that shares the database."""
+    if not workers:
+        return [Line("workers", "none", "fail")]
+    return list(_group("workers", map(_worker, workers)))
+
+
+def _worker(one: WorkerRow) -> Line:
+    owned = f"{one.threads:,} thread{'' if one.threads == 1 else 's'}"
+    text = f"{one.name}, version {one.version}, {owned}, last beat {span(one.last_beat_s)} ago"
+    return Line("", flat(text if one.alive else f"{text}: dead"), "ok" if one.alive else "fail")
 
 
 def _group(label: str, found: Iterator[Line]) -> Iterator[Line]:

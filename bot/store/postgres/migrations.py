@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import psycopg
 
+from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
 from .session import SessionLost
@@ -19,18 +21,26 @@ STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
 
 
 def migrate(dsn: str) -> None:
-    """Bring the tables up to date, all or nothing; raises `NewerSchema` or `SessionLost`."""
+    """Bring the tables up to date, all or nothing; raises `NewerSchema` or `SessionLost`.
+
+    Raises `ConfigInvalid` for a store that was moved elsewhere.
+    """
     try:
         with psycopg.connect(dsn, connect_timeout=3) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            for step in range(_schema(connection) + 1, STEPS + 1):
+            for step in range(schema_of(connection) + 1, STEPS + 1):
                 connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
                 connection.execute("UPDATE meta SET schema = %s", (step,))
+            if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
+                raise ConfigInvalid(
+                    f"The store was moved to {moved[0]}; name that in the settings (`store`)."
+                )
     except psycopg.OperationalError as error:
         raise SessionLost(f"postgres: {error}") from error
 
 
-def _schema(connection: psycopg.Connection[tuple[int, int]]) -> int:
+def schema_of(connection: psycopg.Connection[Any]) -> int:
+    """Return how many steps the tables have seen; raises `NewerSchema`."""
     row = connection.execute("SELECT to_regclass('meta') IS NOT NULL").fetchone()
     if row is None or not row[0]:
         return 0

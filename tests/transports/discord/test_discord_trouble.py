@@ -7,6 +7,7 @@ import logging
 import anyio
 import pytest
 
+from bot.admin.reports.files import FileReader
 from bot.admin.reports.message_story import stories
 from tests.fakes.discord import (
     BOT,
@@ -250,7 +251,7 @@ async def test_an_answer_that_a_ban_keeps_back_is_told_by_why_and_mentioned_afte
         discord.fail(SEND, RateLimited(600, via=False))
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         assert (await until_settled(tmp_path, said.id))[said.id] == "undelivered"
-        (story,) = stories(tmp_path, said.id)
+        (story,) = stories(FileReader(tmp_path), said.id)
         assert any('"one"' in event.what for event in story.events)
         assert story.outcome == "undelivered"
         assert answers(discord, said.id) == []

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from bot.admin.cli import main
 from bot.admin.reports import audit_trail
+from bot.admin.reports.files import FileReader
 from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
@@ -88,7 +89,7 @@ def test_what_is_added_to_the_audit_is_followed_into_the_next_day(tmp_path):
 
     found = []
     with pytest.raises(Enough):
-        for one in audit_trail.read_audit(tmp_path, audit_trail.Filter(), Damage(), wait):
+        for one in audit_trail.read_audit(FileReader(tmp_path), audit_trail.Filter(), Damage(), wait):
             found.append(f"{one.at[8:10]} {one.kind}")
     assert found == ["01 skill", "01 approval", "02 feedback", "02 approval", "03 feedback"]
 

@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from bot.admin.reports import files
 from bot.admin.reports import thread as telling
 from tests.bot.admin.cli.made import at, document, thread, threadfast, told
 from threads.log import Entry, entry_adapter
@@ -47,7 +48,7 @@ def test_only_what_is_shown_is_read(tmp_path, monkeypatch):
         thread(tmp_path, f"{n}.0", *told(n))
     read = []
     summary = telling.summary
-    monkeypatch.setattr(telling, "summary", lambda folder: read.append(folder) or summary(folder))
+    monkeypatch.setattr(telling, "summary", lambda reader, one: read.append(one) or summary(reader, one))
     result = threadfast(tmp_path, "threads", "list", "--limit", "3")
     assert len(result.stdout.splitlines()) == 4
     assert [folder.name for folder in read] == ["slack:T1:C1:29.0", "slack:T1:C1:28.0", "slack:T1:C1:27.0"]
@@ -87,7 +88,7 @@ def test_an_unclear_name_is_answered_with_the_clear_ones(tmp_path):
 
 
 def test_the_last_messages_are_found_from_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(telling, "END", 64)
+    monkeypatch.setattr(files, "END", 64)
     thread(tmp_path, "1.1", *(entry for n in range(20) for entry in told(n, f"text {n}")))
     for wanted in (1, 3, 20, 50):
         found = document(tmp_path, "threads", "show", "1.1", "--last", str(wanted))

@@ -5,6 +5,7 @@ import re
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.admin.reports.files import FileReader
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.thread import journal
 from bot.ports.errors import ModelUnavailable
@@ -85,7 +86,7 @@ def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):
     for number in (1, 2):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")
         assert (code, told) == (0, f"m1 will be served at the next start, as m1~{number}.\n")
-        pending = [r.message_id for r in journal(tmp_path, Damage())]
+        pending = [r.message_id for r in journal(FileReader(tmp_path), Damage())]
         assert pending == [f"m1~{n}" for n in range(1, number + 1)]
     assert threadfast(tmp_path, "dead-letters", "resubmit", "m9")[0] == 1
     with lock_data_folder(tmp_path):

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from bot.admin.cli import main
 from bot.admin.reports import usage as usage_report
+from bot.admin.reports.files import FileReader
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
 from bot.ports.model import Usage
@@ -133,7 +134,7 @@ def test_a_terminal_gets_bars_and_fits_into_eighty_columns(data, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = Terminal()
-    usage_report.show(usage_report.report(data, "thread", ("2026-01-01", None)), out)
+    usage_report.show(usage_report.report(FileReader(data), "thread", ("2026-01-01", None)), out)
     assert "█" * usage_report.BAR in out.getvalue()
     assert "\x1b[31m" not in out.getvalue()
 
@@ -183,7 +184,7 @@ def test_a_long_file_is_read_a_line_at_a_time(data):
         size = file.tell()
     tracemalloc.start()
     try:
-        made = usage_report.report(data, "day", ("2026-11-22", None))
+        made = usage_report.report(FileReader(data), "day", ("2026-11-22", None))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

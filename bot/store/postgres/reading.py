@@ -1,0 +1,271 @@
+"""Reads PostgreSQL for the operator's commands, beside the workers and from any machine; locks and changes nothing.
+
+Each method is one statement, or one for each look. Lines are the very bytes that the files of one machine would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from bot.store.reader import Thread, Wait
+from threads.journal.records import Ledger, Received, record_adapter
+from threads.log import entry_adapter, log_entries
+from threads.model import Incoming, ThreadId
+from threads.store.checksummed_lines import encode, read_line
+from threads.store.data_folder import thread_folder
+
+from .journal import ANYBODY, KNOWN, RING
+from .migrations import STEPS, schema_of
+from .session import DEFAULTS, SessionLost
+from .worker import LEASE_S, LOCKS
+
+OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
+
+AT_ONCE = 1000
+"""Lines that are fetched together."""
+
+NO_TABLES = (
+    "postgres: the database has no tables of this version yet: `threadfast run` makes them at its start"
+)
+
+LATE_S = 10
+"""How much later than a message's outcome its commit may be seen."""
+
+MESSAGE = b'"kind":"message"'
+
+RECORDS = ("received", "started", "intent", "posted", "settled")
+TEXTS = ", ".join(f"m.{name}::text" for name in RECORDS)
+ALL_TEXT = f"concat({TEXTS})"
+PIECES = "SELECT FROM unnest(%(pieces)s::text[]) w (piece) WHERE strpos({}, w.piece) > 0"
+# Constants only; `json` as text shows \u0000 as these six characters, so no text is refused.
+JOURNAL = (
+    f"SELECT {TEXTS} FROM message m WHERE (%(thread)s = '' OR m.thread = %(thread)s) "  # noqa: S608
+    f"AND (%(pieces)s::text[] = '{{}}' OR m.thread = %(thread)s OR EXISTS ({PIECES.format(ALL_TEXT)})) ORDER BY m.seq"
+)
+ENDED = (
+    f"SELECT m.seq, {TEXTS} FROM message m WHERE m.thread = %(thread)s AND NOT m.logged "  # noqa: S608
+    f"AND m.settled_at >= %(since)s::timestamptz - interval '{LATE_S}s' AND m.seq <> ALL (%(seen)s::bigint[]) "
+    "ORDER BY m.settled_at DESC, m.seq DESC LIMIT %(most)s"
+)
+LOGGED = "SELECT line::text FROM log WHERE thread = %s ORDER BY n"
+COUNT = (
+    "SELECT (SELECT count(*) FROM message WHERE thread = %(thread)s AND NOT logged AND settled IS NOT NULL) "
+    "+ (SELECT count(*) FROM log WHERE thread = %(thread)s AND strpos(line::text, %(message)s) > 0)"
+)
+CONVERSATION = "SELECT line::text FROM context WHERE thread = %s ORDER BY generation, n"
+THREADS = (
+    "SELECT t.id, "
+    "extract(epoch FROM COALESCE(GREATEST(t.changed_at, max(m.settled_at)), min(m.at), 'epoch'))::float8 "
+    "FROM thread t LEFT JOIN message m ON m.thread = t.id WHERE {} GROUP BY t.id ORDER BY 2 DESC, 1"
+)
+HOLDING = (
+    f"t.id IN (SELECT m.thread FROM message m WHERE EXISTS ({PIECES.format(ALL_TEXT)}) "  # noqa: S608
+    f"UNION SELECT l.thread FROM log l WHERE EXISTS ({PIECES.format('l.line::text')}))"
+)
+SPENT = "SELECT EXISTS (SELECT FROM spending)"
+SPENDING = (
+    "SELECT s.line::text FROM spending s WHERE s.at >= %(since)s "  # noqa: S608
+    f"AND (%(pieces)s::text[] = '{{}}' OR EXISTS ({PIECES.format('s.line::text')})) ORDER BY s.at, s.seq"
+)
+ACCOUNTS = "SELECT scope, key, spent, granted, prompt, cached, output, said, day, reserved FROM account"
+AUDIT = (
+    "SELECT a.id, a.line::text FROM audit a WHERE a.at >= %(since)s AND a.id > %(after)s "  # noqa: S608
+    f"AND (%(pieces)s::text[] = '{{}}' OR EXISTS ({PIECES.format('a.line::text')})) ORDER BY a.id"
+)
+WORKERS = (
+    "SELECT w.name, w.version, w.alive_until > clock_timestamp() AND EXISTS (SELECT FROM pg_locks l "
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = %s AND l.objid = w.id "
+    "AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())), "
+    "extract(epoch FROM clock_timestamp() - w.alive_until)::float8 + %s, "
+    "(SELECT count(*) FROM thread t WHERE t.owner = w.id) FROM worker w ORDER BY w.id"
+)
+RECEIVE = "SELECT new, thread, owner FROM receive(NULL, %s, %s, %s, %s)"
+STAMP = "SELECT clock_timestamp()"
+NOW = "SELECT clock_timestamp()::text"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredThread:
+    """A thread in the database; ``path`` is where this machine has its files, if it has them."""
+
+    name: str
+    path: Path
+    changed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker; ``last_beat_s`` is how long ago it renewed its lease."""
+
+    name: str
+    version: str
+    alive: bool
+    last_beat_s: float
+    threads: int
+
+
+class PostgresReader:
+    """A `bot.store.reader.Reader`. *link* finds the thread's root in a link to a message.
+
+    Raises `SessionLost`, and `NewerSchema` when a newer version made the tables.
+    """
+
+    def __init__(
+        self, dsn: str, scratch: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
+    ) -> None:
+        self._scratch, self._link = scratch, link
+        try:
+            self._connection = psycopg.connect(
+                make_conninfo(dsn, **DEFAULTS, options=OPTIONS), autocommit=True
+            )
+        except psycopg.OperationalError as error:
+            raise SessionLost(f"postgres: {error}") from error
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            if schema_of(self._connection) < STEPS:
+                raise SessionLost(NO_TABLES)
+            stack.pop_all()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def threads(self, transport: str = "") -> list[StoredThread]:
+        return self._threads("%(start)s = ':' OR starts_with(t.id, %(start)s)", start=f"{transport}:")
+
+    def find(self, wanted: str) -> list[StoredThread]:
+        if link := self._link(wanted):
+            wanted = link[1]
+        exact = self._threads("t.id = %(id)s", id=wanted)
+        if exact:
+            return exact
+        last = wanted.rpartition(":")[2].rpartition("~")[2]
+        near = self._threads("strpos(t.id, %(last)s) > 0", last=last)
+        return [
+            one
+            for one in near
+            if wanted == one.path.name
+            or (one.name.endswith(wanted) and ThreadId.parse(one.name).root == last)
+        ]
+
+    def holding(self, pieces: Sequence[bytes]) -> list[StoredThread]:
+        return self._threads(HOLDING, pieces=_texts(pieces))
+
+    def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
+        for row in self._stream(JOURNAL, {"pieces": _texts(having), "thread": thread}):
+            yield from (line.encode() for line in row if line is not None)
+
+    def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
+        since, seen = "-infinity", list[int]()
+        while True:
+            wanted = {"thread": thread.name, "since": since, "seen": seen, "most": None if wait else last}
+            rows = self._rows(ENDED, wanted)[::-1]
+            if since == "-infinity":
+                yield from self._imported(thread, last, len(rows))
+                [[since]] = self._rows(NOW)
+                seen += [seq for seq, *_ in rows]
+                rows = rows if last is None else rows[-last:]
+            for seq, *records in rows:
+                seen.append(seq)
+                yield from _told(records)
+            if wait is None:
+                return
+            wait()
+
+    def count(self, thread: Thread) -> int:
+        [[count]] = self._rows(COUNT, {"thread": thread.name, "message": MESSAGE.decode()})
+        return int(count)
+
+    def conversation(self, thread: Thread) -> Iterator[bytes]:
+        return (line.encode() for (line,) in self._rows(CONVERSATION, (thread.name,)))
+
+    def spending(self, month: str = "", having: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+        if self._rows(SPENT) == [(False,)]:
+            return []
+        since = f"{month}-01" if month else "-infinity"
+        rows = self._stream(SPENDING, {"since": since, "pieces": _texts(having)})
+        return [(line.encode() for (line,) in rows)]
+
+    def accounts(self) -> list[tuple[Any, ...]]:
+        return self._rows(ACCOUNTS)
+
+    def audit(
+        self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
+    ) -> Iterator[bytes]:
+        after = 0
+        while True:
+            wanted = {"since": since[:10] or "-infinity", "after": after, "pieces": _texts(having)}
+            for number, line in self._stream(AUDIT, wanted):
+                after = number
+                yield line.encode()
+            if wait is None:
+                return
+            wait()
+
+    def workers(self) -> list[WorkerRow]:
+        """Return the workers of the database, those that are not reaped yet too."""
+        return [WorkerRow(*row) for row in self._rows(WORKERS, (LOCKS, LEASE_S))]
+
+    def receive(self, incoming: Incoming) -> bool:
+        """Make a message durable for whichever worker takes it up; False when its id is known already."""
+        received = Received.of(incoming)
+        [key] = received.keys
+        if self._rows(KNOWN, (key, key)) == [(True,)]:
+            return False
+        [[now]] = self._rows(STAMP)
+        Ledger().stamp(received, now.astimezone(UTC).isoformat(timespec="milliseconds"))
+        line = encode(record_adapter(), received).decode().rstrip("\n")
+        rows = self._rows(RECEIVE, ([key], [received.thread_id], [None], [line]))
+        for _, thread, owner in rows:
+            self._rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
+        return bool(rows[0][0])
+
+    def _imported(self, thread: Thread, last: int | None, later: int) -> list[bytes]:
+        """Return what the files of one machine had, or so much of it that there are *last* messages in all."""
+        if last is not None and later >= last:
+            return []
+        lines = [line.encode() for (line,) in self._rows(LOGGED, (thread.name,))]
+        begins = [place for place, line in enumerate(lines) if MESSAGE in line]
+        missing = len(begins) if last is None else last - later
+        return lines[begins[-missing] :] if 0 < missing < len(begins) else lines
+
+    def _threads(self, condition: str, **values: object) -> list[StoredThread]:
+        return [
+            StoredThread(name, thread_folder(self._scratch, ThreadId.parse(name)), changed_at)
+            for name, changed_at in self._rows(THREADS.format(condition), values)
+        ]
+
+    def _rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        try:
+            cursor = self._connection.execute(statement.encode(), values)
+            return cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError as error:
+            raise SessionLost(f"postgres: {error}") from error
+
+    def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
+        """Return rows a few at a time. Only one such statement can be under way."""
+        try:
+            yield from self._connection.cursor().stream(statement.encode(), values, size=AT_ONCE)
+        except psycopg.OperationalError as error:
+            raise SessionLost(f"postgres: {error}") from error
+
+
+def _texts(pieces: Sequence[bytes]) -> list[str]:
+    return [piece.decode() for piece in pieces]
+
+
+def _told(records: Sequence[str | None]) -> Iterator[bytes]:
+    """Return a settled message as its thread's log would tell it."""
+    ledger = Ledger()
+    for line in filter(None, records):
+        ledger.apply(read_line(record_adapter(), line.encode()))
+    for pending, end in ledger.unlogged.values():
+        for entry in log_entries(pending, end):
+            yield encode(entry_adapter(), entry).rstrip(b"\n")

@@ -1,0 +1,196 @@
+"""The operator's commands over PostgreSQL tell what they tell over files, word for word."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import partial
+
+import anyio
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from bot.admin.cli import main
+from bot.admin.reports.links import linked
+from bot.store.postgres.reading import PostgresReader
+from bot.store.postgres.store import PostgresStore
+from tests.bot.store.postgres.workers import THREAD, workers
+from tests.world import Platform, Scripted, calls, message, running, says
+from threads.model import ThreadId
+
+pytestmark = pytest.mark.anyio
+
+OTHER = ThreadId("fake", "T1", "C1", "1700000000.000001")
+VARIES = re.compile(r"\d{4}-\d\d-\d\d( |T|, )?|\d\d:\d\d(:\d\d(\.\d+)?)?(\+00:00)?|\b[0-9a-f]{8}\b")
+
+
+def over_postgres(tmp_path, dsn):
+    """Return a command line whose settings name the database, on a machine without a data folder."""
+    settings, secret = tmp_path / "settings.json", tmp_path / "dsn"
+    secret.write_text(dsn)
+    secret.chmod(0o600)
+    settings.write_text(json.dumps({"data": "none", "store": {"kind": "postgres", "dsn": f"file:{secret}"}}))
+    return lambda *words: CliRunner().invoke(main, [*words, "--settings", str(settings)])
+
+
+in_a_thread = anyio.to_thread.run_sync
+
+
+async def talk(data, **more):
+    """Hold the same conversations in whatever store is given: tools, an edit, a message that waits."""
+    platform = Platform()
+    script = calls("list_files", path="."), says("nothing \u2028 there \x00"), says("as I said"), says("yes")
+    async with running(data, platform, Scripted(*script), clock=partial(datetime.now, UTC), **more) as core:
+        await core.orchestrator.receive(message(1, "what is there?"))
+        await platform.settled("m1")
+        await core.orchestrator.receive(message(2, "really?"))
+        await platform.settled("m2")
+        await core.orchestrator.receive(message(3, "and you?", thread=OTHER))
+        await platform.settled("m3")
+
+
+@pytest.fixture
+async def both(dsn, tmp_path):
+    """Return a command line over files and one over PostgreSQL, of the same conversations."""
+    await talk(tmp_path / "data")
+    store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    await talk(tmp_path / "worker", store=store)
+    await store.leave()
+    return (
+        lambda *words: CliRunner().invoke(main, [*words, "--data", str(tmp_path / "data")]),
+        over_postgres(tmp_path, dsn),
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "threads list",
+        "threads list --transport fake",
+        "threads list --limit 1",
+        "threads show 1.0",
+        "threads show fake:W:C1:1.0",
+        "threads show W~C1~1.0",
+        "threads show https://x.slack.com/archives/C1/p1700000000000001",
+        "threads show 1.0 --last 1",
+        "threads show none",
+        "threads export 1.0",
+        "threads export 1.0 --format jsonl",
+        "why m1",
+        "why m2 --thread 1.0",
+        "why p2",
+        "why none",
+        "dead-letters list",
+        "usage",
+        "audit",
+    ],
+)
+async def test_a_command_tells_the_same_over_both(both, words):
+    as_json = [] if "export" in words else [["--json"]]
+    for more in ([], *as_json):
+        files, postgres = (run(*words.split(), *more) for run in both)
+        assert VARIES.sub("", files.output) == VARIES.sub("", postgres.output)
+        assert files.exit_code == postgres.exit_code
+        assert files.output
+
+
+async def test_a_resubmitted_dead_letter_is_served_by_a_worker_that_runs(dsn, tmp_path):
+    run = over_postgres(tmp_path, dsn)
+    async with workers(dsn, 2) as (one, two):
+        await one.journal.receive(message(1, "poison", thread=THREAD))
+        await one.until(lambda: one.routed)
+        await one.journal.append(one.routed[0].settled("dead_letter"))
+        again = await in_a_thread(run, "dead-letters", "resubmit", "m1")
+        assert again.output == "m1 will be served by the next free worker, as m1~1.\n"
+        await one.until(lambda: len(one.routed) == 2)
+        assert one.routed[1].received.message_id == "m1~1"
+        assert one.routed[1].received.text == "poison"
+        [letter] = json.loads(run("dead-letters", "list", "--json").output)["dead_letters"]
+        assert letter["again"] == "in line"
+        assert not two.routed
+        assert json.loads(run("dead-letters", "resubmit", "m1", "--json").output)["resubmitted_as"] == "m1~2"
+
+
+async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(dsn, tmp_path):
+    run = over_postgres(tmp_path, dsn)
+    async with workers(dsn, 2) as (one, two):
+        await one.journal.receive(message(1, thread=THREAD))
+        shown = json.loads((await in_a_thread(run, "status", "--json")).output)
+        assert [(each["alive"], each["threads"], each["version"]) for each in shown["workers"]] == [
+            (True, 1, "1"),
+            (True, 0, "1"),
+        ]
+        assert all(0 <= each["last_beat_s"] < 3 for each in shown["workers"])
+        await two.kill()
+        text = await in_a_thread(run, "status")
+        assert text.exit_code == 4  # about this machine, where no bot runs
+        assert re.search(r"workers +w, version 1, 1 thread, last beat \d s ago\n", text.output)
+        assert re.search(r" +w, version 1, 0 threads, last beat \d s ago: dead\n", text.output)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("DELETE FROM worker")
+    assert re.search(r"workers +none", (await in_a_thread(run, "status")).output)
+
+
+async def test_new_entries_of_a_thread_are_followed(dsn, tmp_path):
+    said = []
+    store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    await talk(tmp_path / "a", store=store)
+    reader = PostgresReader(dsn, tmp_path, linked)
+    [thread] = reader.find("1.0")
+
+    class Enough(Exception):
+        pass
+
+    def wait():
+        said.append(len(lines))
+        if len(said) == 3:
+            raise Enough
+        if len(said) == 1:
+            with psycopg.connect(dsn) as connection:
+                connection.execute(
+                    "INSERT INTO message (key, thread, received, settled, settled_at) SELECT key || '+', thread, "
+                    "received, settled, clock_timestamp() FROM message WHERE thread = 'fake:W:C1:1.0' LIMIT 1"
+                )
+
+    lines = []
+    with pytest.raises(Enough):
+        for line in reader.log(thread, 1, wait):
+            lines.append(line)
+    reader.close()
+    assert said == [3, 5, 5]  # the last message, then what is new, each once
+    await store.leave()
+
+
+def test_a_backup_names_the_one_of_postgres(dsn, tmp_path):
+    run = over_postgres(tmp_path, dsn)
+    for words in (["backup"], ["restore", __file__]):
+        result = run(*words)
+        assert result.exit_code == 78
+        assert "pg_restore" in result.output or "pg_dump" in result.output
+    assert "one snapshot of all of it, while the workers run" in run("backup").output
+
+
+def test_a_database_that_is_away_or_empty_is_told_in_one_line(server, tmp_path):
+    away = over_postgres(tmp_path, server.dsn("nowhere"))("threads", "list")
+    assert away.exit_code == 1
+    assert 'database "nowhere" does not exist' in away.output
+    empty = over_postgres(tmp_path, server.dsn("postgres"))("threads", "list")
+    assert (empty.exit_code, empty.output.count("\n")) == (1, 1)
+    assert "no tables of this version yet" in empty.output
+
+
+def test_psycopg_is_not_imported_over_files(tmp_path):
+    code = (
+        "import sys; from bot.admin.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: assert 'psycopg' not in sys.modules"
+    )
+    for words in (["threads", "list"], ["why", "m1"], ["status"], ["usage"], ["audit"]):
+        run = subprocess.run(
+            [sys.executable, "-c", code, *words, "--data", str(tmp_path)], capture_output=True, text=True
+        )
+        assert "AssertionError" not in run.stderr, run.stderr
