@@ -289,7 +289,8 @@ def core_parts(
 ) -> Parts:
     """Return the parts of a core with one transport; *agent* and *changes* are fields of `Agent` and of `Parts`."""
 
-    store = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
+    files = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
+    store = changes.get("store", files)
 
     limits = changes.get("limits", Limits())
 
@@ -310,7 +311,7 @@ def core_parts(
         now=now,
         mask=str,
         observing=Observing(),
-        outboxes={transport.name: Outbox(transport)},
+        outboxes={transport.name: Outbox(transport, store.ensure_ownership)},
         run=Agent(**fields).run,
         limits=limits,
         rates=RateLimiter(None),

@@ -163,7 +163,6 @@ class Delivery:
             # The question itself has no intent: it may be out wherever the turn had begun.
             began = pending.interrupted or pending.received.unsure
             if not (began and outlet.finds and await self._look(outlet, pending, key)):
-                await self._store.ensure_ownership()
                 await outlet.post(question)
         except PostFailed as error:
             log.warning("question.dropped: %s", error, extra={**_ids(pending), "code": error.code})
@@ -212,7 +211,6 @@ class Delivery:
         choices = self._choices(intent.code, asked.id, intent.ways)
         ids = asked.author.id, pending.reference
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
-        await self._store.ensure_ownership()
         return await self._outlet(asked.thread.transport).post(outgoing)
 
     async def _reconcile(self, pending: PendingMessage, intent: Intent) -> str:

@@ -99,7 +99,7 @@ async def serve(
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
     transports = make_transports(store)
-    outboxes = {transport.name: Outbox(transport) for transport in transports}
+    outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     catalog = catalog_of(settings)
     stopped: list[str] = []

@@ -110,7 +110,7 @@ class Desk:
             async def reconnected(self):
                 await anyio.lowlevel.checkpoint()
 
-        return Outbox(Through())
+        return Outbox(Through(), anyio.lowlevel.checkpoint)
 
     def posts(self, channel=None):
         """Our messages in the thread, or there."""

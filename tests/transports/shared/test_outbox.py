@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.sim.loop import SimLoop
-from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
+from threads.errors import Fenced, PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Outgoing, ThreadId
 from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Capabilities
@@ -58,8 +58,22 @@ class Platform:
 
 async def post(platform) -> SimpleNamespace:
     began = anyio.current_time()
-    found = await Outbox(platform).post(REPLY)
+    found = await Outbox(platform, anyio.lowlevel.checkpoint).post(REPLY)
     return SimpleNamespace(id=found, waits=[at - began for at in platform.looked_at])
+
+
+async def test_a_worker_that_lost_the_thread_between_two_tries_posts_no_more():
+    platform, tries = Platform([], shows=False), []
+
+    async def ensure():
+        tries.append(list(platform.texts))
+        if len(tries) == 2:
+            raise Fenced
+
+    with pytest.raises(Fenced):
+        await Outbox(platform, ensure).post(REPLY)
+    assert platform.texts == []
+    assert len(tries) == 2
 
 
 @pytest.mark.parametrize("refused", [1, 2])

@@ -125,7 +125,7 @@ class Desk:
             async def reconnected(self):
                 pass
 
-        return Outbox(Through())
+        return Outbox(Through(), anyio.lowlevel.checkpoint)
 
 
 def seen(message):

@@ -10,7 +10,7 @@ A try that posted further parts of a long post resets the count.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -43,10 +43,13 @@ LONGEST_RETRY_AFTER_S = 120.0
 
 
 class Outbox:
-    """A `threads.delivery.Outlet` over one transport."""
+    """A `threads.delivery.Outlet` over one transport.
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    *ensure_ownership* is awaited before each try of a post; see `threads.stores.Store`.
+    """
+
+    def __init__(self, transport: Transport, ensure_ownership: Callable[[], Awaitable[None]]) -> None:
+        self._transport, self._ensure_ownership = transport, ensure_ownership
 
     @property
     def finds(self) -> bool:
@@ -79,9 +82,10 @@ class Outbox:
         await self._bounded(self._transport.attach(thread, key, file, name), thread)
 
     async def post(self, outgoing: Outgoing) -> str:
-        """Post and return the platform's id; raises `PostFailed` when it is given up."""
+        """Post and return the platform's id; raises `PostFailed` when it is given up, and `Fenced`."""
         failures = 0
         while True:
+            await self._ensure_ownership()
             try:
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
