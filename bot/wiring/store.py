@@ -101,7 +101,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
     dsn = resolve_secret(settings.store.dsn, environ)
     store = PostgresStore(
         dsn,
-        settings.data / "scratch",
+        settings.data,
         name=f"{socket.gethostname()}:{os.getpid()}",
         version=version("threadfast"),
         now=resources.now,

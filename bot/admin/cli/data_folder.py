@@ -136,7 +136,7 @@ def postgres(loaded: Loaded) -> PostgresReader:
     from bot.config.load import resolve_secret
 
     dsn = resolve_secret(loaded.settings.store.dsn, loaded.environ)
-    reader = PostgresReader(dsn, loaded.settings.data / "scratch", linked)
+    reader = PostgresReader(dsn, loaded.settings.data, linked)
     click.get_current_context().call_on_close(reader.close)
     return reader
 

@@ -228,6 +228,11 @@ class PostgresJournal:
             await self._taker.changed(event_adapter().validate_json(event))
             await self._reader.rows(OPENED, (number,))
 
+    def epoch_of(self, thread: str) -> int | None:
+        """Return at which epoch this worker owns a thread; None if it does not."""
+        owned = self.owned.get(thread)
+        return owned.epoch if owned else None
+
     def idle(self) -> list[str]:
         """Return the own threads that have no actor, nothing pending and nothing to read."""
         busy = {one.received.thread_id for one in self.ledger.pending.values()}

@@ -119,9 +119,9 @@ class PostgresReader:
     """
 
     def __init__(
-        self, dsn: str, scratch: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
+        self, dsn: str, data: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
     ) -> None:
-        self._scratch, self._link = scratch, link
+        self._data, self._link = data, link
         try:
             self._connection = psycopg.connect(
                 make_conninfo(dsn, **DEFAULTS, options=OPTIONS), autocommit=True
@@ -238,7 +238,7 @@ class PostgresReader:
 
     def _threads(self, condition: str, **values: object) -> list[StoredThread]:
         return [
-            StoredThread(name, thread_folder(self._scratch, ThreadId.parse(name)), changed_at)
+            StoredThread(name, thread_folder(self._data, ThreadId.parse(name)), changed_at)
             for name, changed_at in self._rows(THREADS.format(condition), values)
         ]
 

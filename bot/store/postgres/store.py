@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from bot.ports.config_error import ConfigInvalid
+from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
 from threads.log import Entry
@@ -24,8 +26,12 @@ from .migrations import migrate
 from .session import Session
 from .states import PostgresStates
 from .worker import Worker
+from .workspaces import Workspaces
 
 log = logging.getLogger(__name__)
+
+COLLECT_EVERY_S = 600.0
+"""How often content of files is deleted that nobody names any more."""
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
@@ -47,17 +53,16 @@ class MessageRows:
 
 
 class PostgresStore:
-    """A `threads.stores.Store`. Files of threads lie under *scratch*, on this machine."""
+    """A `threads.stores.Store`. Files of the threads that are served here lie under *data*."""
 
-    def __init__(
-        self, dsn: str, scratch: Path, *, name: str, version: str, now: Callable[[], datetime]
-    ) -> None:
-        self._dsn, self._scratch, self._now = dsn, scratch, now
+    def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
+        self._dsn, self._data, self._now = dsn, data, now
         self.worker = Worker(dsn, name, version)
         self.states = PostgresStates(dsn, self.worker.ring_all)
         self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
         self._reader, self._rates = Session(dsn), Session(dsn)
+        self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
         """Return the time as the server has it: the clocks of workers may differ."""
@@ -93,10 +98,20 @@ class PostgresStore:
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         self.journal.start(tasks, taker)
         self.worker.start(tasks, self.journal, self.states.refresh)
+        tasks.start_soon(self._collect)
+
+    async def _collect(self) -> None:
+        """Delete content of files that nobody names any more, now and then."""
+        while True:
+            await anyio.sleep(COLLECT_EVERY_S)
+            try:
+                await self._workspaces.collect()
+            except OSError as error:
+                log.warning("workspace.not_collected: %s", error)
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (self.journal, self.worker, self.states, self._reader, self._rates):
+        for part in (self.journal, self.worker, self.states, self._reader, self._rates, self._workspaces):
             await part.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
@@ -114,10 +129,13 @@ class PostgresStore:
         return [ThreadId.parse(thread) for (thread,) in rows]
 
     async def workspace(self, thread: ThreadId) -> Path:
-        return thread_folder(self._scratch, thread) / "workspace"
+        root = thread_folder(self._data, thread) / "workspace"
+        await retry_until_stored(partial(self._workspaces.fetch, str(thread), root))
+        return root
 
     async def keep_workspace(self, thread: ThreadId) -> None:
-        """Do nothing yet: files stay on the machine that made them."""
+        root = thread_folder(self._data, thread) / "workspace"
+        await retry_until_stored(partial(self._workspaces.save, str(thread), root))
 
     @property
     def workers(self) -> int:

@@ -91,7 +91,7 @@ def test_a_command_tells_the_same_of_what_was_moved(old, dsn, tmp_path, words):
     run = over_postgres(tmp_path, dsn)
     thread_folder(old, CUT).mkdir()  # files do not list a thread before its first checkpoint
     migrate.to_postgres(old, dsn, nothing)
-    shutil.copytree(old / "threads", tmp_path / "none" / "scratch" / "threads")
+    shutil.copytree(old / "threads", tmp_path / "none" / "threads")
     for more in ([], ["--json"]):
         before = CliRunner().invoke(main, [*words.split(), *more, "--data", str(old)])
         assert before.output == run(*words.split(), *more).output
