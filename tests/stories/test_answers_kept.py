@@ -12,6 +12,7 @@ import pytest
 
 from tests.sim.loop import SimLoop
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
+from threads import wording
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, Limits, Message, Outgoing, Waiting
 
@@ -93,6 +94,26 @@ async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_afte
         await bot.orchestrator.receive(message(2))
         await platform.settled("m2")
     assert platform.texts == ["one", "two"]
+    assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
+
+
+async def test_a_disk_that_still_refuses_the_conversation_after_a_restart_is_told_with_the_answer(tmp_path):
+    disk, platform = FaultyDisk(), Platform()
+
+    async def one() -> Message:
+        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
+        return says("one")
+
+    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
+    model = Scripted(says("two"))
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await platform.settled("m1")
+        disk.refuse.clear()
+        await bot.orchestrator.receive(message(2))
+        await platform.settled("m2")
+    assert platform.texts == [f"{wording.NOT_SAVED}\n\none", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 

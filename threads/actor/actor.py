@@ -183,7 +183,8 @@ class Actor:
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 self._damaged(damaged)
             await self._shared.run(turn)
-            await self._conversation.checkpoint(partial(self._tell, pending))
+            if not await self._conversation.checkpoint(partial(self._tell, pending)):
+                pending.say_above(wording.NOT_SAVED)
         except (StoreUnavailable, Fenced):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake

@@ -198,9 +198,10 @@ class PendingMessage:
         self.incoming = received.incoming
 
     def say_above(self, note: str) -> None:
-        """Put a note above the text that is about to be posted; only this process knows of it."""
+        """Put a note above the text that is about to be posted, once; only this process knows of it."""
         assert self.intent is not None
-        self.intent = replace(self.intent, text=f"{note}\n\n{self.intent.text}")
+        if not self.intent.text.startswith(note):
+            self.intent = replace(self.intent, text=f"{note}\n\n{self.intent.text}")
 
     def start(self, attempt: int, correlation_id: str) -> Started:
         r = self.received
