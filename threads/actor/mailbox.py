@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -15,7 +16,7 @@ class Mailbox:
     """Holds pending messages in the order of their receipt; used from the event loop only."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self._capacity, self._reserved = capacity, 0
         self._waiting: deque[PendingMessage] = deque()
         self._arrived = anyio.Event()
 
@@ -24,7 +25,7 @@ class Mailbox:
 
     def put(self, pending: PendingMessage) -> None:
         """Queue a message now, or raise `MailboxFull` now; a message from before a restart is never refused."""
-        if len(self._waiting) >= self._capacity and not pending.recovered:
+        if len(self._waiting) + self._reserved >= self._capacity and not pending.recovered:
             raise MailboxFull(thread_id=pending.received.thread_id)
         self._waiting.append(pending)
         self._arrived.set()
@@ -32,15 +33,24 @@ class Mailbox:
     def take(self) -> PendingMessage | None:
         return self._waiting.popleft() if self._waiting else None
 
-    def put_back(self, pending: list[PendingMessage]) -> None:
-        """Return withdrawn messages to their places."""
-        self._waiting = deque(sorted([*pending, *self._waiting], key=lambda waiting: waiting.received.seq))
-
     def withdraw(self, which: Callable[[PendingMessage], bool]) -> list[PendingMessage]:
         """Take out every message that *which* holds for, in order, but none whose post may be out already."""
         gone = [pending for pending in self._waiting if pending.intent is None and which(pending)]
         self._waiting = deque(pending for pending in self._waiting if pending not in gone)
         return gone
+
+    @contextmanager
+    def withdrawing(self, which: Callable[[PendingMessage], bool]) -> Iterator[list[PendingMessage]]:
+        """Withdraw messages during this block; if it fails they return to their places, which nobody else took."""
+        gone = self.withdraw(which)
+        self._reserved += len(gone)
+        try:
+            yield gone
+        except BaseException:
+            self._waiting = deque(sorted([*gone, *self._waiting], key=lambda waiting: waiting.received.seq))
+            raise
+        finally:
+            self._reserved -= len(gone)
 
     async def wait(self, idle_s: float) -> bool:
         """Return whether something is waiting, after at most *idle_s* seconds.

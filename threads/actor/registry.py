@@ -59,16 +59,13 @@ class Registry:
         await self._shared.store.journal.knows(key)
         async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
-            if actor is None or not (
-                gone := actor.mailbox.withdraw(lambda pending: pending.incoming.key == key)
-            ):
+            if actor is None:
                 return
-            try:
-                with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
-                    await self._shared.delivery.cover(gone, "withdrawn", "")
-            except StoreUnavailable:
-                actor.mailbox.put_back(gone)
-                raise
+            with (
+                actor.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,
+                anyio.CancelScope(shield=True),  # records on their way to the disk cannot be called back
+            ):
+                await self._shared.delivery.cover(gone, "withdrawn", "")
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""

@@ -257,17 +257,14 @@ class ActorTurn:
     ) -> None:
         """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
         done = self._sources("assistant")
-        if not (joined := self._mailbox.withdraw(lambda o: which(o) and o.received.message_id not in done)):
-            return
-        sources = self._sources("user")
-        try:
+        with self._mailbox.withdrawing(lambda o: which(o) and o.received.message_id not in done) as joined:
+            if not joined:
+                return
+            sources = self._sources("user")
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
                 self.add(*[await render(incoming) for incoming in new])
                 await self.checkpoint()
             await retry_until_stored(lambda: self._settle_merged(joined))
-        except BaseException:
-            self._mailbox.put_back(joined)
-            raise
 
     async def _settle_merged(self, joined: list[PendingMessage]) -> None:
         with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back

@@ -1,0 +1,35 @@
+"""An actor's queue keeps its bound and its order, whatever comes back to it."""
+
+import pytest
+
+from tests.world import message
+from threads.actor.mailbox import Mailbox
+from threads.errors import MailboxFull
+from threads.journal.records import PendingMessage, Received
+
+
+def pending(number):
+    received = Received.of(message(number))
+    received.seq = number
+    return PendingMessage(received)
+
+
+def test_messages_that_come_back_find_their_places_and_the_bound_holds():
+    mailbox = Mailbox(3)
+    for number in (1, 2, 3):
+        mailbox.put(pending(number))
+    with pytest.raises(RuntimeError), mailbox.withdrawing(lambda p: p.received.seq < 3) as gone:
+        assert [p.received.seq for p in gone] == [1, 2]
+        with pytest.raises(MailboxFull):
+            mailbox.put(pending(4))
+        raise RuntimeError
+    assert [mailbox.take().received.seq for _ in range(3)] == [1, 2, 3]
+
+
+def test_the_places_of_messages_that_were_settled_are_free():
+    mailbox = Mailbox(1)
+    mailbox.put(pending(1))
+    with mailbox.withdrawing(lambda _: True):
+        pass
+    mailbox.put(pending(2))
+    assert mailbox.take().received.seq == 2
