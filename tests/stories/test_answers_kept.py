@@ -117,6 +117,34 @@ async def test_a_disk_that_still_refuses_the_conversation_after_a_restart_is_tol
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 
+async def test_a_message_that_cannot_be_saved_with_the_running_turn_is_answered_on_its_own(tmp_path):
+    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
+
+    async def first() -> Message:
+        began.set()
+        await go_on.wait()
+        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
+        return calls("list_files", path=".")
+
+    async def second() -> Message:
+        disk.refuse.clear()
+        return says("one")
+
+    model = Scripted(first, second, says("two"))
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        go_on.set()
+        await platform.settled("m1", "m2")
+    assert (platform.outcomes["m1"], platform.outcomes["m2"]) == ("answered", "answered")
+    assert [post.text.endswith(word) for post, word in zip(platform.posts, ("one", "two"), strict=True)] == [
+        True,
+        True,
+    ]
+    assert [m.source for m in model.requests[1].messages if m.role == "user"].count("m2") == 0
+
+
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_lost(tmp_path, steps):
     began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()

@@ -39,6 +39,10 @@ class Mailbox:
         self._waiting = deque(pending for pending in self._waiting if pending not in gone)
         return gone
 
+    def put_back(self, gone: list[PendingMessage]) -> None:
+        """Return withdrawn messages to their places."""
+        self._waiting = deque(sorted([*gone, *self._waiting], key=lambda waiting: waiting.received.seq))
+
     @contextmanager
     def withdrawing(self, which: Callable[[PendingMessage], bool]) -> Iterator[list[PendingMessage]]:
         """Withdraw messages during this block; if it fails they return to their places, which nobody else took."""
@@ -47,7 +51,7 @@ class Mailbox:
         try:
             yield gone
         except BaseException:
-            self._waiting = deque(sorted([*gone, *self._waiting], key=lambda waiting: waiting.received.seq))
+            self.put_back(gone)
             raise
         finally:
             self._reserved -= len(gone)

@@ -262,8 +262,14 @@ class ActorTurn:
                 return
             sources = self._sources("user")
             if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
+                before = len(self.messages)
                 self.add(*[await render(incoming) for incoming in new])
-                await self.checkpoint()
+                if not await self._conversation.checkpoint(self.tell):
+                    # Settled now, they would be lost with the process. They are answered on their own.
+                    del self.messages[before:]
+                    self._mailbox.put_back(joined)
+                    return
+                await self.begun()
             await retry_until_stored(lambda: self._settle_merged(joined))
 
     async def _settle_merged(self, joined: list[PendingMessage]) -> None:
