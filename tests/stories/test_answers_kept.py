@@ -145,6 +145,32 @@ async def test_a_message_that_cannot_be_saved_with_the_running_turn_is_answered_
     assert [m.source for m in model.requests[1].messages if m.role == "user"].count("m2") == 0
 
 
+async def test_a_message_that_is_deleted_while_it_joins_a_turn_in_vain_is_not_answered(tmp_path):
+    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
+
+    async def first() -> Message:
+        began.set()
+        await go_on.wait()
+        return calls("list_files", path=".")
+
+    async def second() -> Message:
+        disk.refuse.clear()
+        return says("one")
+
+    async with running(tmp_path, platform, Scripted(first, second), disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
+        go_on.set()
+        # After the tool's own checkpoint, the one that would make it join waits too.
+        await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 4)
+        await bot.orchestrator.receive(Deleted("m2", T1))
+        await platform.settled("m1", "m2")
+    assert platform.outcomes["m2"] == "withdrawn"
+    assert [post.reply_to for post in platform.posts] == ["m1"]
+
+
 @pytest.mark.parametrize("steps", range(12))
 async def test_a_message_whose_delete_is_cut_off_while_the_disk_refuses_is_not_lost(tmp_path, steps):
     began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()

@@ -16,16 +16,16 @@ class Mailbox:
     """Holds pending messages in the order of their receipt; used from the event loop only."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity, self._reserved = capacity, 0
+        self._capacity, self._withdrawn = capacity, set[str]()
         self._waiting: deque[PendingMessage] = deque()
-        self._arrived = anyio.Event()
+        self._arrived, self._settled = anyio.Event(), anyio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, pending: PendingMessage) -> None:
         """Queue a message now, or raise `MailboxFull` now; a message from before a restart is never refused."""
-        if len(self._waiting) + self._reserved >= self._capacity and not pending.recovered:
+        if len(self._waiting) + len(self._withdrawn) >= self._capacity and not pending.recovered:
             raise MailboxFull(thread_id=pending.received.thread_id)
         self._waiting.append(pending)
         self._arrived.set()
@@ -47,14 +47,22 @@ class Mailbox:
     def withdrawing(self, which: Callable[[PendingMessage], bool]) -> Iterator[list[PendingMessage]]:
         """Withdraw messages during this block; if it fails they return to their places, which nobody else took."""
         gone = self.withdraw(which)
-        self._reserved += len(gone)
+        keys = {pending.incoming.key for pending in gone}
+        self._withdrawn |= keys
         try:
             yield gone
         except BaseException:
             self.put_back(gone)
             raise
         finally:
-            self._reserved -= len(gone)
+            self._withdrawn -= keys
+            self._settled.set()
+            self._settled = anyio.Event()
+
+    async def settled(self, key: str) -> None:
+        """Return once it is certain whether a message waits: it may be withdrawn, and come back."""
+        while key in self._withdrawn:
+            await self._settled.wait()
 
     async def wait(self, idle_s: float) -> bool:
         """Return whether something is waiting, after at most *idle_s* seconds.

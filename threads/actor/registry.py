@@ -57,6 +57,8 @@ class Registry:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
         key = message_key(deleted.thread, deleted.id)
         await self._shared.store.journal.knows(key)
+        if actor := self._actors.get(deleted.thread):
+            await actor.mailbox.settled(key)
         async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
             if actor is None:
