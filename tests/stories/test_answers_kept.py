@@ -163,8 +163,8 @@ async def test_a_message_that_is_deleted_while_it_joins_a_turn_in_vain_is_not_an
         await bot.orchestrator.receive(message(2))
         disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
         go_on.set()
-        # After the tool's own checkpoint, the one that would make it join waits too.
-        await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 4)
+        # The tool's two checkpoints wait three times each; then the one that would make it join waits.
+        await platform.until(lambda: sum(isinstance(e, Waiting) for _, e in platform.events) == 7)
         await bot.orchestrator.receive(Deleted("m2", T1))
         await platform.settled("m1", "m2")
     assert platform.outcomes["m2"] == "withdrawn"
