@@ -22,6 +22,7 @@ from benchmarks import (
     latency,
     long_thread,
     memory,
+    postgres,
     prompt_cost,
     restart,
     slack_events,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "discord-stream": discord_stream.measure,
     "discord-events": discord_events.measure,
     "tools": tools.measure,
+    "postgres": postgres.measure,
 }
 VERSUS = "versus"
 """Only by name, never as one of all: it installs packages."""
