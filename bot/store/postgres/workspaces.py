@@ -2,24 +2,30 @@
 
 The list of a thread's files is replaced whole, by its owner only, before the turn's answer goes out. A worker that
 takes a thread over makes its folder equal to that list. Links, pipes and the like are not files, and stay behind.
+
+A process that a tool left behind may change the folder meanwhile. So nothing here follows a link, and what is stored
+of a file that changes while it is read is what was read: each part lies under its own SHA-256.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+from secrets import token_hex
 
 import anyio
 import anyio.to_thread
 
 from threads.errors import Fenced, StoreUnavailable
 
-from .session import Row, Session
+from .session import Session
 
 log = logging.getLogger(__name__)
 
@@ -27,23 +33,28 @@ PART = 1 << 20
 """Bytes of a part."""
 
 TRIES = 3
-"""How often a folder is read that changes meanwhile."""
+"""How often a list is sent whose content was collected meanwhile."""
 
-FILES = "SELECT path, sha, size, mode FROM file WHERE thread = %s"
-KNOWN = "SELECT s FROM unnest(%s::bytea[]) s JOIN blob b ON b.sha = s AND b.part = 0"
-PUT = "INSERT INTO blob (sha, part, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-GET = "SELECT data FROM blob WHERE sha = %s AND part = %s"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+STORED = "SELECT files_stored FROM thread WHERE id = %s"
+FILES = "SELECT path, array_agg(sha ORDER BY part), min(mode) FROM file WHERE thread = %s GROUP BY path"
+KNOWN = "SELECT sha FROM blob WHERE sha = ANY (%s)"
+PUT = "INSERT INTO blob (sha, data) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+GET = "SELECT data FROM blob WHERE sha = %s"
 REPLACE = "SELECT * FROM replace_files(%s, %s, %s, %s, %s, %s, %s)"
 COLLECT = "SELECT collect_blobs()"
+
+Hashes = dict[tuple[bytes, int, int, int], tuple[bytes, ...]]
+"""The SHA-256 of a file's parts, by its path, size, time of change and inode."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file below a workspace: where, its content's SHA-256, bytes, and whether it may be run."""
+    """A file below a workspace: where, the SHA-256 of its parts, and whether it may be run."""
 
     path: bytes
-    sha: bytes
-    size: int
+    parts: tuple[bytes, ...]
     mode: int
 
 
@@ -51,16 +62,12 @@ class StoredFile:
 class Folder:
     """What is known of a workspace on this machine: as of which epoch it is, and what was stored last.
 
-    ``hashes`` has the SHA-256 of files by path, size, time of change and inode.
+    ``stored`` is None while the thread's files were never stored: they are from before the database.
     """
 
     epoch: int
-    stored: dict[bytes, StoredFile]
-    hashes: dict[tuple[bytes, int, int, int], bytes]
-
-
-class FileChanged(OSError):
-    """A file changed while it was being read."""
+    stored: dict[bytes, StoredFile] | None
+    hashes: Hashes
 
 
 class Workspaces:
@@ -78,15 +85,12 @@ class Workspaces:
             return
         try:
             async with self._busy:
-                rows = await self._session.rows(FILES, (thread,))
-                stored = {file.path: file for file in map(_stored, rows)}
                 hashes = folder.hashes if folder else {}
-                local, hashes = await anyio.to_thread.run_sync(_scan, root, hashes)
-                for file in stored.values():
-                    if local.pop(file.path, None) != file:
-                        await self._download(file, root)
-                if stored:  # else the files are from before the database, and are stored after this turn
-                    await anyio.to_thread.run_sync(_remove, root, list(local))
+                stored = None
+                if await self._session.rows(STORED, (thread,)) == [(True,)]:
+                    rows = await self._session.rows(FILES, (thread,))
+                    stored = {path: StoredFile(path, tuple(parts), mode) for path, parts, mode in rows}
+                    hashes = await self._restore(stored, root, hashes)
                 self._folders[thread] = Folder(epoch, stored, hashes)
         except OSError as error:
             raise StoreUnavailable(f"workspace: {error}") from error
@@ -97,15 +101,10 @@ class Workspaces:
             raise Fenced(thread_id=thread)
         folder = self._folders.get(thread)
         if folder is None or folder.epoch != epoch:
-            return None  # no tool had it since the thread was taken up
+            return  # no tool had it since the thread was taken up
         try:
             async with self._busy:
-                for left in reversed(range(TRIES)):
-                    try:
-                        return await self._save(thread, epoch, folder, root)
-                    except (FileNotFoundError, FileChanged):
-                        if not left:
-                            raise
+                await self._save(thread, epoch, folder, root)
         except OSError as error:
             raise StoreUnavailable(f"workspace: {error}") from error
 
@@ -116,102 +115,180 @@ class Workspaces:
     async def close(self) -> None:
         await self._session.close()
 
+    async def _restore(self, stored: dict[bytes, StoredFile], root: Path, hashes: Hashes) -> Hashes:
+        local, hashes = await anyio.to_thread.run_sync(_scan, root, hashes)
+        await anyio.to_thread.run_sync(_remove, root, local.keys() - stored.keys())
+        for file in stored.values():
+            if local.get(file.path) != file:
+                await self._download(file, root)
+        return hashes
+
     async def _save(self, thread: str, epoch: int, folder: Folder, root: Path) -> None:
         files, folder.hashes = await anyio.to_thread.run_sync(_scan, root, folder.hashes)
         if files == folder.stored:
             return
-        by_sha = {file.sha: file for file in files.values()}
-        known = {bytes(sha) for (sha,) in await self._session.rows(KNOWN, (list(by_sha),))}
-        for sha in by_sha.keys() - known:
-            await self._upload(by_sha[sha], root)
-        every = list(files.values())
-        columns = ([getattr(file, name) for file in every] for name in ("path", "sha", "size", "mode"))
-        gone = [row[0] for row in await self._session.rows(REPLACE, (self._me(), thread, epoch, *columns))]
-        if gone == [None]:
-            raise Fenced(thread_id=thread)
-        if gone:
-            raise FileChanged("content was collected meanwhile")
-        folder.stored = files
+        for _ in range(TRIES):
+            files = await self._upload(files, root)
+            parts = [
+                (f.path, number, sha, f.mode) for f in files.values() for number, sha in enumerate(f.parts)
+            ]
+            columns = [list(column) for column in zip(*parts, strict=True)] or [[], [], [], []]
+            gone = await self._session.rows(REPLACE, (self._me(), thread, epoch, *columns))
+            if gone == [(None,)]:
+                raise Fenced(thread_id=thread)
+            if not gone:
+                folder.stored = files
+                return
+        raise OSError("content is collected before its list is stored")
 
-    async def _upload(self, file: StoredFile, root: Path) -> None:
-        """Store a file's content: the first part last, once all of it is what was expected."""
-        whole, first = sha256(), b""
-        parts = _parts(root / os.fsdecode(file.path))
-        number = 0
-        while data := await anyio.to_thread.run_sync(next, parts, b""):
-            whole.update(data)
-            if number:
-                await self._session.rows(PUT, (file.sha, number, data))
-            first, number = first or data, number + 1
-        if whole.digest() != file.sha:
-            raise FileChanged(f"{os.fsdecode(file.path)!r} changes all the time")
-        await self._session.rows(PUT, (file.sha, 0, first))
+    async def _upload(self, files: dict[bytes, StoredFile], root: Path) -> dict[bytes, StoredFile]:
+        """Store the content of *files* that is missing, and return them as they were read."""
+        shas = list({sha for file in files.values() for sha in file.parts})
+        known = {sha for (sha,) in await self._session.rows(KNOWN, (shas,))}
+        fresh = dict(files)
+        for file in files.values():
+            if not known.issuperset(file.parts):
+                try:
+                    fresh[file.path] = replace(file, parts=await self._upload_file(root, file.path, known))
+                except (FileNotFoundError, NotADirectoryError):
+                    del fresh[file.path]
+        return fresh
+
+    async def _upload_file(self, root: Path, path: bytes, known: set[bytes]) -> tuple[bytes, ...]:
+        shas = []
+        with closing(_parts_below(root, path)) as parts:
+            while (data := await anyio.to_thread.run_sync(next, parts, None)) is not None:
+                shas.append(sha := sha256(data).digest())
+                if sha not in known:
+                    await self._session.rows(PUT, (sha, data))
+                    known.add(sha)
+        return tuple(shas)
 
     async def _download(self, file: StoredFile, root: Path) -> None:
-        path = await anyio.to_thread.run_sync(_safe, root, file.path)
-        part = path.with_name(f".{file.sha.hex()[:16]}.part")
-        async with await anyio.open_file(part, "wb") as out:
-            for number in range(max(1, -(-file.size // PART))):
-                rows = await self._session.rows(GET, (file.sha, number))
-                if not rows:
-                    raise OSError(f"part {number} of a file is not stored")
-                await out.write(rows[0][0])
-        await anyio.to_thread.run_sync(part.chmod, file.mode)
-        await anyio.to_thread.run_sync(part.replace, path)
+        with anyio.CancelScope(shield=True):  # the folder stays open no longer than this
+            folder, name = await anyio.to_thread.run_sync(_open_parent, root, file.path, True)
+        part = f".{token_hex(8)}.part"
+        try:
+            number = os.open(
+                part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, file.mode, dir_fd=folder
+            )
+            async with anyio.wrap_file(os.fdopen(number, "wb")) as out:
+                for sha in file.parts:
+                    rows = await self._session.rows(GET, (sha,))
+                    if not rows:
+                        raise OSError("a part of a file is not stored")
+                    await out.write(rows[0][0])
+            await anyio.to_thread.run_sync(_move, part, name, folder)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=folder)
+            os.close(folder)
 
 
-def _stored(row: Row) -> StoredFile:
-    path, sha, size, mode = row
-    return StoredFile(bytes(path), bytes(sha), size, mode)
-
-
-def _parts(path: Path) -> Iterator[bytes]:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        while data := file.read(PART):
+def _parts(path: Path | str, folder: int | None = None) -> Generator[bytes]:
+    """Yield the content of a file in parts: at least one, which may be empty. *folder* is what *path* is below."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+        data = file.read(PART)
+        yield data
+        while len(data) == PART and (data := file.read(PART)):
             yield data
 
 
-def _scan(
-    root: Path, hashes: dict[tuple[bytes, int, int, int], bytes]
-) -> tuple[dict[bytes, StoredFile], dict[tuple[bytes, int, int, int], bytes]]:
-    """Return the regular files below *root* by path, and their hashes; what was hashed is not read again."""
-    files, fresh = dict[bytes, StoredFile](), dict[tuple[bytes, int, int, int], bytes]()
-    paths = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-    for path in paths:
-        try:
-            about = path.lstat()
-            if stat.S_ISREG(about.st_mode):
-                key = os.fsencode(path.relative_to(root).as_posix())
-                known = (key, about.st_size, about.st_mtime_ns, about.st_ino)
-                fresh[known] = digest = hashes.get(known) or _digest(path)
-                files[key] = StoredFile(key, digest, about.st_size, 0o700 if about.st_mode & 0o100 else 0o600)
-        except (FileNotFoundError, PermissionError) as error:
-            log.warning("workspace.left_out: a file cannot be stored: %s", error)
+def _scan(root: Path, hashes: Hashes) -> tuple[dict[bytes, StoredFile], Hashes]:
+    """Return the regular files below *root* by path, and their hashes; what was hashed is not read again.
+
+    *root* is made if it is missing, and folders that a tool closed to their owner are opened.
+    """
+    _make_root(root)
+    files, fresh = dict[bytes, StoredFile](), Hashes()
+    for folder, folders, names, number in os.fwalk(root):
+        for name in folders:
+            _let_owner_in(name, number)
+        for name in names:
+            try:
+                about = os.stat(name, dir_fd=number, follow_symlinks=False)
+                if stat.S_ISREG(about.st_mode):
+                    path = os.fsencode(Path(folder, name).relative_to(root).as_posix())
+                    known = (path, about.st_size, about.st_ctime_ns, about.st_ino)
+                    fresh[known] = parts = hashes.get(known) or _digests(name, number)
+                    files[path] = StoredFile(path, parts, 0o700 if about.st_mode & 0o100 else 0o600)
+            except (FileNotFoundError, PermissionError) as error:
+                log.warning("workspace.left_out: a file cannot be stored: %s", error)
     return files, fresh
 
 
-def _digest(path: Path) -> bytes:
-    whole = sha256()
-    for data in _parts(path):
-        whole.update(data)
-    return whole.digest()
+def _make_root(root: Path) -> None:
+    root.parent.mkdir(parents=True, exist_ok=True)
+    parent = os.open(root.parent, FOLDER)
+    try:
+        _make_folder(root.name, parent)
+        _let_owner_in(root.name, parent)
+    finally:
+        os.close(parent)
 
 
-def _safe(root: Path, path: bytes) -> Path:
-    """Return where a file goes, whose folders are made; nothing leads out of *root*. Raises OSError."""
-    parts = PurePosixPath(os.fsdecode(path)).parts
-    if not parts or parts[0] == "/" or ".." in parts:
+def _let_owner_in(name: str, parent: int) -> None:
+    with suppress(FileNotFoundError):
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+            os.chmod(name, 0o700, dir_fd=parent)
+
+
+def _digests(name: str, folder: int) -> tuple[bytes, ...]:
+    return tuple(sha256(data).digest() for data in _parts(name, folder))
+
+
+def _parts_below(root: Path, path: bytes) -> Generator[bytes]:
+    folder, name = _open_parent(root, path)
+    try:
+        yield from _parts(name, folder)
+    finally:
+        os.close(folder)
+
+
+def _open_parent(root: Path, path: bytes, make: bool = False) -> tuple[int, str]:
+    """Open the folder that has the file at *path* below *root*, and return its descriptor and the file's name.
+
+    With *make*, folders that are missing are made, also where something else has their place. Raises OSError, also
+    for a path that leads out of *root*.
+    """
+    *folders, name = PurePosixPath(os.fsdecode(path)).parts or ("..",)
+    if ".." in (*folders, name) or os.fsdecode(path).startswith("/"):
         raise OSError(f"{os.fsdecode(path)!r} is no path below a workspace")
-    folder = root
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in parts[:-1]:
-        folder /= name
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            folder.unlink()
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / parts[-1]
+    number = os.open(root, FOLDER)
+    for inner in folders:
+        outer = number
+        try:
+            if make:
+                _make_folder(inner, outer)
+            number = os.open(inner, FOLDER, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return number, name
 
 
-def _remove(root: Path, paths: list[bytes]) -> None:
+def _make_folder(name: str, parent: int) -> None:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=parent)
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+
+
+def _move(part: str, name: str, folder: int) -> None:
+    """Give a file its name, also where a folder has it."""
+    try:
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except IsADirectoryError:
+        shutil.rmtree(name, dir_fd=folder)
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _remove(root: Path, paths: Iterable[bytes]) -> None:
     for path in paths:
-        (root / os.fsdecode(path)).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            folder, name = _open_parent(root, path)
+            try:
+                os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)

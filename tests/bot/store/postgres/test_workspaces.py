@@ -8,9 +8,9 @@ import time
 import pytest
 
 from bot.store.postgres import workspaces as module
-from bot.store.postgres.workspaces import _safe
+from bot.store.postgres.workspaces import _open_parent
 from tests.bot.store.postgres.workers import THREAD, message, rows, workers
-from threads.errors import Fenced
+from threads.errors import Fenced, StoreUnavailable
 
 MB = 1 << 20
 
@@ -96,8 +96,7 @@ async def test_a_worker_that_lost_the_thread_changes_no_files(dsn, seats):
         (root / "a").write_bytes(b"new")
         with pytest.raises(Fenced):
             await one.store.keep_workspace(THREAD)
-        assert rows(dsn, "SELECT size FROM file") == [(3,)]
-        assert rows(dsn, "SELECT count(*) FROM file f JOIN blob b USING (sha) WHERE b.data = 'old'") == [(1,)]
+        assert rows(dsn, "SELECT data FROM file JOIN blob USING (sha)") == [(b"old",)]
 
 
 async def test_what_has_not_changed_is_neither_read_nor_sent_again(dsn, seats, monkeypatch):
@@ -107,8 +106,10 @@ async def test_what_has_not_changed_is_neither_read_nor_sent_again(dsn, seats, m
             (root / f"f{number}").write_bytes(b"%d" % number)
         await one.store.keep_workspace(THREAD)
         read = []
-        digest = module._digest
-        monkeypatch.setattr(module, "_digest", lambda path: read.append(path.name) or digest(path))
+        digests = module._digests
+        monkeypatch.setattr(
+            module, "_digests", lambda name, folder: read.append(name) or digests(name, folder)
+        )
         await one.store.keep_workspace(THREAD)
         assert read == []
         (root / "f7").write_bytes(b"other")
@@ -125,7 +126,7 @@ async def test_content_that_was_collected_meanwhile_is_sent_again(dsn, seats, mo
         await one.store.keep_workspace(THREAD)
         (root / "a").unlink()
         await one.store.keep_workspace(THREAD)
-        rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING part")
+        rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING 1")
         run = module.Session.rows
 
         async def collecting(self, statement, parameters=()):
@@ -154,14 +155,14 @@ async def test_files_from_before_the_database_are_kept_and_stored_after_the_firs
 
 
 async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seats, monkeypatch, caplog):
-    digest = module._digest
+    digests = module._digests
 
-    def refuse(path):
-        if path.name == "mine":
-            raise PermissionError(13, "Permission denied", str(path))
-        return digest(path)
+    def refuse(name, folder):
+        if name == "mine":
+            raise PermissionError(13, "Permission denied", name)
+        return digests(name, folder)
 
-    monkeypatch.setattr(module, "_digest", refuse)
+    monkeypatch.setattr(module, "_digests", refuse)
     async with seats(dsn, 1) as [one]:
         root = await own(one)
         (root / "mine").write_bytes(b"a")
@@ -174,15 +175,143 @@ async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seat
 @pytest.mark.parametrize("path", [b"../out", b"/etc/out", b"a/../../out", b"", b".."])
 def test_no_stored_path_leads_out_of_a_workspace(tmp_path, path):
     with pytest.raises(OSError, match="below a workspace"):
-        _safe(tmp_path / "root", path)
+        _open_parent(tmp_path, path, make=True)
 
 
-def test_a_link_in_the_way_of_a_folder_is_replaced_not_followed(tmp_path):
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "root").mkdir()
-    (tmp_path / "root" / "a").symlink_to(tmp_path / "outside")
-    assert _safe(tmp_path / "root", b"a/b") == tmp_path / "root" / "a" / "b"
-    assert not (tmp_path / "root" / "a").is_symlink()
+async def test_nothing_that_lies_in_the_way_of_a_stored_file_keeps_it_out_or_is_followed(
+    dsn, seats, tmp_path
+):
+    async with seats(dsn, 1) as [one]:
+        root = await own(one)
+        for path in ("file", "below/link/file", "below/file/file", "closed/file", "empty"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(path.encode())
+        await one.store.keep_workspace(THREAD)
+        expected = tree(root)
+        outside = tmp_path / "outside"
+        outside.mkdir()
+        (outside / "file").write_bytes(b"mine")
+        for path in ("file", "below", "empty"):
+            (root / path).rename(tmp_path / path)
+        (root / "file" / "deep").mkdir(parents=True)
+        (root / "file" / "deep" / "inner").write_bytes(b"x")
+        (root / "file" / "deep").chmod(0)
+        (root / "below").mkdir()
+        (root / "below" / "link").symlink_to(outside)
+        (root / "below" / "file").write_bytes(b"x")
+        (root / "empty").symlink_to(outside / "file")
+        (root / "closed").chmod(0)
+        again = module.Workspaces(dsn, lambda: one.worker.number, lambda _: 99)
+        await again.fetch(str(THREAD), root)
+        await again.close()
+        assert tree(root) == expected
+        assert tree(outside) == {"file": b"mine"}
+
+
+async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
+    dsn, seats, tmp_path, monkeypatch
+):
+    async with seats(dsn, 1) as [one]:
+        root = await own(one)
+        (root / "file").write_bytes(b"theirs")
+        await one.store.keep_workspace(THREAD)
+        (tmp_path / "outside").write_bytes(b"mine")
+        (root / "file").unlink()
+        monkeypatch.setattr(module, "token_hex", lambda _: "guessed")
+        again = module.Workspaces(dsn, lambda: one.worker.number, lambda _: 99)
+        scan = module._scan
+
+        def plant(folder, hashes):
+            found = scan(folder, hashes)
+            (root / ".guessed.part").symlink_to(tmp_path / "outside")
+            return found
+
+        monkeypatch.setattr(module, "_scan", plant)
+        with pytest.raises(StoreUnavailable):
+            await again.fetch(str(THREAD), root)
+        assert (tmp_path / "outside").read_bytes() == b"mine"
+        await again.close()
+
+
+async def test_a_file_that_changes_while_it_is_stored_is_stored_as_it_was_read(dsn, seats, monkeypatch):
+    """And what was read of it stands for no other content."""
+    async with seats(dsn, 2) as (one, other):
+        root = await own(one)
+        before, after = os.urandom(2 * MB), os.urandom(2 * MB)
+        (root / "log").write_bytes(before)
+        scan = module._scan
+
+        def change(folder, hashes):
+            found = scan(folder, hashes)
+            (root / "log").write_bytes(after)
+            return found
+
+        monkeypatch.setattr(module, "_scan", change)
+        await one.store.keep_workspace(THREAD)
+        monkeypatch.undo()
+        (root / "other").write_bytes(before)
+        await one.store.keep_workspace(THREAD)
+        await one.kill()
+        assert tree(await take_over(other)) == {"log": after, "other": before}
+
+
+async def test_a_file_that_is_gone_before_it_is_stored_is_left_out(dsn, seats, monkeypatch):
+    async with seats(dsn, 1) as [one]:
+        root = await own(one)
+        (root / "a").write_bytes(b"a")
+        (root / "b").write_bytes(b"b")
+        scan = module._scan
+
+        def remove(folder, hashes):
+            found = scan(folder, hashes)
+            (root / "a").unlink()
+            return found
+
+        monkeypatch.setattr(module, "_scan", remove)
+        await one.store.keep_workspace(THREAD)
+        assert rows(dsn, "SELECT path FROM file") == [(b"b",)]
+
+
+async def test_files_that_were_all_deleted_do_not_come_back(dsn, seats):
+    async with seats(dsn, 2) as (one, other):
+        root = await own(one)
+        (root / "a").write_bytes(b"a")
+        await one.store.keep_workspace(THREAD)
+        await one.kill()
+        there = await take_over(other)
+        (there / "a").unlink()
+        await other.store.keep_workspace(THREAD)
+        again = module.Workspaces(dsn, lambda: 0, lambda _: 99)
+        await again.fetch(str(THREAD), root)
+        assert tree(root) == {}
+        await again.close()
+
+
+async def test_a_workspace_that_was_removed_whole_is_stored_as_empty(dsn, seats):
+    async with seats(dsn, 1) as [one]:
+        root = await own(one)
+        (root / "a").write_bytes(b"a")
+        await one.store.keep_workspace(THREAD)
+        (root / "a").unlink()
+        root.rmdir()
+        root.write_bytes(b"a file")
+        await one.store.keep_workspace(THREAD)
+        assert rows(dsn, "SELECT * FROM file") == []
+
+
+async def test_content_of_a_list_that_was_never_stored_is_deleted_after_an_hour(dsn, seats):
+    async with seats(dsn, 1) as [one]:
+        root = await own(one)
+        (root / "a").write_bytes(b"a")
+        await one.store.keep_workspace(THREAD)
+        rows(dsn, "INSERT INTO blob (sha, data) VALUES (sha256('b'), 'b') RETURNING 1")
+        workspaces = module.Workspaces(dsn, lambda: 0, lambda _: None)
+        await workspaces.collect()
+        assert rows(dsn, "SELECT count(*) FROM blob") == [(2,)]
+        rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING 1")
+        await workspaces.collect()
+        assert rows(dsn, "SELECT data FROM blob") == [(b"a",)]
+        await workspaces.close()
 
 
 async def test_two_thousand_small_files_and_a_large_one_move_in_seconds(dsn, seats, record_property):
