@@ -233,26 +233,26 @@ async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
         await again.close()
 
 
-async def test_a_file_that_changes_while_it_is_stored_is_stored_as_it_was_read(dsn, seats, monkeypatch):
-    """And what was read of it stands for no other content."""
+async def test_a_file_that_changes_all_the_time_is_stored_as_it_was_read(dsn, seats, monkeypatch):
     async with seats(dsn, 2) as (one, other):
         root = await own(one)
-        before, after = os.urandom(2 * MB), os.urandom(2 * MB)
-        (root / "log").write_bytes(before)
+        first = os.urandom(2 * MB)
+        (root / "log").write_bytes(first)
         scan = module._scan
 
         def change(folder, hashes):
             found = scan(folder, hashes)
-            (root / "log").write_bytes(after)
+            (root / "log").write_bytes(os.urandom(2 * MB))
             return found
 
         monkeypatch.setattr(module, "_scan", change)
         await one.store.keep_workspace(THREAD)
         monkeypatch.undo()
-        (root / "other").write_bytes(before)
+        (root / "other").write_bytes(first)
         await one.store.keep_workspace(THREAD)
+        expected = tree(root)
         await one.kill()
-        assert tree(await take_over(other)) == {"log": after, "other": before}
+        assert tree(await take_over(other)) == expected
 
 
 async def test_a_file_that_is_gone_before_it_is_stored_is_left_out(dsn, seats, monkeypatch):
