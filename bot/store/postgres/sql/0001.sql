@@ -85,8 +85,8 @@ BEGIN
         INSERT INTO alias (key, message) SELECT g.alias, g.key FROM given g JOIN m ON m.key = g.key
         WHERE g.alias IS NOT NULL ON CONFLICT DO NOTHING
     )
-    SELECT g.key, m.key IS NOT NULL, g.thread, t.owner, t.epoch
-    FROM given g JOIN thread t ON t.id = g.thread LEFT JOIN m ON m.key = g.key ORDER BY g.n;
+    SELECT g.key, g.key IN (SELECT m.key FROM m), g.thread, t.owner, t.epoch
+    FROM given g JOIN thread t ON t.id = g.thread ORDER BY g.n;
 END
 $$;
 
@@ -99,11 +99,15 @@ CREATE FUNCTION apply(
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     owned text[];
+    lost text[];
 BEGIN
     SELECT array_agg(held.id) INTO owned FROM (
         SELECT t.id FROM thread t JOIN unnest(threads, epochs) g (id, epoch) ON g.id = t.id AND g.epoch = t.epoch
         WHERE t.owner = me ORDER BY t.id FOR NO KEY UPDATE OF t
     ) held;
+    lost := ARRAY(SELECT unnest(threads) EXCEPT SELECT unnest(owned));
+    -- By its key alone, and nothing that an index has: the planner knows neither the arrays nor a young table, and would
+    -- compare each row with each record.
     UPDATE message m SET
         received = COALESCE(g.received::json, m.received),
         started = COALESCE(g.started::json, m.started),
@@ -114,16 +118,16 @@ BEGIN
         outcome = g.outcome
     FROM unnest(keys, receipts, starts, intents, posts, endings, outcomes)
         g (key, received, started, intent, posted, settled, outcome)
-    WHERE m.key = g.key AND m.settled IS NULL AND m.thread = ANY (owned);
+    WHERE m.key = g.key AND m.outcome IS NULL AND m.thread <> ALL (lost);
     IF saved <> '{}' THEN
-        UPDATE thread t SET changed_at = clock_timestamp() WHERE t.id = ANY (saved) AND t.id = ANY (owned);
+        UPDATE thread t SET changed_at = clock_timestamp() WHERE t.id = ANY (saved) AND t.id <> ALL (lost);
         DELETE FROM context c USING unnest(saved, first_places) s (thread, first), thread t
-        WHERE t.id = s.thread AND t.id = ANY (owned)
+        WHERE t.id = s.thread AND t.id <> ALL (lost)
           AND c.thread = t.id AND c.generation = t.generation AND c.n >= s.first;
         INSERT INTO context (thread, generation, n, line)
         SELECT t.id, t.generation, l.n, l.line::json
         FROM unnest(line_threads, line_places, lines) l (thread, n, line) JOIN thread t ON t.id = l.thread
-        WHERE t.id = ANY (owned);
+        WHERE t.id <> ALL (lost);
     END IF;
     RETURN QUERY SELECT unnest(owned);
 END
