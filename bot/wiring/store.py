@@ -13,6 +13,8 @@ from importlib.metadata import version
 
 import anyio
 
+from bot.agent.prompt.memory import MemoryStore
+from bot.agent.prompt.memory_files import MemoryFiles
 from bot.budget.accounts import SpendingLedger
 from bot.budget.ledger import Ledger
 from bot.config.load import resolve_secret
@@ -47,6 +49,7 @@ class Storage:
     store: Store
     ledger: SpendingLedger
     states: States
+    memory: MemoryStore
     append_audit: Append
     now: Callable[[], datetime]
     open: Callable[[], Awaitable[object]]
@@ -85,6 +88,7 @@ def _files(
         FileStore(data, disk, offload=offload, journal_offload=journal_offload, now=now),
         ledger,
         JsonFiles(disk, data, offload),
+        MemoryFiles(disk, data, offload),
         AuditFiles(disk, data / "audit", offload).append,
         now,
         partial(offload, open_all),
@@ -107,4 +111,4 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         now=resources.now,
     )
     ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
-    return Storage(store, ledger, store.states, store.append_audit, store.now, store.prepare)
+    return Storage(store, ledger, store.states, store.memory, store.append_audit, store.now, store.prepare)

@@ -105,9 +105,7 @@ async def open_tool_set(
             await _shell(tool_set, settings, resources)
         if "memory" in enabled:
             admin = partial(is_admin, settings.access)
-            tool_set.memory = Memory(
-                resources.disk, settings.data, offload=resources.offload, now=resources.now, is_admin=admin
-            )
+            tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=admin)
             tool_set.tools += [Remember(tool_set.memory, resources.mask), Recall(tool_set.memory)]
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)

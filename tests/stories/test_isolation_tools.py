@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from bot.agent.prompt.memory import Memory
+from bot.agent.prompt.memory_files import MemoryFiles
 from bot.guards.policy import Policy
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
@@ -211,7 +212,7 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
 
 
 async def test_what_one_thread_was_told_to_remember_no_other_reads(tmp_path):
-    memory = Memory(PosixDisk(), tmp_path, offload=inline, now=Clock(), is_admin=lambda _: False)
+    memory = Memory(MemoryFiles(PosixDisk(), tmp_path, inline), now=Clock(), is_admin=lambda _: False)
     note = await memory.add(T1, "thread", "the plan of T1", "U1")
     assert "the plan of T1" in await memory.read(T1)
     assert "the plan" not in await memory.read(T2)

@@ -1,26 +1,22 @@
-"""The bot's memory, in files that a person can read and edit: `MEMORY.md` by thread, by channel, and everywhere.
+"""The bot's memory: a `MEMORY.md` by thread, by channel, and everywhere.
 
-    <data>/MEMORY.md                                              everywhere; only admins may add to it
-    <data>/channels/<transport>/<workspace>~<channel>/MEMORY.md   every thread of that channel
-    <data>/threads/<transport>/<slug>/MEMORY.md                   that thread alone
+    MEMORY.md                                              everywhere; only admins may add to it
+    channels/<transport>/<workspace>~<channel>/MEMORY.md   every thread of that channel
+    threads/<transport>/<slug>/MEMORY.md                   that thread alone
 
-A thread reads its own three files and no others. People wrote them, so they are quoted: they inform and do not
-command. A changed file is read again, so an edit counts at once.
+A thread reads its own three and no others. People wrote them, so they are quoted: they inform and do not command. On
+one machine they are files below the data folder that a person can edit (`bot.agent.prompt.memory_files`).
 """
 
 from __future__ import annotations
 
-import errno
 import logging
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-import anyio
-from cachetools import LRUCache
-
-from bot.agent.prompt.cached_file import CachedFile
 from bot.agent.prompt.memory_changes import HEADING
 from bot.agent.prompt.memory_lines import (
     SCOPES,
@@ -38,7 +34,6 @@ from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
 from threads.store.data_folder import plain, thread_folder
-from threads.store.disk import Disk, Offload, read_or_empty, replace_file
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +46,6 @@ LONGEST = 500
 LARGEST = 64_000
 """Bytes of a file that is read; `UNREADABLE` stands in place of a larger one, which was made by hand."""
 
-MOST_CACHED = 1_000
-"""Files whose text is kept in memory."""
-
 ROOM: Mapping[Scope, int] = {"thread": 3_000, "channel": 3_000, "global": 6_000}
 """Characters of each scope in a prompt, or in a list for people: about 3,000 tokens in all."""
 
@@ -62,31 +54,41 @@ NOTHING = "I was not asked to remember anything here. Ask me to, and I will."
 UNREADABLE = Note(f"(MEMORY.md cannot be read: it is damaged, or larger than {LARGEST:,} bytes.)")
 
 
-def memory_files(data: Path, thread: ThreadId) -> dict[Scope, Path]:
-    """Return the files of a thread's memory, narrowest scope first; all are below *data*, whatever the ids are."""
+def memory_paths(thread: ThreadId) -> dict[Scope, Path]:
+    """Return the paths of a thread's memory, narrowest scope first; none leads out, whatever the ids are."""
     channel = "~".join((plain(thread.workspace), plain(thread.channel)))
     return {
-        "thread": thread_folder(data, thread) / "MEMORY.md",
-        "channel": data / "channels" / plain(thread.transport) / channel / "MEMORY.md",
-        "global": data / "MEMORY.md",
+        "thread": thread_folder(Path(), thread) / "MEMORY.md",
+        "channel": Path("channels", plain(thread.transport), channel, "MEMORY.md"),
+        "global": Path("MEMORY.md"),
     }
 
 
+T = TypeVar("T")
+
+
+class MemoryStore(Protocol):
+    """Texts by their relative paths; "" for one that was never written."""
+
+    async def read(self, paths: Sequence[Path]) -> Sequence[str | None]:
+        """Return the texts, None for one that cannot be read."""
+        ...
+
+    async def change(self, path: Path, function: Callable[[str], tuple[str | None, T]]) -> T:
+        """Replace a text by what *function* makes of it, None for no change, and return its result.
+
+        *function* may be called again, with what another worker wrote. Raises what it raises, and OSError.
+        """
+        ...
+
+
 class Memory:
-    """The memory of one data folder, with one writer at a time. ``is_admin`` takes a user's id."""
+    """What the bot was asked to remember. ``is_admin`` takes a user's id."""
 
     def __init__(
-        self,
-        disk: Disk,
-        data: Path,
-        *,
-        offload: Offload,
-        now: Callable[[], datetime],
-        is_admin: Callable[[str], bool],
+        self, store: MemoryStore, *, now: Callable[[], datetime], is_admin: Callable[[str], bool]
     ) -> None:
-        self._disk, self._data, self._offload, self._now, self._is_admin = disk, data, offload, now, is_admin
-        self._writing = anyio.Lock()
-        self._files = LRUCache[Path, CachedFile](MOST_CACHED)
+        self._store, self._now, self._is_admin = store, now, is_admin
 
     async def read(self, thread: ThreadId) -> str:
         """Return the block for the head of a conversation, each line quoted; blank if nothing is remembered."""
@@ -101,9 +103,13 @@ class Memory:
         return "\n".join([*sections, "`/memory forget ID` takes one back."]) if sections else NOTHING
 
     async def notes(self, thread: ThreadId) -> dict[Scope, list[Note]]:
-        """Return a thread's notes by scope; a file that cannot be read is one line that says so."""
-        files = {scope: self._file(path) for scope, path in memory_files(self._data, thread).items()}
-        return await self._offload(_all, files)
+        """Return a thread's notes by scope; a text that cannot be read is one line that says so."""
+        paths = memory_paths(thread)
+        texts = await self._store.read(list(paths.values()))
+        return {
+            scope: [UNREADABLE] if text is None else parse_notes(text)
+            for scope, text in zip(paths, texts, strict=True)
+        }
 
     async def add(self, thread: ThreadId, scope: Scope, text: str, user: str) -> Note:
         """Remember a text and return its note, or the note that has the same text already.
@@ -122,16 +128,15 @@ class Memory:
                 f"A note has 1 to {LONGEST} characters; this has {len(cleaned)}.",
                 suggestion="Say it in fewer words, or in several notes.",
             )
-        path = memory_files(self._data, thread)[scope]
         day = self._now().date().isoformat()
-        async with self._writing:
-            try:
-                note = await self._offload(self._add, path, scope, cleaned, day, user)
-            except OSError as error:
-                log.warning(
-                    "memory.not_kept: nothing was remembered: %s", error, extra={"thread_id": str(thread)}
-                )
-                raise ToolError("Its file cannot be read or written, so nothing was remembered.") from error
+        add = partial(_add, scope=scope, text=cleaned, day=day, user=user)
+        try:
+            note = await self._store.change(memory_paths(thread)[scope], add)
+        except OSError as error:
+            log.warning(
+                "memory.not_kept: nothing was remembered: %s", error, extra={"thread_id": str(thread)}
+            )
+            raise ToolError("Its file cannot be read or written, so nothing was remembered.") from error
         log.info("memory.kept: remembered %s, asked by %s", note.id, user, extra={"thread_id": str(thread)})
         return note
 
@@ -141,13 +146,12 @@ class Memory:
         Raises `StoreUnavailable`; nothing is deleted then.
         """
         wanted = note_id.strip().strip("[]`").lower()
-        for scope, path in memory_files(self._data, thread).items():
+        for scope, path in memory_paths(thread).items():
             allowed = scope != "global" or self._is_admin(user)
-            async with self._writing:
-                try:
-                    note = await self._offload(self._take, path, wanted, allowed)
-                except OSError as error:
-                    raise StoreUnavailable(f"{path.name}: {error}") from error
+            try:
+                note = await self._store.change(path, partial(_take, note_id=wanted, allowed=allowed))
+            except OSError as error:
+                raise StoreUnavailable(f"{path.name}: {error}") from error
             if note and allowed:
                 log.info(
                     "memory.forgotten: forgot %s, asked by %s",
@@ -160,49 +164,24 @@ class Memory:
                 return f"Only an admin may forget {note.id}: it is remembered everywhere."
         return "There is no such note here. `/memory` lists them. Lines without an id are edited in the file."
 
-    def _file(self, path: Path) -> CachedFile:
-        return self._files.setdefault(path, CachedFile(self._disk, path, LARGEST))
 
-    def _lines(self, path: Path) -> list[Note]:
-        """Return the lines of a file, or none if it is missing; raises OSError."""
-        try:
-            about = path.stat()
-        except FileNotFoundError:
-            return []
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
-            raise OSError(errno.EFBIG, f"not a file of at most {LARGEST} bytes", str(path))
-        return parse_notes(read_or_empty(self._disk, path).decode("utf-8", "surrogateescape"))
-
-    def _add(self, path: Path, scope: Scope, text: str, day: str, user: str) -> Note:
-        notes = self._lines(path)
-        mine = [note for note in notes if note.id]
-        if known := next((note for note in mine if note.text == text), None):
-            return known
-        note = new_note(scope, text, day, user, (note.id for note in mine))
-        data = _encoded(append_note(notes, note))
-        if len(mine) >= MOST_NOTES or len(data) > MOST_BYTES:
-            raise _full(scope, mine)
-        replace_file(self._disk, path, data)
-        return note
-
-    def _take(self, path: Path, note_id: str, allowed: bool) -> Note | None:
-        """Return the note with this id, and delete it from the file if that is *allowed*."""
-        notes = self._lines(path)
-        note = next((note for note in notes if note.id and note.id == note_id), None)
-        if note and allowed:
-            replace_file(self._disk, path, _encoded([other for other in notes if other is not note]))
-        return note
+def _add(before: str, scope: Scope, text: str, day: str, user: str) -> tuple[str | None, Note]:
+    notes = parse_notes(before) if before else []
+    mine = [note for note in notes if note.id]
+    if known := next((note for note in mine if note.text == text), None):
+        return None, known
+    note = new_note(scope, text, day, user, (note.id for note in mine))
+    after = to_text(append_note(notes, note))
+    if len(mine) >= MOST_NOTES or len(after.encode("utf-8", "surrogateescape")) > MOST_BYTES:
+        raise _full(scope, mine)
+    return after, note
 
 
-def _all(files: Mapping[Scope, CachedFile]) -> dict[Scope, list[Note]]:
-    return {
-        scope: [UNREADABLE] if (text := file.read()) is None else parse_notes(text)
-        for scope, file in files.items()
-    }
-
-
-def _encoded(notes: Sequence[Note]) -> bytes:
-    return to_text(notes).encode("utf-8", "surrogateescape")
+def _take(before: str, note_id: str, allowed: bool) -> tuple[str | None, Note | None]:
+    """Return the text without the note of this id if that is *allowed*, and the note."""
+    notes = parse_notes(before)
+    note = next((note for note in notes if note.id and note.id == note_id), None)
+    return to_text([other for other in notes if other is not note]) if note and allowed else None, note
 
 
 def _full(scope: Scope, notes: Sequence[Note]) -> ToolInvalidInput:

@@ -22,6 +22,7 @@ from threads.store.data_folder import thread_folder
 from .checks import POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
+from .memory import PostgresMemory
 from .migrations import migrate
 from .session import Session
 from .states import PostgresStates
@@ -59,6 +60,7 @@ class PostgresStore:
         self._dsn, self._data, self._now = dsn, data, now
         self.worker = Worker(dsn, name, version)
         self.states = PostgresStates(dsn, self.worker.ring_all)
+        self.memory = PostgresMemory(dsn)
         self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
         self._reader, self._rates = Session(dsn), Session(dsn)
@@ -111,7 +113,10 @@ class PostgresStore:
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (self.journal, self.worker, self.states, self._reader, self._rates, self._workspaces):
+        for part in (
+            *(self.journal, self.worker, self.states, self.memory),
+            *(self._reader, self._rates, self._workspaces),
+        ):
             await part.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:

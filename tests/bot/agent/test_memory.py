@@ -12,7 +12,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.agent.prompt.memory import HEADING, LARGEST, LONGEST, MOST_NOTES, NOTHING, ROOM, Memory, memory_files
+from bot.agent.prompt.memory import HEADING, LARGEST, LONGEST, MOST_NOTES, NOTHING, ROOM, Memory, memory_paths
+from bot.agent.prompt.memory_files import MemoryFiles
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from tests.world import T1, Clock, FaultyDisk, inline
 from threads.errors import StoreUnavailable
@@ -25,9 +26,8 @@ ELSEWHERE = replace(T1, channel="C9")
 
 
 def memory_of(data, *, disk=None, offload=inline):
-    return Memory(
-        disk or PosixDisk(), data, offload=offload, now=Clock(), is_admin=lambda user: user == "ADMIN"
-    )
+    files = MemoryFiles(disk or PosixDisk(), data, offload)
+    return Memory(files, now=Clock(), is_admin=lambda user: user == "ADMIN")
 
 
 @pytest.fixture
@@ -81,10 +81,9 @@ async def test_no_other_channel_workspace_or_transport_shares_a_file(memory, one
 )
 def test_no_id_leads_out_of_the_data_folder(tmp_path, id):
     for thread in (replace(T1, channel=id), replace(T1, workspace=id), replace(T1, transport=id or "x")):
-        for scope, path in memory_files(tmp_path, thread).items():
+        for scope, path in memory_paths(thread).items():
             assert os.path.normpath(path) == str(path)
-            within = tmp_path / {"thread": "threads", "channel": "channels", "global": ""}[scope]
-            assert path.is_relative_to(within)
+            assert path.is_relative_to({"thread": "threads", "channel": "channels", "global": ""}[scope])
             assert "\0" not in str(path)
 
 
@@ -189,7 +188,7 @@ async def test_a_huge_or_odd_file_is_left_out_and_costs_the_others_nothing(memor
     await memory.add(T1, "thread", "tea", "U1")
     with (tmp_path / "MEMORY.md").open("wb") as file:
         file.truncate(LARGEST + 1)
-    channel = memory_files(tmp_path, T1)["channel"]
+    channel = tmp_path / memory_paths(T1)["channel"]
     channel.parent.mkdir(parents=True)
     os.mkfifo(channel)
     block = await memory.read(T1)
@@ -214,7 +213,7 @@ async def test_a_disk_that_refuses_is_told_and_the_old_file_stays(tmp_path):
     assert (await texts(memory, T1))["thread"] == ["tea"]
     disk.refuse = {"read": OSError(errno.EIO, "broken")}
     assert "cannot be read" in await memory_of(tmp_path, disk=disk).read(T1)
-    memory_files(tmp_path, T1)["thread"].write_text("- coffee\n")
+    (tmp_path / memory_paths(T1)["thread"]).write_text("- coffee\n")
     assert "tea" in await memory.read(T1), "the last good one"
     disk.refuse = {}
     assert "coffee" in await memory.read(T1)
@@ -230,7 +229,7 @@ async def test_what_many_remember_at_once_is_all_kept(tmp_path):
 
 async def test_only_the_owner_can_read_what_is_remembered(memory, tmp_path):
     await memory.add(T1, "channel", "tea", "U1")
-    path = memory_files(tmp_path, T1)["channel"]
+    path = tmp_path / memory_paths(T1)["channel"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -240,6 +239,7 @@ import os, sys
 from pathlib import Path
 import anyio
 from bot.agent.prompt.memory import Memory
+from bot.agent.prompt.memory_files import MemoryFiles
 from tests.bot.agent.test_memory import BEFORE, T1, DyingDisk
 from tests.world import Clock, inline
 
@@ -247,7 +247,7 @@ data = Path(sys.argv[1])
 for steps in range(1, 10):
     (data / "MEMORY.md").write_bytes(BEFORE)
     if not (child := os.fork()):
-        memory = Memory(DyingDisk(steps), data, offload=inline, now=Clock(), is_admin=lambda _: True)
+        memory = Memory(MemoryFiles(DyingDisk(steps), data, inline), now=Clock(), is_admin=lambda _: True)
         anyio.run(memory.add, T1, "global", "the new one", "U1")
         os._exit(0)
     _, status = os.waitpid(child, 0)

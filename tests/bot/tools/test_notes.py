@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bot.agent.prompt.memory import LONGEST, Memory
+from bot.agent.prompt.memory_files import MemoryFiles
 from bot.guards.redaction import Masker, mask
 from bot.ports.errors import ToolDenied, ToolInvalidInput
 from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
@@ -19,7 +20,9 @@ SECRET = "sk-ant-" + "a1b2" * 8
 
 @pytest.fixture
 def memory(tmp_path):
-    return Memory(PosixDisk(), tmp_path, offload=inline, now=Clock(), is_admin=lambda user: user == "ADMIN")
+    return Memory(
+        MemoryFiles(PosixDisk(), tmp_path, inline), now=Clock(), is_admin=lambda user: user == "ADMIN"
+    )
 
 
 class Here:

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from bot.store.postgres import local_files
 from bot.store.postgres import workspaces as module
-from bot.store.postgres.workspaces import _open_parent
+from bot.store.postgres.local_files import NewFile, StoredFile
 from tests.bot.store.postgres.workers import THREAD, message, rows, workers
 from threads.errors import Fenced, StoreUnavailable
 
@@ -106,9 +107,9 @@ async def test_what_has_not_changed_is_neither_read_nor_sent_again(dsn, seats, m
             (root / f"f{number}").write_bytes(b"%d" % number)
         await one.store.keep_workspace(THREAD)
         read = []
-        digests = module._digests
+        digests = local_files._digests
         monkeypatch.setattr(
-            module, "_digests", lambda name, folder: read.append(name) or digests(name, folder)
+            local_files, "_digests", lambda name, folder: read.append(name) or digests(name, folder)
         )
         await one.store.keep_workspace(THREAD)
         assert read == []
@@ -155,14 +156,14 @@ async def test_files_from_before_the_database_are_kept_and_stored_after_the_firs
 
 
 async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seats, monkeypatch, caplog):
-    digests = module._digests
+    digests = local_files._digests
 
     def refuse(name, folder):
         if name == "mine":
             raise PermissionError(13, "Permission denied", name)
         return digests(name, folder)
 
-    monkeypatch.setattr(module, "_digests", refuse)
+    monkeypatch.setattr(local_files, "_digests", refuse)
     async with seats(dsn, 1) as [one]:
         root = await own(one)
         (root / "mine").write_bytes(b"a")
@@ -175,7 +176,7 @@ async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seat
 @pytest.mark.parametrize("path", [b"../out", b"/etc/out", b"a/../../out", b"", b".."])
 def test_no_stored_path_leads_out_of_a_workspace(tmp_path, path):
     with pytest.raises(OSError, match="below a workspace"):
-        _open_parent(tmp_path, path, make=True)
+        NewFile(tmp_path, StoredFile(path, (), 0o600))
 
 
 async def test_nothing_that_lies_in_the_way_of_a_stored_file_keeps_it_out_or_is_followed(
@@ -217,16 +218,16 @@ async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
         await one.store.keep_workspace(THREAD)
         (tmp_path / "outside").write_bytes(b"mine")
         (root / "file").unlink()
-        monkeypatch.setattr(module, "token_hex", lambda _: "guessed")
+        monkeypatch.setattr(local_files, "token_hex", lambda _: "guessed")
         again = module.Workspaces(dsn, lambda: one.worker.number, lambda _: 99)
-        scan = module._scan
+        scan = module.scan
 
         def plant(folder, hashes):
             found = scan(folder, hashes)
             (root / ".guessed.part").symlink_to(tmp_path / "outside")
             return found
 
-        monkeypatch.setattr(module, "_scan", plant)
+        monkeypatch.setattr(module, "scan", plant)
         with pytest.raises(StoreUnavailable):
             await again.fetch(str(THREAD), root)
         assert (tmp_path / "outside").read_bytes() == b"mine"
@@ -238,14 +239,14 @@ async def test_a_file_that_changes_all_the_time_is_stored_as_it_was_read(dsn, se
         root = await own(one)
         first = os.urandom(2 * MB)
         (root / "log").write_bytes(first)
-        scan = module._scan
+        scan = module.scan
 
         def change(folder, hashes):
             found = scan(folder, hashes)
             (root / "log").write_bytes(os.urandom(2 * MB))
             return found
 
-        monkeypatch.setattr(module, "_scan", change)
+        monkeypatch.setattr(module, "scan", change)
         await one.store.keep_workspace(THREAD)
         monkeypatch.undo()
         (root / "other").write_bytes(first)
@@ -260,14 +261,14 @@ async def test_a_file_that_is_gone_before_it_is_stored_is_left_out(dsn, seats, m
         root = await own(one)
         (root / "a").write_bytes(b"a")
         (root / "b").write_bytes(b"b")
-        scan = module._scan
+        scan = module.scan
 
         def remove(folder, hashes):
             found = scan(folder, hashes)
             (root / "a").unlink()
             return found
 
-        monkeypatch.setattr(module, "_scan", remove)
+        monkeypatch.setattr(module, "scan", remove)
         await one.store.keep_workspace(THREAD)
         assert rows(dsn, "SELECT path FROM file") == [(b"b",)]
 

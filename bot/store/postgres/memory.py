@@ -1,0 +1,57 @@
+"""What the bot was asked to remember, over PostgreSQL: the text of a `MEMORY.md` is a row that all workers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic_core import from_json, to_json
+
+from threads.delivery import retry_until_stored
+from threads.errors import StoreUnavailable
+
+from .session import Session
+from .states import REPLACE
+
+TRIES = 20
+"""How often a change is tried while other workers change the same text."""
+
+READ = "SELECT name, rev, body::text FROM slot WHERE name = ANY (%s)"
+
+T = TypeVar("T")
+
+
+class PostgresMemory:
+    """A `bot.agent.prompt.memory.MemoryStore`."""
+
+    def __init__(self, dsn: str) -> None:
+        self._session = Session(dsn)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def read(self, paths: Sequence[Path]) -> list[str | None]:
+        """Return the texts, as soon as the server is there: a turn waits for it anyway."""
+
+        async def try_read() -> list[str | None]:
+            try:
+                return [text for _, text in await self._read(paths)]
+            except OSError as error:
+                raise StoreUnavailable(f"memory: {error}") from error
+
+        return await retry_until_stored(try_read)
+
+    async def change(self, path: Path, function: Callable[[str], tuple[str | None, T]]) -> T:
+        for _ in range(TRIES):
+            [(rev, before)] = await self._read([path])
+            text, result = function(before)
+            body = to_json({"text": text}).decode()
+            if text is None or await self._session.rows(REPLACE, (str(path), rev, body)):
+                return result
+        raise OSError("too many workers change it at once")
+
+    async def _read(self, paths: Sequence[Path]) -> list[tuple[int, str]]:
+        rows = await self._session.rows(READ, ([str(path) for path in paths],))
+        found = {name: (rev, from_json(body)["text"]) for name, rev, body in rows}
+        return [found.get(str(path), (0, "")) for path in paths]
