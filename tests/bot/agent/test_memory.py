@@ -79,7 +79,7 @@ async def test_no_other_channel_workspace_or_transport_shares_a_file(memory, one
 @pytest.mark.parametrize(
     "id", ["..", ".", "../..", "/etc", "a/b", "a\0b", "", "~", "%2E", "é" * 300, "\ud800"]
 )
-def test_no_id_leads_out_of_the_data_folder(tmp_path, id):
+def test_no_id_leads_out_of_the_data_folder(id):
     for thread in (replace(T1, channel=id), replace(T1, workspace=id), replace(T1, transport=id or "x")):
         for scope, path in memory_paths(thread).items():
             assert os.path.normpath(path) == str(path)

@@ -230,6 +230,16 @@ def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there
     assert not followed.begins_late("C3", late)
 
 
+@pytest.mark.parametrize(("channel", "since"), [("D3", 480), ("C3", 500)])
+def test_a_dm_that_is_first_heard_of_late_is_read_since_we_were_last_alive(followed, channel, since):
+    """Nobody has looked for new DMs since: something may have been said there before."""
+    followed.alive()
+    followed.gap()
+    assert followed.begins_late(channel, f"{START + 500:.6f}")
+    assert float(followed.mark_of(channel)) == pytest.approx(START + since, abs=0.001)
+    assert followed.due() == [channel]
+
+
 def test_a_join_that_is_reported_late_is_read_from_then_on(followed):
     followed.move("C2", f"{START + 600:.6f}")
     followed.joined("C2", f"{START + 100:.6f}")

@@ -207,6 +207,7 @@ class Marks:
             self.scale.before(at, SKEW_S), self._gap_at
         )
         if late:
+            self._follow_unheard(channel)
             self.start(channel, self.scale.just_before(at), missed=True)
         return late
 
@@ -316,11 +317,15 @@ class Marks:
 
     def _place_before(self, channel: str, at: str) -> _Place:
         """Return the place of a live message, whose mark is before it."""
-        if self._alive.due and self.scale.unheard(channel):
-            self.start(channel, self.alive_at, missed=True)
+        self._follow_unheard(channel)
         place = self._place(channel, self.scale.just_before(at))
         place.go_back(self.scale.just_before(at))
         return place
+
+    def _follow_unheard(self, channel: str) -> None:
+        """Follow a channel since we were last alive, if it may have begun before the message that we hear first."""
+        if self._alive.due and self.scale.unheard(channel):
+            self.start(channel, self.alive_at, missed=True)
 
     def _place(self, channel: str, at: str) -> _Place:
         if channel not in self._places:
