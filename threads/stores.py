@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from threads.journal.ports import Taker, Write
 from threads.journal.records import Ledger, Record
 from threads.log import Entry
-from threads.model import Deleted, Edited, Incoming, Message, ThreadId
+from threads.model import Deleted, Edited, Incoming, Message, StopRequest, ThreadId
 from threads.store.context import Loaded
 
 
@@ -35,6 +35,13 @@ class Journal(Protocol):
 
     async def forward(self, event: Edited | Deleted) -> bool:
         """Hand the event to the owner of its thread; False if that is this process. Raises `StoreUnavailable`."""
+        ...
+
+    async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
+        """Have all other processes stop what they serve there, now or later.
+
+        Return how many turns were running and messages waited. Raises `StoreUnavailable`.
+        """
         ...
 
     async def amend(self, edited: Edited) -> bool:

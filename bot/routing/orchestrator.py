@@ -24,7 +24,7 @@ from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
 from threads.errors import Fenced, MailboxFull
 from threads.journal.records import PendingMessage, Received
-from threads.model import Deleted, Edited, Feedback, Inbound, Incoming, ThreadId, Way
+from threads.model import Deleted, Edited, Feedback, FollowUp, Inbound, Incoming, StopRequest, ThreadId, Way
 from threads.store.checksummed_lines import scrub
 from threads.stores import Journal
 from threads.wording import NOT_YOURS
@@ -89,12 +89,17 @@ class Orchestrator:
             case _:
                 assert_never(event)
 
-    async def change(self, event: Edited | Deleted) -> None:
-        """Change or withdraw a message whose turn has not started. Raises `StoreUnavailable`."""
-        if isinstance(event, Edited):
-            await self._journal.amend(replace(event, text=scrub(event.text)))
-        else:
-            await self._registry.withdraw(event)
+    async def change(self, event: FollowUp) -> None:
+        """Change or withdraw a message whose turn has not started, or stop. Raises `StoreUnavailable`."""
+        match event:
+            case Edited():
+                await self._journal.amend(replace(event, text=scrub(event.text)))
+            case Deleted():
+                await self._registry.withdraw(event)
+            case StopRequest():
+                await self._registry.stop_here(event)
+            case _:
+                assert_never(event)
 
     def route(self, pending: PendingMessage) -> None:
         """Send a durable message where it belongs; never waits."""

@@ -28,7 +28,7 @@ from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Deleted, Edited, Feedback, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
 from threads.stores import Journal, Store
@@ -172,7 +172,7 @@ class _Taker:
     def serves(self, thread: ThreadId) -> bool:
         return self.registry.serves(thread)
 
-    async def changed(self, event: Edited | Deleted) -> None:
+    async def changed(self, event: FollowUp) -> None:
         await self.orchestrator.change(event)
 
 

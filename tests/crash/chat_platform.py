@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 from tests.crash.chance import Chance
 from tests.crash.journal import Journal
 from tests.crash.platform import Book
+from transports.shared.live.background_calls import AGAIN_S
 
 CUT_EVERY_S = 4.0
 NEVER_S = 1e9
@@ -50,7 +51,8 @@ class ChatPlatform(ABC):
         pause_s: float,
         people: tuple[str, ...],
     ) -> None:
-        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, 1.0
+        # A sweep that the platform refused, or left without an answer, is repeated after a pause.
+        self.talking, self._cut_every_s, self._quiet_s = True, CUT_EVERY_S, AGAIN_S[0] + 1
         self._seed, self._crowd, self._pause_s, self._people = seed, crowd, pause_s, people
         self._book, self._chance = Book(folder), chance
         self._journal = Journal(folder / "data" / "journal.jsonl")

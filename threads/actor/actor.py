@@ -17,7 +17,7 @@ from threads import wording
 from threads.delivery import Ending, retry_until_stored
 from threads.errors import Fenced, StoreUnavailable, TurnTimeout
 from threads.journal.records import Intent, PendingMessage
-from threads.model import Message, ThreadId, TurnEvent, TurnStarted
+from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted
 from threads.scheduled_messages import headings
 
 from .conversation import Conversation
@@ -72,18 +72,16 @@ class Actor:
         self.mailbox, self.current = Mailbox(self._shared.limits.mailbox), None
         self.life.cancel()
 
-    async def stop(self, by: PendingMessage) -> tuple[int, int]:
-        """End the running turn and drop what waited before *by*; return how many of each. Takes at most 2 s."""
-        running = self._scope is not None
-        if self._scope is not None:
-            self._stopped_by = by.received.message_id
+    async def stop(self, request: StopRequest) -> tuple[int, int]:
+        """End the turn and drop what waits of before the *request*; return how many of each. Takes at most 2 s."""
+        running = self.current is not None and self.current.received.seq < request.seq
+        if running and self._scope is not None:
+            self._stopped_by = request.id
             self._scope.cancel()
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn_over.wait()
-        dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < by.received.seq)
-        await retry_until_stored(
-            lambda: self._shared.delivery.cover(dropped, "stopped", by.received.message_id)
-        )
+        dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < request.seq)
+        await retry_until_stored(lambda: self._shared.delivery.cover(dropped, "stopped", request.id))
         return int(running), len(dropped)
 
     async def forget(self) -> None:

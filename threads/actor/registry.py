@@ -7,16 +7,17 @@ with its mailbox; a message that crashes it again and again ends as a dead lette
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.delivery import retry_pauses
+from threads.delivery import retry_pauses, retry_until_stored
 from threads.errors import Fenced, NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
-from threads.model import Deleted, Message, Taken, ThreadId, Waiting, message_key
+from threads.model import Deleted, Message, StopRequest, Taken, ThreadId, Waiting, message_key
 from threads.wording import SAVING_FAILS, code_of
 
 from .actor import Actor
@@ -70,16 +71,17 @@ class Registry:
                 await self._shared.delivery.cover(gone, "withdrawn", "")
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
-        """Stop the thread of *by*, or all of a channel: return how many turns were running and messages waited."""
-        stopped: list[tuple[int, int]] = []
+        """Stop the thread of *by*, or all of a channel, whichever process serves it.
 
-        async def one(actor: Actor) -> None:
-            stopped.append(await actor.stop(by))
+        Return how many turns were running and messages waited.
+        """
+        request = StopRequest(by.received.message_id, by.incoming.thread, by.received.seq)
+        elsewhere = partial(self._shared.store.journal.stop_elsewhere, request)
+        return await _add_up(partial(self.stop_here, request), partial(retry_until_stored, elsewhere))
 
-        async with anyio.create_task_group() as tasks:
-            for actor in self._at(by.incoming.thread):
-                tasks.start_soon(one, actor)
-        return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)
+    async def stop_here(self, request: StopRequest) -> tuple[int, int]:
+        """Stop what this process serves."""
+        return await _add_up(*(partial(actor.stop, request) for actor in self._at(request.thread)))
 
     def lose(self, thread: ThreadId) -> None:
         """Cancel the thread's actor, because another worker serves the thread. Nothing is ended, nobody is told."""
@@ -184,3 +186,16 @@ class Registry:
         if pending is not None:
             self._shared.delivery.show(pending, Waiting(SAVING_FAILS, seconds))
         await anyio.sleep(seconds)
+
+
+async def _add_up(*stops: Callable[[], Awaitable[tuple[int, int]]]) -> tuple[int, int]:
+    """Stop all at once, and return the sums of what they return."""
+    stopped: list[tuple[int, int]] = []
+
+    async def one(stop: Callable[[], Awaitable[tuple[int, int]]]) -> None:
+        stopped.append(await stop())
+
+    async with anyio.create_task_group() as tasks:
+        for stop in stops:
+            tasks.start_soon(one, stop)
+    return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)

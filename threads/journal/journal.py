@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from threads.errors import StoreUnavailable
-from threads.model import Deleted, Edited, Incoming, message_key
+from threads.model import Deleted, Edited, Incoming, StopRequest, message_key
 from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -98,6 +98,9 @@ class FileJournal:
         self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
         await self.append(Received.of(incoming))
         return True
+
+    async def stop_elsewhere(self, _: StopRequest) -> tuple[int, int]:
+        return 0, 0
 
     async def forward(self, _: Edited | Deleted) -> bool:
         return False

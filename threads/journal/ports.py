@@ -7,7 +7,7 @@ from typing import Protocol
 
 import anyio
 
-from threads.model import Deleted, Edited, ThreadId
+from threads.model import FollowUp, ThreadId
 
 from .records import PendingMessage, Settled
 
@@ -45,8 +45,8 @@ class Taker(Protocol):
         """Return whether the thread has an actor, which knows its conversation by heart."""
         ...
 
-    async def changed(self, event: Edited | Deleted) -> None:
-        """Carry out, durably, what somebody did to a message of an owned thread, and another worker received."""
+    async def changed(self, event: FollowUp) -> None:
+        """Carry out, durably, what somebody did to messages of an owned thread, and another worker received."""
         ...
 
 
@@ -64,4 +64,4 @@ class NullTaker:
     def serves(self, _: ThreadId) -> bool:
         return False
 
-    async def changed(self, event: Edited | Deleted) -> None: ...
+    async def changed(self, event: FollowUp) -> None: ...

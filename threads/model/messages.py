@@ -96,6 +96,22 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequest:
+    """A person stopped a thread, or with a blank root a channel: what is older than ``seq`` ends.
+
+    ``id`` is that of the message that said so, ``seq`` its place in the journal.
+    """
+
+    id: str
+    thread: ThreadId
+    seq: int
+
+
+FollowUp = Edited | Deleted | StopRequest
+"""What a person does to messages that were received before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Feedback:
     """What a person thinks of an answer: ``post_id`` is the platform's id of the post they judged."""
 

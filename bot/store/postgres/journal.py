@@ -7,7 +7,7 @@ call a batch, and each is checked against the owner and the epoch of its thread 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -31,7 +31,7 @@ from threads.journal.records import (
     Started,
     record_adapter,
 )
-from threads.model import Deleted, Edited, Incoming, ThreadId, message_key
+from threads.model import Deleted, Edited, FollowUp, Incoming, StopRequest, ThreadId, message_key
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
@@ -58,8 +58,17 @@ MAIL = (
     "INSERT INTO mail (thread, event) SELECT m.thread, %s::text::json FROM message m "
     "WHERE m.key = %s AND m.settled IS NULL RETURNING (SELECT owner FROM thread t WHERE t.id = mail.thread)"
 )
-DELIVERED = "SELECT id, event::text FROM mail WHERE thread = ANY (%s) ORDER BY id"
+DELIVERED = "SELECT id, thread, event::text FROM mail WHERE thread = ANY (%s) ORDER BY id"
 OPENED = "DELETE FROM mail WHERE id = %s"
+
+STOP = (
+    "WITH stopped AS ("
+    "SELECT m.thread, t.owner, count(*) AS pending, count(m.started) AS started FROM message m "
+    "JOIN thread t ON t.id = m.thread WHERE m.settled IS NULL AND m.seq < %s AND starts_with(m.thread, %s) "
+    "AND t.owner IS DISTINCT FROM %s GROUP BY m.thread, t.owner"
+    "), sent AS (INSERT INTO mail (thread, event) SELECT s.thread, %s::text::json FROM stopped s) "
+    "SELECT thread, owner, least(started, 1), pending - started FROM stopped"
+)
 
 RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
 ANYBODY = "anybody"
@@ -174,10 +183,21 @@ class PostgresJournal:
         body = event_adapter().dump_json(event).decode()
         try:
             for (owner,) in await self._inbox.rows(MAIL, (body, key)):
-                await self._inbox.rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
+                await self._ring({thread: owner})
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
         return True
+
+    async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
+        if request.thread.root:
+            return 0, 0  # this worker owns it: the request is a message of that thread
+        body = event_adapter().dump_json(request).decode()
+        try:
+            rows = await self._inbox.rows(STOP, (request.seq, str(request.thread), self._me(), body))
+            await self._ring({thread: owner for thread, owner, *_ in rows})
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        return sum(running for *_, running, _ in rows), sum(waiting for *_, waiting in rows)
 
     async def amend(self, edited: Edited) -> bool:
         pending = self.ledger.pending.get(message_key(edited.thread, edited.id))
@@ -224,8 +244,11 @@ class PostgresJournal:
 
     async def open_mail(self) -> None:
         """Carry out what people did to messages of own threads, and other workers received. Raises OSError."""
-        for number, event in await self._reader.rows(DELIVERED, (list(self.owned),)) if self.owned else []:
-            await self._taker.changed(event_adapter().validate_json(event))
+        for number, thread, event in (
+            await self._reader.rows(DELIVERED, (list(self.owned),)) if self.owned else []
+        ):
+            change = event_adapter().validate_json(event)
+            await self._taker.changed(replace(change, thread=ThreadId.parse(thread)))
             await self._reader.rows(OPENED, (number,))
 
     def epoch_of(self, thread: str) -> int | None:
@@ -293,12 +316,16 @@ class PostgresJournal:
             foreign = {
                 thread: owner for _, is_new, thread, owner, _ in rows if is_new and owner != self._me()
             }
-            if foreign:  # after the commit: a bell inside would serialise all commits
-                bells = [ANYBODY if owner is None else f"w{owner}" for owner in foreign.values()]
-                await self._inbox.rows(RING, (bells, list(foreign)))
+            await self._ring(foreign)
         finally:
             for key in (key for some in keys for key in some):
                 self._receiving.pop(key, None)
+
+    async def _ring(self, owners: Mapping[str, int | None]) -> None:
+        """Tell the owners of threads, after the commit: a bell inside would serialise all commits."""
+        if owners:
+            bells = [ANYBODY if owner is None else f"w{owner}" for owner in owners.values()]
+            await self._inbox.rows(RING, (bells, list(owners)))
 
     def _arrived(self, arrivals: list[Arrival]) -> None:
         self.look({arrival.received.thread_id for arrival in arrivals if arrival.new})
@@ -375,9 +402,9 @@ class PostgresJournal:
 
 
 @cache
-def event_adapter() -> TypeAdapter[Edited | Deleted]:
+def event_adapter() -> TypeAdapter[FollowUp]:
     """Return the validator of what is mailed to a thread's owner, built on first use."""
-    return TypeAdapter(Edited | Deleted)
+    return TypeAdapter(FollowUp)
 
 
 def _line(record: Record) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,12 +13,13 @@ import anyio
 import psycopg
 import pytest
 
+from bot.ports import wording
 from bot.ports.model import Completion, Usage
 from bot.store.postgres.store import PostgresStore
 from tests.one_model import OneModel
 from tests.world import Platform, Scripted, calls, message, running, says
 from threads.errors import StoreUnavailable
-from threads.model import Limits, ThreadId
+from threads.model import Limits, ThreadId, message_key
 
 pytestmark = pytest.mark.anyio
 
@@ -35,9 +37,11 @@ class Echo(OneModel):
 
 
 @asynccontextmanager
-async def worker(dsn, tmp_path, platform, model, **changes):
-    """Run a worker with a whole core until the block ends."""
+async def worker(dsn, tmp_path, platform, model, *, deaf=False, **changes):
+    """Run a worker with a whole core until the block ends; a *deaf* one opens no mail."""
     store = PostgresStore(dsn, tmp_path, name="w", version="1", now=now)
+    if deaf:
+        store.journal.open_mail = partial(anyio.sleep, 0)
     try:
         async with running(tmp_path, platform, model, store=store, clock=now, **changes) as core:
             yield core
@@ -110,3 +114,40 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
     assert max(Counter(post.key for post in platform.posts).values()) == 1
     answered = [key for key, outcome in rows.items() if outcome == "answered"]
     assert sorted(post.key for post in platform.posts) == sorted(answered)
+
+
+class Stuck(OneModel):
+    """A model that never answers."""
+
+    name = "fake/one"
+
+    def __init__(self):
+        self.asked = anyio.Event()
+
+    async def complete(self, request, on_event):
+        self.asked.set()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("alive", [True, False])
+async def test_a_stop_in_a_channel_ends_what_any_worker_does_there_or_will(dsn, tmp_path, alive):
+    """One that dies before it learns of the stop leaves it to who takes its threads up."""
+    platform, model, other = Platform(), Stuck(), Stuck()
+    place = ThreadId("fake", "W", "C", "")
+    here, elsewhere = replace(place, root="1"), ThreadId("fake", "W", "D", "1")
+    async with worker(dsn, tmp_path / "b", platform, other) as b:
+        async with worker(dsn, tmp_path / "a", platform, model, deaf=not alive) as a:
+            await a.orchestrator.receive(message(1, "go", here))
+            await model.asked.wait()
+            await a.orchestrator.receive(message(2, "and on", here))
+            await a.orchestrator.receive(message(3, "go", elsewhere))
+            await b.orchestrator.receive(message(4, "/stop", place))
+            await platform.settled("m4")
+            if alive:
+                await platform.settled("m1")
+        await platform.settled("m1")
+        await platform.settled("m2")
+    stopped = {message_key(here, "m1"): "stopped", message_key(here, "m2"): "stopped"}
+    assert outcomes(dsn).items() >= stopped.items()
+    assert outcomes(dsn)[message_key(elsewhere, "m3")] is None
+    assert wording.stopped(1, 1) in platform.texts
