@@ -7,6 +7,7 @@ call a batch, and each is checked against the owner and the epoch of its thread 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -37,6 +38,8 @@ from threads.store.group_commit import Batch, GroupWriter
 
 from .session import Row, Session
 
+log = logging.getLogger(__name__)
+
 RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s)"
 APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
@@ -58,7 +61,7 @@ MAIL = (
     "INSERT INTO mail (thread, event) SELECT m.thread, %s::text::json FROM message m "
     "WHERE m.key = %s AND m.settled IS NULL RETURNING (SELECT owner FROM thread t WHERE t.id = mail.thread)"
 )
-DELIVERED = "SELECT id, thread, event::text FROM mail WHERE thread = ANY (%s) ORDER BY id"
+DELIVERED = "SELECT id, thread, event::text FROM mail WHERE thread = ANY (%s) ORDER BY thread, id"
 OPENED = "DELETE FROM mail WHERE id = %s"
 
 STOP = (
@@ -115,12 +118,13 @@ class Change:
 class Ownership:
     """A thread that this worker owns. ``seen`` is the number of the last of its messages that was read.
 
-    One that was ``claimed`` holds what another worker left.
+    One that was ``claimed`` holds what another worker left. It is ``served`` once that was read.
     """
 
     epoch: int
     seen: int = 0
     claimed: bool = False
+    served: bool = False
 
 
 class PostgresJournal:
@@ -243,13 +247,24 @@ class PostgresJournal:
                 self.look([thread])
 
     async def open_mail(self) -> None:
-        """Carry out what people did to messages of own threads, and other workers received. Raises OSError."""
-        for number, thread, event in (
-            await self._reader.rows(DELIVERED, (list(self.owned),)) if self.owned else []
-        ):
-            change = event_adapter().validate_json(event)
-            await self._taker.changed(replace(change, thread=ThreadId.parse(thread)))
-            await self._reader.rows(OPENED, (number,))
+        """Carry out what people did to messages of own threads, and other workers received. Raises OSError.
+
+        What cannot be carried out now waits for the next call.
+        """
+        served = [thread for thread, owned in self.owned.items() if owned.served]
+        mail = await self._reader.rows(DELIVERED, (served,)) if served else []
+        async with anyio.create_task_group() as tasks:
+            for thread, letters in groupby(mail, itemgetter(1)):
+                tasks.start_soon(self._open, thread, list(letters))
+
+    async def _open(self, thread: str, letters: Sequence[Row]) -> None:
+        place = ThreadId.parse(thread)
+        try:
+            for number, _, event in letters:
+                await self._taker.changed(replace(event_adapter().validate_json(event), thread=place))
+                await self._reader.rows(OPENED, (number,))
+        except (OSError, StoreUnavailable, Fenced) as error:
+            log.warning("mail.waits: it is opened at the next look: %s", error, extra={"thread_id": thread})
 
     def epoch_of(self, thread: str) -> int | None:
         """Return at which epoch this worker owns a thread; None if it does not."""
@@ -354,6 +369,8 @@ class PostgresJournal:
         for thread, some in groupby(sorted(rows, key=itemgetter(1, 0)), itemgetter(1)):
             if self.owned.get(thread) in owned:
                 self._hand_over(self.owned[thread], list(some))
+        for one in owned:
+            one.served = True
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
         """Have what came to a thread served, in the order of receipt."""

@@ -218,3 +218,21 @@ async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goe
         await one.until(lambda: len(one.routed) == 2)
         await one.settle(one.routed[0])
         assert (one.died, other.died, one.lost) == (None, None, []), "whoever was blind judges nobody"
+
+
+async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await one.until(lambda: one.routed)
+        failures = iter([StoreUnavailable("away"), Fenced()])
+        changed = one.changed
+
+        async def fail_first(event):
+            if error := next(failures, None):
+                raise error
+            await changed(event)
+
+        one.changed = fail_first
+        assert await other.journal.forward(Deleted("m1", THREAD))
+        await one.until(lambda: one.changes)
+        assert one.died is None
