@@ -1,6 +1,6 @@
 """Moves a store from files to PostgreSQL and back: every line as it is, all of it or nothing.
 
-Files of threads, notes and skills are no part of it: they stay in the data folder, which the workers still have.
+Skills and the identity are no part of it: an admin writes them, and each worker has them in its data folder.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import anyio.to_thread
@@ -22,6 +23,8 @@ from bot.budget.budgets import Budgets, Total, record_adapter
 from bot.budget.ledger import Part, names_in, parts
 from bot.store.layout import KINDS
 from bot.store.migrations import mark_moved, prepare
+from bot.store.postgres.local_files import NewFile, StoredFile, read_parts, scan
+from bot.store.postgres.memory import decode_text, encode_text
 from bot.store.postgres.moving import CONTEXT, JOURNAL, Row, Tables, Unmovable, alone, place_of
 from bot.store.postgres.reading import ACCOUNTS, PostgresReader
 from threads.journal.journal import FileJournal
@@ -36,7 +39,9 @@ from threads.store.disk import PosixDisk
 Counted = Callable[[int], None]
 PLACES = {"received": 0, "started": 1, "intent": 2, "posted": 3, "settled": 4}
 NOT_STATE = {"schema", "moved", "restored", "restoring"}
+MEMORIES = [kind.pattern for kind in KINDS if kind.pattern.endswith("MEMORY.md")]
 STATES = [kind.pattern for kind in KINDS if kind.pattern.endswith(".json") and "/" not in kind.pattern]
+FILES = "SELECT thread, path, array_agg(sha ORDER BY part), min(mode) FROM file GROUP BY thread, path"
 HEAD = 100
 """Numbers that a worker draws for the ledger at once."""
 
@@ -85,7 +90,12 @@ def _fill(tables: Tables, data: Path, reader: FileReader) -> dict[str, int]:
         "spending": _spending(data / "usage"),
         "account": map(_account, reader.accounts()),
         "audit": ((_at(line), line) for _, line in _numbered(reader.audit())),
-        "slot": ((path.stem, 1, path.read_text("utf-8")) for path in _states(data)),
+        "slot": chain(
+            ((path.stem, 1, path.read_text("utf-8")) for path in _states(data)),
+            ((str(path.relative_to(data)), 1, _memory_row(path)) for path in _matching(data, MEMORIES)),
+        ),
+        "file": _files(folders),
+        "blob": _contents(folders),
     }
     counts = {table: tables.fill(table, rows) for table, rows in filled.items()}
     spent = (record.seq for part in reader.spending() for record in records(part, record_adapter(), Damage()))
@@ -124,9 +134,9 @@ def _message(key: str, row: Message, logged: bool) -> Row:
 
 def _thread(name: str, folder: Folder | None) -> Row:
     if folder is None:
-        return name, 0, 0, None
+        return name, 0, 0, True, None
     archived = (folder.path / "context.old.jsonl").exists()
-    return name, 0, int(archived), datetime.fromtimestamp(folder.changed_at, UTC).isoformat()
+    return name, 0, int(archived), True, datetime.fromtimestamp(folder.changed_at, UTC).isoformat()
 
 
 def _context(name: str, folder: Folder) -> Iterator[Row]:
@@ -163,7 +173,39 @@ def _at(line: str) -> str:
 
 
 def _states(data: Path) -> list[Path]:
-    return [path for pattern in STATES for path in sorted(data.glob(pattern)) if path.stem not in NOT_STATE]
+    return [path for path in _matching(data, STATES) if path.stem not in NOT_STATE]
+
+
+def _matching(data: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    return (path for pattern in patterns for path in sorted(data.glob(pattern)))
+
+
+def _memory_row(path: Path) -> str:
+    return encode_text(path.read_text("utf-8", errors="replace"))
+
+
+def _files(folders: dict[str, Folder]) -> Iterator[Row]:
+    """Return the rows of the parts of all files of threads."""
+    for name, folder in folders.items():
+        for file in _workspace(folder):
+            path = f"\\x{file.path.hex()}"
+            yield from ((name, path, n, f"\\x{sha.hex()}", file.mode) for n, sha in enumerate(file.parts))
+
+
+def _contents(folders: dict[str, Folder]) -> Iterator[Row]:
+    """Return the parts of all files of threads, each once."""
+    sent = set[bytes]()
+    for folder in folders.values():
+        for file in _workspace(folder):
+            for sha, data in zip(file.parts, read_parts(folder.path / "workspace", file.path), strict=True):
+                if sha not in sent:
+                    sent.add(sha)
+                    yield f"\\x{sha.hex()}", data
+
+
+def _workspace(folder: Folder) -> Iterable[StoredFile]:
+    root = folder.path / "workspace"
+    return scan(root, {})[0].values() if root.is_dir() else ()
 
 
 def _name(data: Path, folder: Folder, by_path: dict[Path, str]) -> str:
@@ -236,9 +278,29 @@ def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[s
         write("audit", data / "audit" / f"{day}.jsonl", lines)
     _write_spending(tables, data / "usage", write)
     for name, body in tables.rows("SELECT name, body::text FROM slot"):
-        (data / f"{name}.json").write_text(body, "utf-8")
+        is_memory = name.endswith(".md")
+        path = data / (name if is_memory else f"{name}.json")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(decode_text(body) if is_memory else body, "utf-8")
+        path.chmod(0o600)
+    counts["file"] = _write_files(tables, data, counted)
     prepare(data, now)
     return counts
+
+
+def _write_files(tables: Tables, data: Path, counted: Counted) -> int:
+    count = 0
+    for thread, path, shas, mode in tables.rows(FILES):
+        root = thread_folder(data, ThreadId.parse(thread)) / "workspace"
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(NewFile(root, StoredFile(path, tuple(shas), mode))) as new:
+            for sha in shas:
+                [(part,)] = tables.rows("SELECT data FROM blob WHERE sha = %s", (sha,))
+                new.write(part)
+            new.place()
+        count += 1
+        counted(1)
+    return count
 
 
 def _day(line: str) -> str:

@@ -46,12 +46,20 @@ class PostgresMemory:
         for _ in range(TRIES):
             [(rev, before)] = await self._read([path])
             text, result = function(before)
-            body = to_json({"text": text}).decode()
-            if text is None or await self._session.rows(REPLACE, (str(path), rev, body)):
+            if text is None or await self._session.rows(REPLACE, (str(path), rev, encode_text(text))):
                 return result
         raise OSError("too many workers change it at once")
 
     async def _read(self, paths: Sequence[Path]) -> list[tuple[int, str]]:
         rows = await self._session.rows(READ, ([str(path) for path in paths],))
-        found = {name: (rev, from_json(body)["text"]) for name, rev, body in rows}
+        found = {name: (rev, decode_text(body)) for name, rev, body in rows}
         return [found.get(str(path), (0, "")) for path in paths]
+
+
+def encode_text(text: str) -> str:
+    """Return the row's JSON of a text."""
+    return to_json({"text": text}).decode()
+
+
+def decode_text(body: str) -> str:
+    return str(from_json(body)["text"])

@@ -26,7 +26,7 @@ OPTIONS = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=0 -c statem
 Row = Sequence[object]
 
 TABLES = {
-    "thread": ("id", "epoch", "generation", "changed_at"),
+    "thread": ("id", "epoch", "generation", "files_stored", "changed_at"),
     "message": (
         *("key", "thread", "received", "started", "intent", "posted", "settled"),
         *("at", "settled_at", "outcome", "logged"),
@@ -38,8 +38,10 @@ TABLES = {
     "account": ("scope", "key", "spent", "granted", "prompt", "cached", "output", "said", "day", "reserved"),
     "audit": ("at", "line"),
     "slot": ("name", "rev", "body"),
+    "file": ("thread", "path", "part", "sha", "mode"),
+    "blob": ("sha", "data"),
 }
-"""What is filled, in this order. Times are of the database; all else is compared."""
+"""What is filled, in this order. All is compared but times, which are the database's, and data beside its hash."""
 
 JOURNAL = (
     "SELECT line FROM (SELECT r.line::text AS line, m.seq, r.n, "
@@ -77,7 +79,7 @@ class Tables:
     def fill(self, table: str, rows: Iterable[Row]) -> int:
         """Copy the rows into the table, compare what it holds then, and return how many they are."""
         columns = TABLES[table]
-        compared = [place for place, name in enumerate(columns) if not name.endswith("at")]
+        compared = [place for place, name in enumerate(columns) if not name.endswith(("at", "data"))]
         sent = read = given = found = 0
         names = ", ".join(columns)
         with self._connection.cursor().copy(f"COPY {table} ({names}) FROM STDIN".encode()) as copy:

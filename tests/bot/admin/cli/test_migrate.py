@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,6 +74,33 @@ async def test_there_and_back_gives_the_same_lines(old, dsn, tmp_path):
     ]
     assert after == before
     assert dict(budgets(FileReader(tmp_path / "new")).totals) == dict(budgets(FileReader(old)).totals)
+
+
+async def test_files_of_threads_and_what_was_remembered_move_too(old, dsn, tmp_path):
+    thread = next(old.glob("threads/*/*"))
+    root = thread / "workspace"
+    (root / "deep").mkdir(parents=True)
+    (root / "deep" / "plan é\udcff.txt").write_bytes(os.urandom(2_500_000))
+    (root / "empty").touch()
+    (root / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (root / "run.sh").chmod(0o700)
+    (root / "link").symlink_to("/etc/passwd")
+    channel = old / "channels" / "slack" / "W~C"
+    channel.mkdir(parents=True)
+    for folder in (old, channel, thread):
+        (folder / "MEMORY.md").write_text("# by hand\n- tea \u2028 é\n")
+    await in_a_thread(migrate.to_postgres, old, dsn, nothing)
+    new = tmp_path / "new"
+    await in_a_thread(migrate.to_folder, dsn, new, nothing)
+    (root / "link").unlink()
+    for path in [*root.rglob("*"), *old.rglob("MEMORY.md")]:
+        copy = new / path.relative_to(old)
+        if path.is_file():
+            assert copy.read_bytes() == path.read_bytes()
+            assert copy.stat().st_mode & 0o100 == path.stat().st_mode & 0o100
+    assert sorted(p.name for p in (new / root.relative_to(old)).rglob("*")) == sorted(
+        p.name for p in root.rglob("*")
+    )
 
 
 @pytest.mark.parametrize(
