@@ -157,6 +157,7 @@ class Delivery:
             "reply_to": pending.incoming.id,
             "to": pending.incoming.author.id,
             "correlation_id": pending.reference,
+            "reply_address": pending.incoming.reply_address,
         }
         question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
@@ -209,7 +210,7 @@ class Delivery:
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = self._choices(intent.code, asked.id, intent.ways)
-        ids = asked.author.id, pending.reference
+        ids = asked.author.id, pending.reference, asked.reply_address
         outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
         return await self._outlet(asked.thread.transport).post(outgoing)
 

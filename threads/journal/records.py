@@ -52,6 +52,7 @@ class Received(_Record):
     files: tuple[Attachment, ...] = ()
     alias: str = ""
     stale: bool = False
+    reply_address: str = field(default="", repr=False)
     unsure: bool = False
     """A line about it may be lost: its post may be out although no record says so."""
     kind: Literal["received"] = "received"
@@ -68,6 +69,7 @@ class Received(_Record):
             files=incoming.files,
             alias=incoming.alias,
             stale=incoming.stale,
+            reply_address=incoming.reply_address,
         )
 
     @property
@@ -89,6 +91,7 @@ class Received(_Record):
             files=self.files,
             alias=self.alias,
             stale=self.stale,
+            reply_address=self.reply_address,
         )
 
 

@@ -54,6 +54,7 @@ class Incoming:
     other. A ``control`` is nothing but that: no model reads it.
     ``alias`` is a second id under which the same message may come again. A ``stale`` one was missed while the bot was
     down and is too old to be answered now.
+    ``reply_address`` is where the platform takes answers for this person alone, for a while; it is in no log.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Incoming:
     files: tuple[Attachment, ...] = ()
     alias: str = ""
     stale: bool = False
+    reply_address: str = field(default="", repr=False)
 
     @property
     def key(self) -> str:
@@ -171,6 +173,7 @@ class Outgoing:
     choices: tuple[Choice, ...] = ()
     to: str = ""
     correlation_id: str = field(default="", compare=False)
+    reply_address: str = field(default="", compare=False, repr=False)
 
 
 Outcome = Literal[

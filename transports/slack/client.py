@@ -241,7 +241,6 @@ class Slack(Client[Options, Web, _Connection]):
             now=self._now,
             bots=options.bots,
             max_age_s=options.max_age_s,
-            on_address=posting.answer_at,
             read_from=anyio.current_time() + OUTCOMES_FIRST_S * owing,
         )
         presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))

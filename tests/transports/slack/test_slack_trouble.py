@@ -162,6 +162,22 @@ async def test_a_slash_command_where_the_bot_is_no_member_is_answered_to_its_per
         assert slack.posts() == []
 
 
+async def test_an_answer_to_one_person_alone_goes_out_although_its_process_was_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr("threads.delivery.FIND_TRIES", 1)
+    monkeypatch.setattr("threads.delivery.LATE_POST_S", 0.1)
+    async with FakeSlack() as slack:
+        slack.channel("C9", member=False)
+        gate = slack.gate("response_url")
+        async with bot_in(slack, tmp_path, Scripted()):
+            await slack.command("U1", "C9", "/threadfast", "help")
+            await gate.reached()
+        assert slack.responses == []
+        async with bot_in(slack, tmp_path, Scripted()):
+            await slack.until(lambda: slack.responses)
+        assert "/usage" in slack.responses[0]["text"]
+        assert slack.posts() == []
+
+
 async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_path):
     async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
         for method in ("agents.sessions.setStatus", "assistant.threads.setStatus"):

@@ -29,7 +29,6 @@ from transports.slack.events.parse_action import (
     ButtonPress,
     parse_action,
     parse_command,
-    reply_address,
 )
 from transports.slack.events.parse_event import (
     EventsDropped,
@@ -50,8 +49,8 @@ log = logging.getLogger(__name__)
 class Intake:
     """Takes the events of one workspace. ``bots`` are other bots that are heard.
 
-    A missed message older than ``max_age_s`` is stale. ``on_address`` gets the address for an answer to one person
-    alone. Missed messages are read from ``read_from`` on, on the clock of `anyio.current_time`.
+    A missed message older than ``max_age_s`` is stale. Missed messages are read from ``read_from`` on, on the clock of
+    `anyio.current_time`.
     """
 
     def __init__(
@@ -68,13 +67,12 @@ class Intake:
         now: Callable[[], datetime],
         bots: frozenset[str],
         max_age_s: float,
-        on_address: Callable[[str, str], None] = lambda *_: None,
         read_from: float = 0.0,
     ) -> None:
         self.buttons = PressedButtons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._bots = presence, recent, bots
-        self._cap, self._on_address = BotLoopGuard(bots), on_address
+        self._cap = BotLoopGuard(bots)
         history = History(
             web,
             marks,
@@ -102,7 +100,6 @@ class Intake:
                 await self._action(body)
             case "command":
                 if incoming := parse_command(dict(body), self._me):
-                    self._on_address(incoming.id, reply_address(dict(body)))
                     await self._hear(incoming)
             case "other":
                 log.info("intake.ignored: a payload of a kind that is not used")
@@ -129,7 +126,6 @@ class Intake:
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
             case ButtonPress() as press:
-                self._on_address(press.incoming.id, reply_address(dict(body)))
                 self.buttons.pressed(press)
                 await self._hear(press.incoming)
             case Feedback() as feedback:

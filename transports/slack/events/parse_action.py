@@ -67,17 +67,13 @@ def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
                 text=value,
                 sent_at=sent_at(at) if at else "",
                 via="direct" if is_direct(channel) else "mention",
+                reply_address=string(payload, "response_url"),
             )
             blocks, label = message.get("blocks"), string(part(action, "text"), "text")
             content = tuple(blocks) if isinstance(blocks, list) else ()
             return ButtonPress(incoming, channel, ts, content, label, ephemeral)
         case _:
             return None
-
-
-def reply_address(payload: JsonValue) -> str:
-    """Return the address for an answer to this person alone, valid for 30 minutes, or ""."""
-    return string(payload, "response_url") if isinstance(payload, dict) else ""
 
 
 def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
@@ -99,4 +95,5 @@ def parse_command(payload: JsonValue, me: Me) -> Incoming | None:
         author=Author(user),
         text=f"/{text[word.start(1) :]}" if word else "/help",
         via="direct" if is_direct(channel) else "mention",
+        reply_address=string(payload, "response_url"),
     )

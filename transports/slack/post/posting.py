@@ -73,7 +73,6 @@ class Posting:
         self._lookups = PostLookups(web, frozenset(filter(None, (me.user, me.bot_id))))
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
-        self._addresses: LRUCache[str, str] = LRUCache(REMEMBERED)
 
     async def post(self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the ts of the first part.
@@ -183,10 +182,6 @@ class Posting:
             link_names=False,
         )
 
-    def answer_at(self, message_id: str, url: str) -> None:
-        """Remember the URL for the answer to a press or a slash command: it works where the bot is not a member."""
-        self._addresses[message_id] = url
-
     async def _publish(
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
     ) -> None:
@@ -201,8 +196,11 @@ class Posting:
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
     async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
-        """Post for one person alone; return False if Slack cannot, and the post has to be for all."""
-        thread, url = outgoing.thread, self._addresses.get(outgoing.reply_to, "")
+        """Post for one person alone; return False if Slack cannot, and the post has to be for all.
+
+        The address of a press or a slash command works also where the bot is not a member.
+        """
+        thread, url = outgoing.thread, outgoing.reply_address
 
         async def whisper(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
             try:
