@@ -20,6 +20,7 @@ from .store.checkpoints import Checkpoints
 from .store.context import ContextFile
 from .store.data_folder import conversation_exists, recent_threads, thread_folder
 from .store.disk import Disk, Offload
+from .store.mark_file import MarkFile
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,9 @@ class FileStore:
 
     def context(self, thread: ThreadId) -> ContextFile:
         return ContextFile(self._disk, self._folder(thread), self._offload, self._checkpoints.replace)
+
+    def marks(self, transport: str) -> MarkFile:
+        return MarkFile(self._disk, self._data / f"{transport}-marks.json")
 
     async def begun(self, thread: ThreadId) -> bool:
         try:

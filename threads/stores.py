@@ -17,6 +17,7 @@ from threads.journal.records import Ledger, Record
 from threads.log import Entry
 from threads.model import Deleted, Edited, Incoming, Message, StopRequest, ThreadId
 from threads.store.context import Loaded
+from threads.store.mark_file import MarkStore
 
 
 class Journal(Protocol):
@@ -128,6 +129,10 @@ class Store(Protocol):
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
         """Return the transport's threads whose conversation changed in that time, newest first. Raises OSError."""
+        ...
+
+    def marks(self, transport: str) -> MarkStore:
+        """Return where the transport stores how far it has read."""
         ...
 
     async def workspace(self, thread: ThreadId) -> Path:

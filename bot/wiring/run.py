@@ -135,6 +135,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=partial(_recent, store, "slack"),
+        marks=store.marks("slack"),
     )
     if settings.store.kind == "postgres":
         transport.limits = SharedLimits(store.take_token, lambda: store.workers)
@@ -174,6 +175,7 @@ def _discord(
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=partial(_recent, store, "discord"),
+        marks=store.marks("discord"),
         hold=store.hold,
     )
 

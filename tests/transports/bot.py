@@ -21,6 +21,7 @@ from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.store.data_folder import recent_threads
 from threads.store.disk import PosixDisk
+from threads.store.mark_file import MarkFile
 from transports.base.transport import Transport
 
 NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -35,7 +36,14 @@ def surroundings(data: Path, name: str) -> dict[str, object]:
     async def recent(within_s: float, most: int):
         return await anyio.to_thread.run_sync(recent_threads, data, name, within_s, most)
 
-    return {"disk": PosixDisk(), "offload": anyio.to_thread.run_sync, "now": utc_now, "recent": recent}
+    disk = PosixDisk()
+    return {
+        "disk": disk,
+        "offload": anyio.to_thread.run_sync,
+        "now": utc_now,
+        "recent": recent,
+        "marks": MarkFile(disk, data / f"{name}-marks.json"),
+    }
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory, offload
 from threads.errors import StoreUnavailable
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 
 START = 1000.0
@@ -25,7 +26,7 @@ class CatchUpBot:
         self.file, self.disk = file, disk or Memory()
         self.taken = taken if taken is not None else []
         self.full, self.looks = False, 0
-        self.marks = Marks(self.disk, file, offload, now, scale)
+        self.marks = Marks(MarkFile(self.disk, file), offload, now, scale)
         self.marks.open()
 
     async def take(self, message):

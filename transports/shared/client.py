@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 from threads.errors import TransportUnavailable
 from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
 from threads.store.disk import Disk, Offload
+from threads.store.mark_file import MarkStore
 from transports.base.presses import UNDECIDED, Presses, decided
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
@@ -128,12 +129,13 @@ class Client(ABC, Generic[S, A, C]):
         offload: Offload,
         now: Callable[[], datetime],
         recent: Recent,
+        marks: MarkStore,
         hold: Hold = hold_alone,
     ) -> None:
         self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks = Marks(disk, data / f"{self.name}-marks.json", offload, now, self.scale)
+        self._marks = Marks(marks, offload, now, self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected = anyio.Event()

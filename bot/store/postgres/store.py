@@ -22,6 +22,7 @@ from threads.store.data_folder import thread_folder
 from .checks import POOLED, examine
 from .context import PostgresContext
 from .journal import PostgresJournal
+from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
 from .session import Session
@@ -64,6 +65,7 @@ class PostgresStore:
         self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
         self.history = MessageRows()
         self._reader, self._rates = Session(dsn), Session(dsn)
+        self._marks: list[PostgresMarks] = []
         self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
@@ -118,9 +120,15 @@ class PostgresStore:
             *(self._reader, self._rates, self._workspaces),
         ):
             await part.close()
+        for marks in self._marks:
+            marks.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
         return PostgresContext(thread, self.journal, self._reader, lambda: self.worker.number)
+
+    def marks(self, transport: str) -> PostgresMarks:
+        self._marks.append(marks := PostgresMarks(self._dsn, lambda: self.worker.number, transport))
+        return marks
 
     async def begun(self, thread: ThreadId) -> bool:
         try:

@@ -23,6 +23,7 @@ from tests.fakes.discord import TOKEN
 from threads.model import Limits
 from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
+from threads.store.mark_file import MarkFile
 from transports.discord import client
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
@@ -60,6 +61,7 @@ def discord(args: argparse.Namespace, disk: Disk) -> Discord:
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=recent,
+        marks=MarkFile(disk, args.data / "discord-marks.json"),
     )
 
 

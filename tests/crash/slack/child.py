@@ -20,6 +20,7 @@ from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
 from threads.model import Limits
 from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill import catch_up, marks
 from transports.shared.delivery import reachability
 from transports.shared.link import supervisor
@@ -51,6 +52,7 @@ def slack(args: argparse.Namespace, disk: Disk) -> Slack:
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         recent=recent,
+        marks=MarkFile(disk, args.data / "slack-marks.json"),
     )
 
 

@@ -1,5 +1,6 @@
 """No mark ever passes what was not handed over, on the scale of any platform."""
 
+import json
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.transports.memory import Memory, offload
 from threads.errors import NewerSchema, StoreUnavailable
+from threads.store.mark_file import MarkFile
 from transports.discord.events.read_marks import SNOWFLAKES
-from transports.shared.backfill.marks import UNKNOWN, Marks
+from transports.shared.backfill.marks import UNKNOWN, UNNOTICED_S, Marks
 from transports.shared.backfill.message_time import NEVER
 from transports.slack.events.timestamps import STAMPS
 
@@ -21,6 +23,10 @@ START = 1.7e9
 SCALES = {"stamps": STAMPS, "snowflakes": SNOWFLAKES}
 scales = pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
 seconds = st.integers(0, 10**6).map(lambda thousandths: thousandths / 1000)
+
+
+def stamp(passed):
+    return f"{START + passed:.6f}"
 
 
 def moment(passed):
@@ -53,7 +59,7 @@ def test_nothing_lies_between_a_message_and_what_is_just_before_it():
 
 @scales
 def test_a_message_that_was_overtaken_holds_the_mark_too(scale):
-    marks = Marks(Memory(), FILE, offload, lambda: moment(10), scale)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), scale)
     overtaken, other = scale.at(moment(1)), scale.at(moment(2))
     marks.move("C1", other)
     with marks.taking("C1", overtaken):
@@ -71,7 +77,7 @@ def test_a_message_that_was_overtaken_holds_the_mark_too(scale):
 
 @scales
 def test_a_gap_that_is_newer_stays_and_a_mark_that_is_not_due_is_not_moved_by_a_catch_up(scale):
-    marks = Marks(Memory(), FILE, offload, lambda: moment(10), scale)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), scale)
     marks.start("C1", began := marks.clock())
     later = scale.at(moment(9999))
     marks.reached("C1", later)
@@ -88,7 +94,7 @@ def test_a_gap_that_is_newer_stays_and_a_mark_that_is_not_due_is_not_moved_by_a_
 @scales
 def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
     passed = [100_000]
-    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), scale)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), scale)
     for channel, spoke in (("loud", 99_990), ("late", 99_900), ("still", 10)):
         marks.start(channel, scale.at(moment(spoke)))
     first = []
@@ -105,7 +111,7 @@ def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
 @scales
 def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
     passed = [100_000]
-    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), scale)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), scale)
     for channel in ("one", "two"):
         marks.start(channel, scale.at(moment(99_000)))
     old = marks.gap()
@@ -121,7 +127,7 @@ def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
 async def test_restarts_do_not_for_ever_begin_with_what_was_read_just_now(scale):
     disk, passed, read = Memory(), [100_000], []
     for life in range(9):
-        marks = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+        marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
         marks.open()
         if not life:
             for channel in ("one", "two", "three", "four", "five", "six"):
@@ -139,13 +145,13 @@ async def test_restarts_do_not_for_ever_begin_with_what_was_read_just_now(scale)
 @scales
 async def test_a_gap_since_a_time_that_is_not_yet_is_one_since_now(scale):
     disk = Memory()
-    marks = Marks(disk, FILE, offload, lambda: moment(500_000), scale)
+    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(500_000), scale)
     marks.open()
     for channel in ("one", "two"):
         marks.start(channel, scale.at(moment(400_000)))
     marks.missed("one", scale.at(moment(450_000)))
     await marks.save()
-    early = Marks(disk, FILE, offload, lambda: moment(1_000), scale)
+    early = Marks(MarkFile(disk, FILE), offload, lambda: moment(1_000), scale)
     early.open()
     assert early.due() == ["one", "two"], "not the last, for being due since later than now"
 
@@ -154,7 +160,7 @@ async def test_a_gap_since_a_time_that_is_not_yet_is_one_since_now(scale):
 @scales
 async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed(scale):
     disk, passed = Memory(), [10]
-    marks = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
     marks.open()
     marks.alive()
     for seconds, written in ((1, False), (60, True)):
@@ -165,14 +171,14 @@ async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed(scale):
         assert (FILE in disk.files) is written
     marks.move("C1", scale.at(moment(5)))
     await marks.save()
-    again = Marks(disk, FILE, offload, lambda: moment(passed[0]), scale)
+    again = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
     again.open()
     assert again.mark_of("C1") == scale.at(moment(5))
 
 
 @pytest.mark.anyio
 async def test_a_write_that_fails_is_logged_and_tried_again(caplog):
-    marks = Marks(disk := Memory(), FILE, offload, lambda: moment(10), STAMPS)
+    marks = Marks(MarkFile(disk := Memory(), FILE), offload, lambda: moment(10), STAMPS)
     marks.open()
     marks.move("C1", "1000.5")
     disk.broken = True
@@ -186,7 +192,7 @@ async def test_a_write_that_fails_is_logged_and_tried_again(caplog):
 @pytest.mark.parametrize("content", [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'])
 def test_a_damaged_file_is_put_aside_and_all_starts_at_now(content, caplog):
     disk = Memory({FILE: content})
-    marks = Marks(disk, FILE, offload, lambda: moment(10), STAMPS)
+    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(10), STAMPS)
     marks.open()
     assert marks.due() == []
     assert float(marks.alive_at) == START + 10
@@ -197,13 +203,13 @@ def test_a_damaged_file_is_put_aside_and_all_starts_at_now(content, caplog):
 def test_a_file_of_a_newer_version_is_left_as_it_is():
     disk = Memory({FILE: (content := b'{"v":2,"alive_at":"1.0","channels":{}}')})
     with pytest.raises(NewerSchema, match="newer"):
-        Marks(disk, FILE, offload, lambda: moment(10), STAMPS).open()
+        Marks(MarkFile(disk, FILE), offload, lambda: moment(10), STAMPS).open()
     assert disk.files == {FILE: content}
 
 
 def test_when_there_are_too_many_channels_those_that_spoke_last_are_followed(monkeypatch, caplog):
     monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
-    marks = Marks(Memory(), FILE, offload, lambda: moment(10), STAMPS)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), STAMPS)
     for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
         marks.move(channel, ts)
     assert "C1 is not followed" in caplog.text
@@ -215,7 +221,7 @@ def test_when_there_are_too_many_channels_those_that_spoke_last_are_followed(mon
 def followed():
     """Marks that have closed a gap at 600 s, when the link came up again."""
     passed = [0]
-    marks = Marks(Memory(), FILE, offload, lambda: moment(passed[0]), STAMPS)
+    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), STAMPS)
     passed[0] = 600
     for _ in ("start", "link up again"):
         marks.close(UNKNOWN, marks.gap())
@@ -238,6 +244,30 @@ def test_a_dm_that_is_first_heard_of_late_is_read_since_we_were_last_alive(follo
     assert followed.begins_late(channel, f"{START + 500:.6f}")
     assert float(followed.mark_of(channel)) == pytest.approx(START + since, abs=0.001)
     assert followed.due() == [channel]
+
+
+def test_what_another_process_left_is_read_since_it_was_last_alive_or_since_its_gap(followed):
+    followed.alive()
+    followed.move("C1", stamp(590))
+    followed.move("C2", stamp(590))
+    left = {"C1": stamp(100), "C2": stamp(700), "C3": stamp(100), "C4": stamp(800)}
+    body = {"first_at": stamp(0), "alive_at": stamp(500), "channels": left, "due": {"C3": stamp(400)}}
+    followed.take_over(json.dumps(body).encode())
+    assert {channel: float(followed.mark_of(channel)) - START for channel in left} == {
+        "C1": 500 - UNNOTICED_S,  # nothing was missed there before
+        "C2": pytest.approx(590, abs=0.001),
+        "C3": 100,
+        "C4": 800,
+    }
+    assert sorted(followed.due()) == sorted(left)
+    assert followed.gap_of(UNKNOWN)
+    assert float(followed.alive_at) == START + 500 - UNNOTICED_S
+
+
+def test_what_another_process_left_damaged_ends_nothing(followed, caplog):
+    followed.take_over(b"{")
+    assert followed.due() == []
+    assert "cannot be understood" in caplog.text
 
 
 def test_a_join_that_is_reported_late_is_read_from_then_on(followed):
@@ -284,7 +314,7 @@ class Story:
             self.marks.start(channel, self.marks.clock())
 
     def open(self):
-        self.marks = Marks(self.disk, FILE, offload, lambda: moment(self.passed), self.scale)
+        self.marks = Marks(MarkFile(self.disk, FILE), offload, lambda: moment(self.passed), self.scale)
         self.marks.open()
         self.held, self.looks = {}, {}
 
@@ -392,8 +422,8 @@ async def test_who_waits_for_the_file_to_know_a_channel_is_not_overtaken(opened_
 
     disk, noted = Memory(), []
     if opened_again:
-        Marks(disk, FILE, offload, lambda: moment(0), STAMPS).open()
-    marks = Marks(disk, FILE, on_demand, lambda: moment(10), STAMPS)
+        Marks(MarkFile(disk, FILE), offload, lambda: moment(0), STAMPS).open()
+    marks = Marks(MarkFile(disk, FILE), on_demand, lambda: moment(10), STAMPS)
     marks.open()
     marks.start("C1", STAMPS.at(moment(1)))
     async with anyio.create_task_group() as tasks:

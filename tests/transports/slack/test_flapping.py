@@ -15,6 +15,7 @@ from tests.fakes.slack import Cut, RateLimited
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.test_catch_up import FILE, ME
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, virtual_slack
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
 from transports.slack.api.rate_limits import TIER_3
@@ -75,7 +76,7 @@ class World:
     def start(self):
         """Begin a life of the bot, on the disk that the last one left."""
         self.runs = []
-        self.marks = Marks(self.disk, FILE, offload, _now, STAMPS)
+        self.marks = Marks(MarkFile(self.disk, FILE), offload, _now, STAMPS)
         self.marks.open()
         history = History(
             Faulty(self.slack, self.fate),

@@ -18,6 +18,7 @@ from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
 from transports.slack.events.timestamps import STAMPS
@@ -61,7 +62,7 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             raise StoreUnavailable
         taken.append(event.id)
 
-    marks = Marks(Memory(), FILE, offload, now, STAMPS)
+    marks = Marks(MarkFile(Memory(), FILE), offload, now, STAMPS)
     marks.open()
     async with anyio.create_task_group() as tasks:
         presence = SimpleNamespace()

@@ -18,6 +18,7 @@ from tests.transports.slack.test_catch_up import FILE, ME, START, Slack, now
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.store.disk import PosixDisk
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
 from transports.slack.events.timestamps import STAMPS
@@ -43,7 +44,7 @@ class Bot:
     def __init__(self, tasks, folder, slack, disk):
         self.slack, self.routed, self.acked = slack, [], []
         self.journal = FileJournal(PosixDisk(), folder / "journal.jsonl", offload=slowly, now=now)
-        self.marks = Marks(disk, FILE, slowly, now, STAMPS)
+        self.marks = Marks(MarkFile(disk, FILE), slowly, now, STAMPS)
         self.marks.open()
         self.journal.open()
         self.intake = Intake(

@@ -1,4 +1,4 @@
-"""How far each channel has been read, in one small file, so that a start knows where to go on.
+"""How far each channel has been read, in one small text, so that a start knows where to go on.
 
 Everything up to a channel's mark was handed over. The mark stands still while a message is being handed over, and
 from a gap (a start, a lost link, a message that the disk refused) until a catch-up has closed it. Live messages only
@@ -14,6 +14,9 @@ A catch-up may note its progress; the mark moves there while it is due. A new ch
 some channels messages may have been missed before (see `Scale`): until a catch-up has looked for those, such a
 channel starts at ``alive_at``, when the bot was last known to receive everything.
 
+Where several processes serve, each has marks of what it hears. What one that is gone has left is taken over by
+another, which reads every channel of it since it was last known to receive everything.
+
 All times are the platform's (`transports.shared.backfill.message_time`).
 """
 
@@ -25,7 +28,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Literal
 
 import anyio
@@ -33,7 +35,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from threads.errors import NewerSchema
 from threads.store.checksummed_lines import version_of
-from threads.store.disk import Disk, Offload, read_or_empty, replace_file, set_aside
+from threads.store.disk import Offload
+from threads.store.mark_file import MarkStore
 from transports.shared.backfill.message_time import NEVER, Scale
 
 log = logging.getLogger(__name__)
@@ -108,12 +111,14 @@ class _Place:
 
 
 class Marks:
-    """The marks of one workspace, in the file *path*. Only `save`, `note` and `keep` wait."""
+    """The marks of one workspace. Only `save`, `note` and `keep` wait.
 
-    def __init__(
-        self, disk: Disk, path: Path, offload: Offload, now: Callable[[], datetime], scale: Scale
-    ) -> None:
-        self._disk, self._path, self._offload, self._now = disk, path, offload, now
+    ``on_take_over`` is called when there is something to read that another process has left.
+    """
+
+    def __init__(self, store: MarkStore, offload: Offload, now: Callable[[], datetime], scale: Scale) -> None:
+        self._store, self._offload, self._now = store, offload, now
+        self.on_take_over: Callable[[], None] = lambda: None
         self.scale = scale
         self._first, self._fresh = self.clock(), True
         self._alive = _Place(scale, self._first)
@@ -123,26 +128,26 @@ class Marks:
         self._saving, self._noting = anyio.Lock(), anyio.Lock()
 
     def open(self) -> None:
-        """Read the file, blocking. If it is damaged, every channel starts at now.
+        """Read what is stored, blocking. If it is damaged, every channel starts at now.
 
         Raises `NewerSchema` if a newer version of the program wrote it, and OSError.
         """
         self._first = self.clock()
         self._alive = _Place(self.scale, self._first)
         try:
-            data = read_or_empty(self._disk, self._path)
+            data = self._store.read()
             stored = _File.model_validate_json(data) if data else None
         except ValidationError as error:
             if version_of(data) > 1:
                 raise NewerSchema(
-                    f"{self._path.name} was written by a newer Threadfast and is left as it is; update this one."
+                    "How far channels were read was written by a newer Threadfast, and is left as it is; "
+                    "update this one."
                 ) from None
             log.warning(
-                "marks.damaged: %s is damaged, was put aside, and starts anew: %s",
-                self._path.name,
+                "marks.damaged: how far channels were read is damaged, was put aside, and starts anew: %s",
                 error,
             )
-            set_aside(self._disk, self._path, data)
+            self._store.set_aside(data)
             stored = None
         if stored is None:  # or a kill in the first moments would make the next start the first
             self._write(_File(first_at=self._first, alive_at=self._first))
@@ -154,6 +159,26 @@ class Marks:
                 if channel in self._places:
                     self._places[channel].owe(1, self.scale.earlier(since, self.clock()))
             self.gap()
+
+    def take_over(self, data: bytes) -> None:
+        """Add the marks of a process that is gone; what it may have missed has to be read."""
+        try:
+            left = _File.model_validate_json(data)
+        except ValidationError as error:
+            log.warning("marks.damaged: what a process has left cannot be understood: %s", error)
+            return
+        self._fresh, self._first = False, self.scale.earlier(self._first, left.first_at)
+        self._gaps += 1
+        alive = self.scale.before(left.alive_at, UNNOTICED_S)
+        begins = {
+            channel: mark if channel in left.due else self.scale.later(mark, alive)
+            for channel, mark in left.channels.items()
+        }
+        for channel, at in begins.items():
+            self._place(channel, at).go_back(at)
+        self._alive.go_back(left.alive_at)
+        for place in (self._alive, *(self._places[channel] for channel in begins)):
+            place.owe(self._gaps, self.clock())
 
     def clock(self) -> str:
         """Return now, as the platform writes a time."""
@@ -286,6 +311,7 @@ class Marks:
             await anyio.sleep(SAVE_EVERY_S)
             if is_up():
                 self.alive()
+                await self._take_over()
             await self.save()
 
     async def save(self) -> None:
@@ -297,6 +323,18 @@ class Marks:
             if self._is_news(stored):
                 await self._offload(self._write, stored)
 
+    async def _take_over(self) -> None:
+        try:
+            left = await self._offload(self._store.take_over)
+        except OSError as error:
+            log.warning("marks.not_taken_over: trying again soon: %s", error)
+            return
+        for data in left:
+            self.take_over(data)
+        if left:
+            self._written = None
+            self.on_take_over()
+
     def _is_news(self, stored: _File) -> bool:
         old = self._written
         return (
@@ -307,10 +345,11 @@ class Marks:
 
     def _write(self, stored: _File) -> None:
         try:
-            replace_file(self._disk, self._path, stored.model_dump_json().encode())
+            self._store.write(stored.model_dump_json().encode())
         except OSError as error:
             log.warning(
-                "marks.not_written: %s could not be written, trying again soon: %s", self._path.name, error
+                "marks.not_written: how far channels were read could not be written, trying again soon: %s",
+                error,
             )
         else:
             self._written = stored

@@ -49,8 +49,8 @@ log = logging.getLogger(__name__)
 class Intake:
     """Takes the events of one workspace. ``bots`` are other bots that are heard.
 
-    A missed message older than ``max_age_s`` is stale. Missed messages are read from ``read_from`` on, on the clock of
-    `anyio.current_time`.
+    A missed message older than ``max_age_s`` is stale. Missed messages are not read before ``read_from`` on the clock
+    of `anyio.current_time`.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Intake:
             not_before=read_from,
         )
         self._catch_up = CatchUp(marks, history)
+        marks.on_take_over = self._close_gaps
 
     def missed(self) -> None:
         """Note that messages may have been missed: no mark passes them from now on. Begin to read them."""

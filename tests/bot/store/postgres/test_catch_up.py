@@ -1,0 +1,91 @@
+"""What was said while no worker listened is found by the next one, on whichever machine it runs."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.store.postgres.marks import PostgresMarks
+from bot.store.postgres.store import PostgresStore
+from tests.bot.store.postgres.workers import rows
+from tests.fakes.slack import FakeSlack
+from tests.transports.bot import bot_over, surroundings
+from tests.world import Scripted, says
+from transports.slack.client import Options, Slack
+
+now = partial(datetime.now, UTC)
+
+
+@asynccontextmanager
+async def worker(slack, dsn, data, model):
+    """Run a worker with a data folder of its own until the block ends, as a process would that is killed."""
+    store = PostgresStore(dsn, data, name="w", version="1", now=now)
+    options = Options(slack.bot_token, slack.app_token, slack.api_base_url)
+    given = surroundings(data, "slack") | {
+        "recent": partial(store.recent, "slack"),
+        "marks": store.marks("slack"),
+    }
+    try:
+        async with bot_over(Slack(options, data, **given), data, model, store=store) as edge:
+            yield edge
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.abort()
+
+
+def answer(slack, text):
+    return any(post.text == text for post in slack.posts())
+
+
+async def test_what_was_said_while_no_worker_ran_is_found_by_one_with_an_empty_folder(dsn, tmp_path):
+    async with FakeSlack() as slack:
+        async with worker(slack, dsn, tmp_path / "a", Scripted(says("first"))):
+            await slack.say("U1", "C1", "<@UBOT> hello")
+            await slack.until(lambda: answer(slack, "first"))
+            await slack.until(lambda: rows(dsn, "SELECT FROM mark WHERE body LIKE '%C1%'"))
+        slack.say("U1", "C1", "<@UBOT> anybody?", quiet=True)
+        async with worker(slack, dsn, tmp_path / "b", Scripted(says("here I am"))):
+            await slack.until(lambda: answer(slack, "here I am"))
+            await slack.until(lambda: len(rows(dsn, "SELECT FROM mark")) == 1)
+        assert len(slack.posts()) == 2
+
+
+@pytest.fixture
+def marks(dsn):
+    stores = [PostgresMarks(dsn, partial(int, number), "slack") for number in (1, 2, 3)]
+    for number in (1, 2):
+        rows(dsn, f"INSERT INTO worker VALUES ({number}, now(), 'w', '1') RETURNING id")
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def test_what_a_gone_worker_left_comes_until_it_is_written_by_another(dsn, marks):
+    one, other, gone = marks
+    for store, body in zip(marks, (b"one", b"other", b"gone"), strict=True):
+        store.write(body)
+    assert one.read() == b"one"
+    assert one.take_over() == [b"gone"]
+    assert one.take_over() == []
+    assert other.take_over() == [b"gone"], "nobody has it for sure yet"
+    one.write(b"one and gone")
+    assert rows(dsn, "SELECT worker, body FROM mark ORDER BY worker") == [(1, b"one and gone"), (2, b"other")]
+    other.write(b"other and gone")
+    assert gone.read() == b""
+
+
+def test_marks_are_written_again_after_the_server_was_lost(dsn, marks):
+    one, *_ = marks
+    one.write(b"before")
+    rows(
+        dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%INTO mark%' AND pid <> pg_backend_pid()",
+    )
+    with pytest.raises(OSError, match="postgres"):
+        one.write(b"lost")
+    one.write(b"after")
+    assert one.read() == b"after"
