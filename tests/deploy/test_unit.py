@@ -102,6 +102,42 @@ def test_the_container_can_write_only_its_data_and_gain_nothing():
     assert about["user"] == "10001:10001"
 
 
+def test_workers_on_one_machine_have_folders_of_their_own(tmp_path):
+    service = section(DEPLOY / "workers.conf", "Service")
+    words = service["ExecStart"][-1].split()
+    assert words[: words.index("--data")] == section(UNIT, "Service")["ExecStart"][0].split()
+    assert service["ExecStart"][0] == service["StateDirectory"][0] == "", "or the unit's own would count too"
+    assert f"/var/lib/{service['StateDirectory'][1]}" == words[-1] == service["WorkingDirectory"][0]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_the_unit_of_workers_is_understood(tmp_path):
+    (tmp_path / "threadfast@.service").write_text(UNIT.read_text())
+    (tmp_path / "threadfast@.service.d").mkdir()
+    shutil.copy(DEPLOY / "workers.conf", tmp_path / "threadfast@.service.d")
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "threadfast@1.service")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    complaints = [
+        line for line in done.stderr.splitlines() if "threadfast" in line and "is not executable" not in line
+    ]
+    assert complaints == []
+
+
+def test_two_workers_and_their_database_fit_together():
+    about = yaml.load(
+        (DEPLOY / "compose-postgres.yaml").read_text().replace("!override", ""), yaml.SafeLoader
+    )
+    services = about["services"]
+    workers = [services["worker-1"], services["worker-2"]]
+    assert {worker["build"]["args"]["EXTRA"] for worker in workers} == {"postgres"}
+    assert (DEPLOY.parent / "requirements-postgres.lock").exists()
+    folders = [worker.get("volumes", compose()["volumes"])[0].split(":")[0] for worker in workers]
+    assert len({*folders}) == 2
+    assert {*folders, "postgres"} == {*about["volumes"]}
+    for service in services.values():
+        assert {*service["secrets"]} <= {*about["secrets"]}
+
+
 def steps(name: str) -> list[str]:
     text = (DEPLOY / "Containerfile").read_text().replace("\\\n", " ")
     return [line.removeprefix(name).strip() for line in text.splitlines() if line.startswith(f"{name} ")]

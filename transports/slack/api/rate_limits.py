@@ -204,7 +204,7 @@ class SharedLimits(Limits):
 
     def __init__(self, take_shared: TakeShared, workers: Callable[[], int]) -> None:
         super().__init__()
-        self._take_shared, self._workers = take_shared, workers
+        self._take_shared, self.workers = take_shared, workers
         self._spare: dict[str, Bucket] = {}
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
@@ -216,7 +216,7 @@ class SharedLimits(Limits):
             await anyio.sleep(await self._take_shared(f"slack {name}", rate.per_second / part, burst))
 
     def try_take(self, method: str, channel: str = "") -> bool:
-        now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self._workers()))
+        now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self.workers()))
         spare = self._spare.get(method)
         if spare is None or spare.rate.per_minute != per_minute:
             spare = self._spare[method] = Bucket(Rate(per_minute, 1), now)

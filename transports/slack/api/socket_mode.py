@@ -43,11 +43,14 @@ OPEN_WITHIN_S = 30.0
 SETTLED_S = 10.0
 """A socket that asks to be replaced sooner has failed, or two would replace each other all day."""
 
+LINKS_EACH = 2
+"""Links of another worker: its next one comes before its last is closed."""
+
 
 class SocketModeLink:
     """The events of one app. A socket is replaced after ``silent_s`` without an event.
 
-    ``heard`` is called by each look that finds a new frame.
+    ``heard`` is called by each look that finds a new frame. ``workers`` returns how many processes serve the app.
     """
 
     def __init__(
@@ -57,10 +60,12 @@ class SocketModeLink:
         client: AsyncWebClient,
         take: Take,
         heard: Callable[[], None] = lambda: None,
+        workers: Callable[[], int] = lambda: 1,
         ping_interval: float = 5.0,
         silent_s: float = 600.0,
     ) -> None:
-        self._app_token, self._client, self._heard = app_token.strip(), client, heard
+        self._app_token, self._client = app_token.strip(), client
+        self._heard, self._workers = heard, workers
         self._ping_interval, self._silent_s = ping_interval, silent_s
         self._app = AsyncApp(
             name="threadfast",
@@ -171,11 +176,12 @@ class SocketModeLink:
     def _greeted(self, frame: Frame) -> None:
         count = frame.get("num_connections")
         log.debug("link.hello: %s links", count)
-        if isinstance(count, int) and count > self._open:
+        ours = self._open + LINKS_EACH * (self._workers() - 1)
+        if isinstance(count, int) and count > ours:
             log.warning(
                 "link.shared: the app has %d links and %d of them ours: another copy of the bot may be taking events",
                 count,
-                self._open,
+                ours,
             )
 
 

@@ -14,7 +14,9 @@ from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import rows
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
+from tests.transports.slack.bot import bot_in
 from tests.world import Scripted, says
+from transports.slack.api.rate_limits import SharedLimits
 from transports.slack.client import Options, Slack
 
 now = partial(datetime.now, UTC)
@@ -29,8 +31,10 @@ async def worker(slack, dsn, data, model):
         "recent": partial(store.recent, "slack"),
         "marks": store.marks("slack"),
     }
+    slack_transport = Slack(options, data, **given)
+    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers)
     try:
-        async with bot_over(Slack(options, data, **given), data, model, store=store) as edge:
+        async with bot_over(slack_transport, data, model, store=store) as edge:
             yield edge
     finally:
         with anyio.CancelScope(shield=True):
@@ -52,6 +56,15 @@ async def test_what_was_said_while_no_worker_ran_is_found_by_one_with_an_empty_f
             await slack.until(lambda: answer(slack, "here I am"))
             await slack.until(lambda: len(rows(dsn, "SELECT FROM mark")) == 1)
         assert len(slack.posts()) == 2
+
+
+async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp_path, caplog):
+    async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted()):
+        async with worker(slack, dsn, tmp_path / "b", Scripted()):
+            assert len(slack.sockets.links) == 2
+        assert "link.shared" not in caplog.text
+        async with bot_in(slack, tmp_path / "c", Scripted()):
+            assert "link.shared" in caplog.text
 
 
 @pytest.fixture
