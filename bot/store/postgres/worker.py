@@ -31,7 +31,7 @@ LOOK_S = 0.5
 """How often a worker looks for dead ones and for threads of nobody. Bells make it look at once."""
 
 CLAIMED_AT_ONCE = 50
-"""Threads of nobody that one look takes: the others leave some to each other."""
+"""Threads of nobody that one look takes, before the next: workers leave some to each other."""
 
 LOCKS = 7777
 """The class of the advisory locks that say which worker is there."""
@@ -227,9 +227,10 @@ class Worker:
         await self._hands.rows(REAP, (self.number, self._lease_s))
         await refresh()
         if journal.accepting:
-            journal.take(
-                await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE)), claimed=True
-            )
+            claimed = await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
+            journal.take(claimed, claimed=True)
+            if len(claimed) == CLAIMED_AT_ONCE:
+                self._rung.set()  # there may be more
         await journal.open_mail()
         await self._release(journal)
         journal.take(await self._hands.rows(OWN, (self.number,)), claimed=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import psycopg
 import pytest
 
-from bot.store.postgres.worker import WorkerLost
+from bot.store.postgres.worker import CLAIMED_AT_ONCE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
@@ -236,3 +238,14 @@ async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn)
         assert await other.journal.forward(Deleted("m1", THREAD))
         await one.until(lambda: one.changes)
         assert one.died is None
+
+
+async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(dsn, monkeypatch):
+    monkeypatch.setattr("bot.store.postgres.worker.LOOK_S", 60)
+    count = 2 * CLAIMED_AT_ONCE + 1
+    async with workers(dsn, 2) as (one, other):
+        for number in range(count):
+            await one.journal.receive(message(number, replace(THREAD, root=str(number))))
+        await one.until(lambda: len(one.routed) == count)
+        await one.store.leave()
+        await other.until(lambda: len(other.taken) == count)
