@@ -247,5 +247,6 @@ async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(d
         for number in range(count):
             await one.journal.receive(message(number, replace(THREAD, root=str(number))))
         await one.until(lambda: len(one.routed) == count)
+        await one.kill()
         await one.store.leave()
         await other.until(lambda: len(other.taken) == count)
