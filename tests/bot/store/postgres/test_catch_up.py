@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from bot.store.postgres.marks import PostgresMarks
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import rows
+from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
 from tests.transports.slack.bot import bot_in
@@ -56,6 +59,37 @@ async def test_what_was_said_while_no_worker_ran_is_found_by_one_with_an_empty_f
             await slack.until(lambda: answer(slack, "here I am"))
             await slack.until(lambda: len(rows(dsn, "SELECT FROM mark")) == 1)
         assert len(slack.posts()) == 2
+
+
+AWAY_S = float(os.environ.get("AWAY_S", "3"))
+"""How long the database is away in a test; `AWAY_S=600` shows that it makes no difference."""
+
+
+async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_back(tmp_path):
+    server = Server()
+    server.start()
+    try:
+        models = [Scripted(*[says("yes")] * 3) for _ in range(2)]
+        async with (
+            FakeSlack() as slack,
+            worker(slack, dsn := server.new_database(), tmp_path / "a", models[0]),
+            worker(slack, dsn, tmp_path / "b", models[1]),
+        ):
+            first = await slack.say("U1", "C1", "<@UBOT> before")
+            await slack.until(lambda: len(slack.posts()) == 1)
+            await anyio.to_thread.run_sync(server.stop)
+            said = [slack.say("U1", "C1", f"<@UBOT> away {number}") for number in range(2)]
+            await anyio.sleep(AWAY_S)
+            assert len(slack.posts()) == 1
+            await anyio.to_thread.run_sync(server.start)
+            with anyio.fail_after(60):
+                while len(slack.posts()) < 3:
+                    await anyio.sleep(0.1)
+            assert {key for (key,) in rows(dsn, "SELECT key FROM message WHERE outcome = 'answered'")} == {
+                f"slack:T1:C1:{one.ts}" for one in (first, *said)
+            }
+    finally:
+        server.close()
 
 
 async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp_path, caplog):

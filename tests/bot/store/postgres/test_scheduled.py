@@ -1,0 +1,85 @@
+"""What is scheduled is sent once, whichever workers die meanwhile."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from bot.schedules.scheduler import Scheduler
+from bot.schedules.store import Bounds, Schedule, Schedules, SchedulesFile
+from bot.store.postgres.store import PostgresStore
+from tests.bot.store.postgres.workers import THREAD, rows
+from tests.world import ANN
+from threads.journal.ports import NullTaker
+from threads.scheduled_messages import scheduled_id
+
+COUNT, EVERY_S, DEATHS = 150, 0.04, 4
+now = partial(datetime.now, UTC)
+
+
+async def nothing(_):
+    pass
+
+
+async def serve(dsn: str, deaths: dict[int, anyio.Event]) -> None:
+    """Send what is due, if the role is this worker's, until it dies."""
+    store = PostgresStore(dsn, Path("/nowhere"), name="w", version="1", now=now)
+    try:
+        await store.open(["slack"])
+        death = deaths[store.worker.number] = anyio.Event()
+        schedules = Schedules(await store.states.open("schedules", SchedulesFile()), store.now, Bounds())
+        schedules.read_zones()
+        scheduler = Scheduler(
+            schedules,
+            sink=store.journal.receive,
+            known=store.journal.knows,
+            allowed=lambda _: True,
+            may_spend=lambda: True,
+            tell=nothing,
+            served=["slack"],
+            max_age_s=600,
+        )
+        async with anyio.create_task_group() as tasks:
+            store.start(tasks, NullTaker())
+            tasks.start_soon(store.hold, "schedules", scheduler.run, lambda: None)
+            await death.wait()
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.abort()
+
+
+async def test_each_occurrence_is_sent_once_by_workers_that_die(dsn):
+    rng, deaths = random.Random(1), dict[int, anyio.Event]()
+    first = PostgresStore(dsn, Path("/nowhere"), name="w", version="1", now=now)
+    state = await first.states.open("schedules", SchedulesFile())
+    due = [now() + timedelta(seconds=number * EVERY_S) for number in range(COUNT)]
+    schedules = tuple(
+        Schedule(id=f"s{n}", thread=str(THREAD), author=ANN, text=f"say {n}", next_at=at, source=f"s{n}")
+        for n, at in enumerate(due)
+    )
+    await state.change(lambda value: value.model_copy(update={"schedules": schedules}))
+
+    async def live_on() -> None:
+        while True:
+            await serve(dsn, deaths)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(live_on)
+        for _ in range(DEATHS):
+            await anyio.sleep(rng.uniform(1, 2))
+            for (holder,) in rows(dsn, "SELECT worker FROM role WHERE name = 'schedules'"):
+                deaths[holder].set()
+        with anyio.fail_after(60):
+            while state.value.schedules:
+                await anyio.sleep(0.1)
+                await first.states.refresh()
+        tasks.cancel_scope.cancel()
+    await first.abort()
+    expected = {f"slack:W:C:{scheduled_id(one.id, one.next_at)}" for one in schedules}
+    assert {key for (key,) in rows(dsn, "SELECT key FROM message")} == expected
