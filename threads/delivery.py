@@ -191,8 +191,8 @@ class Delivery:
     async def _finish(
         self, pending: PendingMessage, post: Callable[[PendingMessage, Intent], Awaitable[str]]
     ) -> None:
-        intent = pending.intent
-        assert intent is not None
+        if (intent := pending.intent) is None:  # the thread was lost and came back: another object has it
+            raise Fenced(thread_id=pending.received.thread_id)
         if not pending.platform_id and not pending.dropped:
             try:
                 pending.platform_id = await post(pending, intent)

@@ -128,7 +128,10 @@ class Store(Protocol):
         ...
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
-        """Return the transport's threads whose conversation changed in that time, newest first. Raises OSError."""
+        """Return the transport's threads whose conversation changed in that time, newest first.
+
+        Raises OSError, or `StoreUnavailable` where asking again soon helps.
+        """
         ...
 
     def marks(self, transport: str) -> MarkStore:

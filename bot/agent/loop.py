@@ -17,6 +17,7 @@ from cachetools import TTLCache
 from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, new_cooldown
+from bot.agent.prompt.repair import repair
 from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
@@ -82,6 +83,8 @@ class Agent:
             turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
         if "assistant" not in written:
             turn.add(Message("assistant", (Text(turn.known_answer),), source=turn.incoming.id))
+            if (repaired := repair(turn.messages)) is not turn.messages:
+                turn.replace_messages(repaired)  # results of calls that no checkpoint held are lost
         return turn.known_answer
 
     async def _make_room(self, turn: Turn, model: TurnModel) -> str:

@@ -82,7 +82,10 @@ class Orchestrator:
                     await self._journal.receive(event if text == event.text else replace(event, text=text))
             case Edited() | Deleted():
                 if not await self._journal.forward(event):
-                    await self.change(event)
+                    try:
+                        await self.change(event)
+                    except Fenced:  # another process took the thread over meanwhile
+                        await self._journal.forward(event)
             case Feedback():
                 if self._admission.allowed(event):
                     await self._on_feedback(event)

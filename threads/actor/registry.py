@@ -76,11 +76,14 @@ class Registry:
         Return how many turns were running and messages waited.
         """
         request = StopRequest(by.received.message_id, by.incoming.thread, by.received.seq)
-        elsewhere = partial(self._shared.store.journal.stop_elsewhere, request)
-        return await _add_up(partial(self.stop_here, request), partial(retry_until_stored, elsewhere))
+        elsewhere = partial(retry_until_stored, partial(self._shared.store.journal.stop_elsewhere, request))
+        try:
+            return await _add_up(partial(self.stop_here, request), elsewhere)
+        except Fenced:  # what another process took over meanwhile, it has to stop
+            return await elsewhere()
 
     async def stop_here(self, request: StopRequest) -> tuple[int, int]:
-        """Stop what this process serves."""
+        """Stop what this process serves; raises `Fenced` if another took some of it over meanwhile."""
         return await _add_up(*(partial(actor.stop, request) for actor in self._at(request.thread)))
 
     def lose(self, thread: ThreadId) -> None:
@@ -155,7 +158,8 @@ class Registry:
     async def _restart(self, thread: ThreadId, actor: Actor, failed: Exception, failures: _Failures) -> None:
         """Pause before the actor goes on; after too many crashes over one message, that is a dead letter."""
         if isinstance(failed, Fenced):
-            actor.lose()
+            if not actor.life.cancel_called:  # else its mailbox holds what came since
+                actor.lose()
             return
         if actor.current is not failures.at_hand:
             failures.at_hand, failures.crashes, failures.pauses = (
@@ -189,13 +193,19 @@ class Registry:
 
 
 async def _add_up(*stops: Callable[[], Awaitable[tuple[int, int]]]) -> tuple[int, int]:
-    """Stop all at once, and return the sums of what they return."""
+    """Stop all at once, and return the sums of what they return. Raises `Fenced` if one does, once all are done."""
     stopped: list[tuple[int, int]] = []
+    fenced: list[Fenced] = []
 
     async def one(stop: Callable[[], Awaitable[tuple[int, int]]]) -> None:
-        stopped.append(await stop())
+        try:
+            stopped.append(await stop())
+        except Fenced as error:
+            fenced.append(error)
 
     async with anyio.create_task_group() as tasks:
         for stop in stops:
             tasks.start_soon(one, stop)
+    if fenced:
+        raise fenced[0]
     return sum(running for running, _ in stopped), sum(waiting for _, waiting in stopped)

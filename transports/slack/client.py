@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import PostFailed
+from threads.errors import PostFailed, StoreUnavailable
 from threads.model import (
     Attachment,
     Outgoing,
@@ -244,7 +244,8 @@ class Slack(Client[Options, Web, _Connection]):
             max_age_s=options.max_age_s,
             read_from=anyio.current_time() + OUTCOMES_FIRST_S * owing,
         )
-        presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
+        with suppress(StoreUnavailable):  # a sign that stays is no reason not to serve
+            presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))
         return _Connection(
             api=web,
             me=me,

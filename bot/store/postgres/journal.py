@@ -78,6 +78,10 @@ ANYBODY = "anybody"
 """The channel of threads that nobody owns; a worker's own is ``w`` and its number."""
 
 
+BEAT_S = 0.5
+"""How often a worker renews its lease. For so long it may not know that it lost a thread, and begin a post there."""
+
+
 @dataclass(slots=True, eq=False)
 class Arrival:
     """A message on its way in. ``new`` is False if it was there already."""
@@ -242,7 +246,8 @@ class PostgresJournal:
     def take(self, threads: Iterable[tuple[str, int]], *, claimed: bool) -> None:
         """Serve threads that are this worker's at these epochs; `claimed` ones hold what another worker left."""
         for thread, epoch in threads:
-            if thread not in self.owned or self.owned[thread].epoch != epoch:
+            if (known := self.owned.get(thread)) is None or known.epoch != epoch:
+                self.lose([thread])  # another worker had it meanwhile: what is in memory is old
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 
@@ -377,10 +382,12 @@ class PostgresJournal:
         found = [pending for row in rows if row[0] > owned.seen and (pending := self._fold(row))]
         owned.seen = max(owned.seen, *(row[0] for row in rows))
         for pending in found:
-            pending.recovered, pending.interrupted = owned.claimed, pending.started is not None
-            pending.taken_at = anyio.current_time()
+            pending.interrupted = pending.started is not None
+            # A thread that was free becomes the receiver's, with what another worker began in it.
+            pending.recovered = owned.claimed or pending.interrupted or pending.intent is not None
+            pending.taken_at = anyio.current_time() + BEAT_S
         owned.claimed = False
-        if any(pending.recovered or pending.interrupted or pending.intent for pending in found):
+        if any(pending.recovered for pending in found):
             self._taker.take_up(found)
         else:
             for pending in found:

@@ -138,7 +138,10 @@ class PostgresStore:
         return bool(begun)
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
-        rows = await self._reader.rows(RECENT, (f"{transport}:", within_s, most))
+        try:
+            rows = await self._reader.rows(RECENT, (f"{transport}:", within_s, most))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
         return [ThreadId.parse(thread) for (thread,) in rows]
 
     async def workspace(self, thread: ThreadId) -> Path:

@@ -17,13 +17,12 @@ from anyio.abc import TaskGroup
 
 from threads.errors import Fenced
 
-from .journal import ANYBODY, PostgresJournal
+from .journal import ANYBODY, BEAT_S, PostgresJournal
 from .session import Row, Session
 
 log = logging.getLogger(__name__)
 
 LEASE_S = 3.0
-BEAT_S = 0.5
 MARGIN_S = 0.5
 """How long before its end a lease does not count any more: clocks drift, and a post takes a moment to leave."""
 
@@ -168,6 +167,7 @@ class Worker:
                 alive = await self._life.rows(BEAT, (self._lease_s, self.number))
             except OSError as error:
                 log.warning("worker.cut_off: %s", error)
+                self._renew(0.0)  # the lock went with the session: others may judge at once
             else:
                 if not alive:
                     self._lost = True

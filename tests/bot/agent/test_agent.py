@@ -207,3 +207,14 @@ async def test_a_pause_is_sent_back_unchanged():
     model = Stops((paused, "pause"), (says("done"), "end"))
     assert await agent(model).run(FakeTurn()) == "done"
     assert model.requests[1].messages[-1].blocks is paused.blocks
+
+
+async def test_an_answer_that_only_the_journal_held_closes_the_calls_whose_results_are_lost():
+    asked = Message("user", (Text("question"),), source="m1")
+    turn = FakeTurn(asked, calls("list_files", path="."))
+    turn.known_answer = "the answer"
+    assert await agent(Scripted()).run(turn) == "the answer"
+    question, call, result, answer = turn.messages
+    assert (question, answer.text, answer.source) == (asked, "the answer", "m1")
+    assert [block.call_id for block in result.blocks] == [block.id for block in call.blocks]
+    assert "may or may not have run" in result.blocks[0].content

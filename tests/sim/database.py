@@ -1,0 +1,382 @@
+"""A PostgreSQL of one process in virtual time: the product's statements, run by a model of its tables.
+
+Connections break, before or after a statement is carried out. A place may be cut off, and the whole server crashes. No
+statement is carried out after its sender has given up: the time-outs of the sessions see to that. What the SQL functions
+do is told again here, in Python: the real ones are proved by the tests over a real server.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import anyio
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from bot.store.postgres import context, journal, store, worker, workspaces
+
+START = datetime(2026, 11, 22, 11, tzinfo=UTC)
+CHECKS = frozenset({"epoch"})
+"""The rules of the real functions and statements that a mutant may take away."""
+
+PLACES = ("received", "started", "intent", "posted", "settled")
+
+
+def clock() -> datetime:
+    return START + timedelta(seconds=anyio.current_time())
+
+
+@dataclass(slots=True)
+class ThreadRow:
+    owner: int | None = None
+    epoch: int = 0
+    generation: int = 0
+    changed_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class MessageRow:
+    seq: int
+    key: str
+    thread: str
+    lines: dict[str, str | None]
+    outcome: str | None = None
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        return self.seq, self.thread, *(self.lines.get(place) for place in PLACES)
+
+
+@dataclass(slots=True)
+class Faults:
+    """How likely a statement meets each, and how long one takes, in seconds."""
+
+    before: float = 0.0
+    after: float = 0.0
+    lost_bell: float = 0.0
+    takes_s: float = 0.002
+
+
+@dataclass
+class Database:
+    """Tables, and who is connected. ``checks`` are the rules that a mutant takes away."""
+
+    rng: random.Random
+    faults: Faults = field(default_factory=Faults)
+    checks: frozenset[str] = CHECKS
+    up: bool = True
+    cut_off: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.threads: dict[str, ThreadRow] = {}
+        self.messages: dict[str, MessageRow] = {}
+        self.aliases: dict[str, str] = {}
+        self.mail: dict[int, tuple[str, str]] = {}
+        self.contexts: dict[tuple[str, int], dict[int, str]] = {}
+        self.workers: dict[int, datetime] = {}
+        self.locks: dict[int, Connection] = {}
+        self.connections: list[Connection] = []
+        self._seq, self._number, self._mail = count(1), count(1), count(1)
+        self._statements: dict[str, Callable[..., list[tuple[Any, ...]]]] = {
+            journal.RECEIVE: self.receive,
+            journal.APPLY: self.apply,
+            journal.KNOWN: lambda key, _: [(key in self.messages or key in self.aliases,)],
+            journal.UNSEEN: self.unseen,
+            journal.ENDED: self.ended,
+            journal.MAIL: self.send_mail,
+            journal.STOP: self.stop,
+            journal.DELIVERED: lambda threads: sorted(
+                ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
+                key=lambda r: (r[1], r[0]),
+            ),
+            journal.OPENED: self.open_letter,
+            journal.RING: lambda channels, threads: [
+                self.ring(*bell) for bell in zip(channels, threads, strict=True)
+            ],
+            worker.RING_ALL: lambda channel: [self.ring(channel, "")],
+            worker.NUMBER: lambda: [(next(self._number),)],
+            worker.TIMELINE: lambda: [("1",)],
+            worker.ENTER: self.enter,
+            worker.BEAT: self.beat,
+            worker.LEAVE: self.leave,
+            worker.FREE: self.free,
+            worker.REAP: self.reap,
+            worker.CLAIM: self.claim,
+            worker.OWN: self.own,
+            worker.RELEASE: self.release,
+            context.LOAD: self.load,
+            context.ARCHIVED: lambda name: [(name in self.threads and self.threads[name].generation > 0,)],
+            context.NEXT: self.next_generation,
+            store.BEGUN: lambda name: [(any(t == name for t, _ in self.contexts),)],
+            workspaces.COLLECT: list,
+        }
+
+    # the server
+
+    def run(self, statement: str, parameters: Sequence[Any], connection: Connection) -> list[tuple[Any, ...]]:
+        if statement == worker.LOCK:
+            return [(self.locks.setdefault(parameters[1], connection) is connection,)]
+        if statement.startswith("LISTEN "):
+            connection.channels.add(statement.removeprefix("LISTEN "))
+            return []
+        return self._statements[statement](*parameters)
+
+    async def connect(self, conninfo: str, **_: object) -> Connection:
+        place = str(conninfo_to_dict(conninfo)["host"])
+        await anyio.sleep(self.faults.takes_s)
+        if not self.up or place in self.cut_off:
+            raise psycopg.OperationalError("no server there")
+        connection = Connection(self, place, clock())
+        self.connections.append(connection)
+        return connection
+
+    def kill(self, place: str | None = None) -> None:
+        """Break all connections, or those of one place."""
+        for connection in [one for one in self.connections if place in (None, one.place)]:
+            connection.end()
+
+    def ring(self, channel: str, payload: str) -> tuple[None]:
+        for connection in self.connections:
+            if channel in connection.channels and self.rng.random() >= self.faults.lost_bell:
+                connection.bells.append(payload)
+                connection.rung.set()
+        return (None,)
+
+    # the functions and statements
+
+    def receive(self, me, keys, threads, aliases, bodies):
+        for name in sorted(set(threads)):
+            thread = self.threads.setdefault(name, ThreadRow())
+            if thread.owner is None and me is not None:
+                thread.owner, thread.epoch = me, thread.epoch + 1
+        before, known = set(self.messages), set(self.aliases)
+        rows = []
+        for key, name, alias, body in zip(keys, threads, aliases, bodies, strict=True):
+            new = not known & {key, alias} and alias not in before and key not in self.messages
+            if new:
+                self.messages[key] = MessageRow(next(self._seq), key, name, {"received": body})
+                if alias is not None:
+                    self.aliases[alias] = key
+            thread = self.threads[name]
+            rows.append((key, new, name, thread.owner, thread.epoch))
+        return rows
+
+    def apply(
+        self,
+        me,
+        threads,
+        epochs,
+        keys,
+        receipts,
+        starts,
+        intents,
+        posts,
+        endings,
+        outcomes,
+        saved,
+        firsts,
+        *lines,
+    ):
+        owned = [name for name, epoch in zip(threads, epochs, strict=True) if self._owns(me, name, epoch)]
+        for key, *columns, outcome in zip(
+            keys, receipts, starts, intents, posts, endings, outcomes, strict=True
+        ):
+            row = self.messages[key]
+            if row.outcome is None and row.thread in owned:
+                row.lines |= {place: line for place, line in zip(PLACES, columns, strict=True) if line}
+                row.outcome = outcome
+        for name, first in zip(saved, firsts, strict=True):
+            if name in owned:
+                self.threads[name].changed_at = clock()
+                old = self._context(name)
+                for n in [n for n in old if n >= first]:
+                    del old[n]
+        for name, n, line in zip(*lines, strict=True):
+            if name in owned:
+                assert n not in self._context(name), "a line of a conversation is stored twice"
+                self._context(name)[n] = line
+        return [(name,) for name in owned]
+
+    def unseen(self, threads, seqs):
+        after = dict(zip(threads, seqs, strict=True))
+        rows = (
+            m for m in self.messages.values() if m.outcome is None and m.seq > after.get(m.thread, 1 << 60)
+        )
+        return [m.row for m in sorted(rows, key=lambda m: m.seq)]
+
+    def ended(self, threads):
+        return [m.row for m in self.messages.values() if m.outcome is not None and m.thread in threads]
+
+    def send_mail(self, body, key):
+        row = self.messages.get(key)
+        if row is None or row.outcome is not None:
+            return []
+        self.mail[next(self._mail)] = row.thread, body
+        return [(self.threads[row.thread].owner,)]
+
+    def open_letter(self, n):
+        self.mail.pop(n, None)
+        return []
+
+    def leave(self, me):
+        self.workers.pop(me, None)
+        return []
+
+    def stop(self, seq, prefix, me, body):
+        found: dict[str, list[MessageRow]] = {}
+        for m in self.messages.values():
+            is_there = m.outcome is None and m.seq < seq and m.thread.startswith(prefix)
+            if is_there and self.threads[m.thread].owner != me:
+                found.setdefault(m.thread, []).append(m)
+        for name in found:
+            self.mail[next(self._mail)] = name, body
+        begun = {name: sum(bool(m.lines.get("started")) for m in some) for name, some in found.items()}
+        return [
+            (name, self.threads[name].owner, min(begun[name], 1), len(found[name]) - begun[name])
+            for name in found
+        ]
+
+    def enter(self, me, lease_s, *_):
+        self.workers[me] = clock() + timedelta(seconds=lease_s)
+        return [(clock(),)]
+
+    def beat(self, lease_s, me):
+        if me not in self.workers:
+            return []
+        self.workers[me] = clock() + timedelta(seconds=lease_s)
+        return [(clock(), len(self.workers))]
+
+    def free(self, me):
+        for thread in self.threads.values():
+            if thread.owner == me:
+                thread.owner = None
+        return []
+
+    def reap(self, me, lease_s):
+        mine = self.locks.get(me)
+        if mine is None or mine.began > clock() - timedelta(seconds=lease_s):
+            return []
+        for other, until in list(self.workers.items()):
+            if other != me and (until < clock() or other not in self.locks):
+                del self.workers[other]
+        freed = [
+            name for name, t in self.threads.items() if t.owner is not None and t.owner not in self.workers
+        ]
+        for name in freed:
+            self.threads[name].owner = None
+        return [(name,) for name in freed]
+
+    def claim(self, me, transports, room):
+        owed = {m.thread for m in self.messages.values() if m.outcome is None}
+        free = sorted(
+            name for name in owed if self.threads[name].owner is None and name.partition(":")[0] in transports
+        )
+        for name in free[:room]:
+            self.threads[name].owner, self.threads[name].epoch = me, self.threads[name].epoch + 1
+        return [(name, self.threads[name].epoch) for name in free[:room]]
+
+    def own(self, me):
+        return [(name, thread.epoch) for name, thread in self.threads.items() if thread.owner == me]
+
+    def release(self, me, threads):
+        busy = {m.thread for m in self.messages.values() if m.outcome is None}
+        freed = [name for name in threads if self.threads[name].owner == me and name not in busy]
+        for name in freed:
+            self.threads[name].owner = None
+        return [(name,) for name in freed]
+
+    def load(self, name):
+        return [(line,) for _, line in sorted(self._context(name).items())]
+
+    def next_generation(self, me, name, epoch, copied):
+        if not self._owns(me, name, epoch):
+            return [(False,)]
+        old = self._context(name)
+        self.threads[name].generation += 1
+        self._context(name).update(old if copied else {})
+        return [(True,)]
+
+    def _owns(self, me: int, name: str, epoch: int) -> bool:
+        thread = self.threads[name]
+        return "epoch" not in self.checks or (thread.owner == me and thread.epoch == epoch)
+
+    def _context(self, name: str) -> dict[int, str]:
+        return self.contexts.setdefault((name, self.threads.setdefault(name, ThreadRow()).generation), {})
+
+
+@dataclass(eq=False)
+class Connection:
+    """Stands where psycopg's would be."""
+
+    database: Database
+    place: str
+    began: datetime
+    closed: bool = False
+    channels: set[str] = field(default_factory=set)
+    bells: list[str] = field(default_factory=list)
+    rung: anyio.Event = field(default_factory=anyio.Event)
+
+    async def execute(self, statement: bytes | str, parameters: Sequence[Any] = (), **_: object) -> Cursor:
+        text = statement if isinstance(statement, str) else statement.decode()
+        database, fate = self.database, self.database.rng.random()
+        faults = database.faults
+        await anyio.sleep(database.rng.uniform(0, faults.takes_s))
+        while self.place in database.cut_off and not self.closed:
+            await anyio.sleep(0.1)
+        self._check()
+        if fate < faults.before:
+            self.end()
+        self._check()
+        rows = database.run(text, parameters, self)
+        if fate > 1 - faults.after:
+            self.end()
+        await anyio.sleep(database.rng.uniform(0, faults.takes_s))
+        self._check()
+        return Cursor(rows)
+
+    async def notifies(self) -> AsyncIterator[Bell]:
+        while True:
+            self._check()
+            while self.bells:
+                yield Bell(self.bells.pop(0))
+            with anyio.move_on_after(1):
+                await self.rung.wait()
+            self.rung = anyio.Event()
+
+    async def close(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Break; the server gives up its lock."""
+        self.closed = True
+        database = self.database
+        if self in database.connections:
+            database.connections.remove(self)
+        for number in [number for number, holder in database.locks.items() if holder is self]:
+            del database.locks[number]
+
+    def _check(self) -> None:
+        if self.closed:
+            raise psycopg.OperationalError("the connection is broken")
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    rows: list[tuple[Any, ...]]
+    description: bool = True
+
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.rows
+
+    async def fetchone(self) -> tuple[Any, ...] | None:
+        return self.rows[0] if self.rows else None

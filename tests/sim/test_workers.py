@@ -1,0 +1,64 @@
+"""Several workers over one simulated database: see `tests/sim/workers.py`.
+
+``python -m tests.sim.workers --seeds 1000`` plays more.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from unittest.mock import patch
+
+import pytest
+
+from bot.store.postgres.journal import Arrival, PostgresJournal
+from bot.store.postgres.worker import Worker
+from tests.sim.database import CHECKS
+from tests.sim.workers import run_seed
+from threads.journal.records import Received
+
+SEEDS, CAUGHT_WITHIN = 50, 200
+
+
+def test_every_acknowledged_message_is_answered_once_whatever_happens_to_workers_and_server(tmp_path):
+    for seed in range(SEEDS):
+        run = run_seed(seed, tmp_path)
+        assert not run.faults, f"SEED={seed}\n" + "\n".join(run.faults)
+
+
+def test_the_same_seed_gives_the_same_run(tmp_path):
+    for seed in range(3):
+        assert run_seed(seed, tmp_path / "once") == run_seed(seed, tmp_path / "again")
+
+
+async def _at_once(_):
+    pass
+
+
+async def _unwritten(self, incoming):
+    arrival = Arrival(Received.of(incoming))
+    self._stamp(arrival.received)
+    self._arrivals.put(arrival)
+    return True
+
+
+MUTANTS = {
+    "records of a thread that was lost are written": (CHECKS - {"epoch"}, nullcontext),
+    "a worker posts without a sure lease": (
+        CHECKS,
+        lambda: patch.object(Worker, "ensure_ownership", _at_once),
+    ),
+    "a message is acknowledged before the commit": (
+        CHECKS,
+        lambda: patch.object(PostgresJournal, "receive", _unwritten),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_rule_that_is_broken_is_caught(name, tmp_path):
+    checks, broken = MUTANTS[name]
+    with broken():
+        for seed in range(CAUGHT_WITHIN):
+            if run_seed(seed, tmp_path, checks).faults:
+                return
+    pytest.fail(f"{name}: not caught within {CAUGHT_WITHIN} seeds")
