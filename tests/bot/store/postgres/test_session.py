@@ -1,0 +1,73 @@
+"""A session over a real server: what it gave up on is over before it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from bot.store.postgres import session as module
+from bot.store.postgres.session import Session, SessionLost
+
+pytestmark = pytest.mark.anyio
+
+PID = "SELECT pg_backend_pid()"
+LATE = "INSERT INTO role (name, worker) VALUES ('late', 1)"
+DONE = "SELECT count(*) FROM role"
+
+
+@contextmanager
+def stands_still(pid: int):
+    """Have a process of the server stand still, as on an overloaded machine."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_out(dsn, monkeypatch):
+    session = Session(dsn)
+    [[pid]] = await session.rows(PID)
+    monkeypatch.setattr(module, "STATEMENT_S", 1.0)
+    with stands_still(pid):
+        with pytest.raises(SessionLost):
+            await session.rows(LATE)
+        with pytest.raises(SessionLost):
+            await session.rows(PID)
+    monkeypatch.undo()
+    assert await session.rows(PID) != [(pid,)]
+    assert await session.rows(DONE) == [(0,)]
+    await session.close()
+
+
+async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one_of_its_session(dsn, monkeypatch):
+    session = Session(dsn)
+    await session.rows(PID)
+    with psycopg.connect(dsn) as other:
+        other.execute("LOCK TABLE role")
+        monkeypatch.setattr(module, "STATEMENT_S", 1.0)
+        monkeypatch.setattr(psycopg.AsyncConnection, "cancel_safe", _is_not_heard)
+        with pytest.raises(SessionLost):
+            await session.rows(LATE)
+        await session.rows(PID)
+    assert await session.rows(DONE) == [(0,)]
+    await session.close()
+
+
+async def test_other_sessions_of_the_same_process_are_left_alone(dsn):
+    one, other = Session(dsn), Session(dsn)
+    [[pid]] = await one.rows(PID)
+    await other.rows(PID)
+    await other.close()
+    await other.rows(PID)
+    assert await one.rows(PID) == [(pid,)]
+    await one.close()
+    await other.close()
+
+
+async def _is_not_heard(*_: object, **__: object) -> None:
+    """Stand where a request to cancel is lost on its way."""
