@@ -27,6 +27,9 @@ from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, FollowUp, Incoming, StopRequest, ThreadId
 
 THREADS = 256
+PER_MINUTE = 1_000
+"""How many messages a person may have answered: counted, and never reached here."""
+
 CHANNEL = ThreadId("slack", "T1", "C1", "")
 IDLE = """
 INSERT INTO thread (id, epoch) SELECT 'slack:T1:C2:' || n, 1 FROM generate_series(1, %(n)s) n;
@@ -79,10 +82,10 @@ async def serve(store: PostgresStore, taker: Taker, thread: ThreadId, messages: 
     journal = store.journal
     for number in range(messages):
         incoming = Incoming(
-            f"{thread.root}.{number}", thread, Author("U1"), "What is the plan for today? " * 4
+            f"{thread.root}.{number}", thread, Author(f"U{thread.root}"), "What is the plan for today? " * 4
         )
         routed = taker.routed.setdefault(incoming.key, anyio.Event())
-        await journal.receive(incoming)
+        await journal.receive(incoming, PER_MINUTE)
         await routed.wait()
         pending = journal.ledger.pending[incoming.key]
         intent = Intent(

@@ -30,8 +30,12 @@ class Journal(Protocol):
         """Say whether a message is in the store, waiting for it if it is just being written."""
         ...
 
-    async def receive(self, incoming: Incoming) -> bool:
-        """Make a message durable; False when it was there already. Raises `StoreUnavailable`."""
+    async def receive(self, incoming: Incoming, per_minute: int | None = None) -> bool:
+        """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
+
+        Its author may have *per_minute* messages answered. A store of several processes counts them, and says in
+        `PendingMessage.over_rate` which ones are too many.
+        """
         ...
 
     async def forward(self, event: Edited | Deleted) -> bool:
@@ -42,6 +46,13 @@ class Journal(Protocol):
         """Have all other processes stop what they serve there, now or later.
 
         Return how many turns were running and messages waited. Raises `StoreUnavailable`.
+        """
+        ...
+
+    async def pending_elsewhere(self, place: ThreadId) -> tuple[int, int]:
+        """Return how many turns run and messages wait there in threads that other processes serve.
+
+        Raises `StoreUnavailable`.
         """
         ...
 

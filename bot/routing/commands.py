@@ -70,6 +70,10 @@ class Command:
     def is_turn(self) -> bool:
         return self.name in {"compact", "retry"}
 
+    def is_control(self, incoming: Incoming) -> bool:
+        """Return whether it is carried out at once, beside any turn."""
+        return not (self.is_turn and incoming.thread.root)
+
 
 class ModelCommands(Protocol):
     """What commands may ask about models and money; each returns a sentence for the person."""
@@ -189,7 +193,7 @@ async def _stop(_: Command, pending: PendingMessage, controls: Controls) -> str:
 
 
 async def _status(_: Command, pending: PendingMessage, controls: Controls) -> str:
-    running, waiting = controls.registry.status(pending.incoming.thread)
+    running, waiting = await controls.registry.status_everywhere(pending.incoming.thread)
     doing = "Working on a message" if running else "Idle"
     told = f"{doing}; {waiting} waiting. {controls.models.describe_model(pending.incoming.thread)}"
     return f"{told} Trouble: {down.rstrip('.')}." if (down := ", ".join(controls.troubles())) else told

@@ -78,8 +78,8 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    text = scrub(event.text)
-                    await self._journal.receive(event if text == event.text else replace(event, text=text))
+                    clean = replace(event, text=scrub(event.text))
+                    await self._journal.receive(clean, self._limit(clean))
             case Edited() | Deleted():
                 if not await self._journal.forward(event):
                     try:
@@ -111,9 +111,9 @@ class Orchestrator:
             self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(pending, _too_old)
-        elif (command := command_of(incoming)) and not (command.is_turn and incoming.thread.root):
+        elif (command := command_of(incoming)) and command.is_control(incoming):
             self._tasks.start_soon(self._obey, command, pending)
-        elif not pending.recovered and not self._rates.take(incoming.author.id):
+        elif not pending.recovered and not self._rates.allows(pending):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)
@@ -145,6 +145,12 @@ class Orchestrator:
                 len(found.serve),
                 len(found.stale | found.cut),
             )
+
+    def _limit(self, incoming: Incoming) -> int | None:
+        """Return how many messages a minute its author has; None if this one costs nothing."""
+        command = command_of(incoming)
+        is_free = incoming.stale or (command is not None and command.is_control(incoming))
+        return None if is_free else self._rates.limit_of(incoming.author.id)
 
     async def _obey(self, command: Command, pending: PendingMessage) -> None:
         """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import anyio
 from cachetools import TTLCache
 
+from threads.journal.records import PendingMessage
+
 MOST_KNOWN = 10_000
 """People whose bucket is kept; beyond, the one that was used longest ago is forgotten."""
 
@@ -26,6 +28,14 @@ class RateLimiter:
         self._size, self._clock, self._exempt = per_minute, clock, exempt
         # After a minute without a message a bucket is full again, as a new one is.
         self._buckets: TTLCache[str, tuple[float, float]] = TTLCache(MOST_KNOWN, MINUTE_S, timer=clock)
+
+    def limit_of(self, sender: str) -> int | None:
+        """Return how many messages a minute holds for the sender; None is no limit."""
+        return None if self._exempt(sender) else self._size
+
+    def allows(self, pending: PendingMessage) -> bool:
+        """Return whether a message may be answered; it is counted here if the store did not count it."""
+        return self.take(pending.incoming.author.id) if pending.over_rate is None else not pending.over_rate
 
     def take(self, sender: str) -> bool:
         """Count one message; False when the sender has had what a minute holds."""

@@ -49,7 +49,7 @@ class MessageRow:
 
     @property
     def row(self) -> tuple[Any, ...]:
-        return self.seq, self.thread, *(self.lines.get(place) for place in PLACES)
+        return self.seq, self.thread, *(self.lines.get(place) for place in PLACES), False
 
 
 @dataclass(slots=True)
@@ -118,6 +118,8 @@ class Database:
             context.LOAD: self.load,
             context.ARCHIVED: lambda name: [(name in self.threads and self.threads[name].generation > 0,)],
             context.NEXT: self.next_generation,
+            journal.PENDING: lambda *_: [(0, 0)],
+            store.COLLECT_BUCKETS: list,
             store.BEGUN: lambda name: [(any(t == name for t, _ in self.contexts),)],
             workspaces.COLLECT: list,
         }
@@ -176,7 +178,7 @@ class Database:
             self.late = [one for one in self.late if one[1].name != name]
         return []
 
-    def receive(self, me, keys, threads, aliases, bodies):
+    def receive(self, me, keys, threads, aliases, bodies, *_):
         for name in sorted(set(threads)):
             thread = self.threads.setdefault(name, ThreadRow())
             if thread.owner is None and me is not None:

@@ -34,8 +34,8 @@ async def _at_once(_):
     pass
 
 
-async def _unwritten(self, incoming):
-    arrival = Arrival(Received.of(incoming))
+async def _unwritten(self, incoming, per_minute):
+    arrival = Arrival(Received.of(incoming), per_minute)
     self._stamp(arrival.received)
     self._arrivals.put(arrival)
     return True

@@ -82,6 +82,15 @@ class Registry:
         except Fenced:  # what another process took over meanwhile, it has to stop
             return await elsewhere()
 
+    async def status_everywhere(self, place: ThreadId) -> tuple[int, int]:
+        """Return how many turns run and messages wait in the thread or channel, whichever process serves them.
+
+        Raises `StoreUnavailable`.
+        """
+        running, waiting = await self._shared.store.journal.pending_elsewhere(place)
+        here, queued = self.status(place)
+        return running + here, waiting + queued
+
     async def stop_here(self, request: StopRequest) -> tuple[int, int]:
         """Stop what this process serves; raises `Fenced` if another took some of it over meanwhile."""
         return await _add_up(*(partial(actor.stop, request) for actor in self._at(request.thread)))

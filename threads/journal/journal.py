@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from threads.errors import StoreUnavailable
-from threads.model import Deleted, Edited, Incoming, StopRequest, message_key
+from threads.model import Deleted, Edited, Incoming, StopRequest, ThreadId, message_key
 from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -86,7 +86,7 @@ class FileJournal:
             await self.durable(first)
         return self.ledger.knows(key)
 
-    async def receive(self, incoming: Incoming) -> bool:
+    async def receive(self, incoming: Incoming, _: int | None = None) -> bool:
         """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
 
         A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
@@ -100,6 +100,9 @@ class FileJournal:
         return True
 
     async def stop_elsewhere(self, _: StopRequest) -> tuple[int, int]:
+        return 0, 0
+
+    async def pending_elsewhere(self, _: ThreadId) -> tuple[int, int]:
         return 0, 0
 
     async def forward(self, _: Edited | Deleted) -> bool:

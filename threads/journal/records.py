@@ -162,7 +162,8 @@ class PendingMessage:
     One that has ``begun`` may not be ``started`` on the disk yet; ``edits`` of it are on their way there. A
     ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
     its answer may still stand in the thread. The post of a ``dropped`` one was given up.
-    Its thread was ``taken_at`` that time of the event loop's clock from another worker.
+    Its thread was ``taken_at`` that time of the event loop's clock from another worker. It is ``over_rate`` if all
+    workers together have had too many of its author; None where one process counts for itself.
     """
 
     received: Received
@@ -176,6 +177,7 @@ class PendingMessage:
     interrupted: bool = False
     dropped: bool = False
     taken_at: float = -math.inf
+    over_rate: bool | None = None
 
     @property
     def damaged(self) -> bool:

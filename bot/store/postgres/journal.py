@@ -40,11 +40,12 @@ from .session import Row, Session
 
 log = logging.getLogger(__name__)
 
-RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s)"
+RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s, %s, %s)"
 APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
 COLUMNS = (
-    "m.seq, m.thread, m.received::text, m.started::text, m.intent::text, m.posted::text, m.settled::text"
+    "m.seq, m.thread, m.received::text, m.started::text, m.intent::text, m.posted::text, m.settled::text, "
+    "m.over_rate"
 )
 UNSEEN = (
     f"SELECT {COLUMNS} FROM unnest(%s::text[], %s::bigint[]) o (thread, seq) "  # noqa: S608 - constants
@@ -73,6 +74,12 @@ STOP = (
     "SELECT thread, owner, least(started, 1), pending - started FROM stopped"
 )
 
+PENDING = (
+    "SELECT count(DISTINCT m.thread) FILTER (WHERE m.started IS NOT NULL), "
+    "count(*) FILTER (WHERE m.started IS NULL) FROM message m JOIN thread t ON t.id = m.thread "
+    "WHERE m.settled IS NULL AND starts_with(m.thread, %s) AND t.owner IS DISTINCT FROM %s"
+)
+
 RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
 ANYBODY = "anybody"
 """The channel of threads that nobody owns; a worker's own is ``w`` and its number."""
@@ -87,6 +94,7 @@ class Arrival:
     """A message on its way in. ``new`` is False if it was there already."""
 
     received: Received
+    per_minute: int | None
     new: bool = False
 
 
@@ -169,13 +177,13 @@ class PostgresJournal:
             raise StoreUnavailable(str(error)) from error
         return bool(known)
 
-    async def receive(self, incoming: Incoming) -> bool:
+    async def receive(self, incoming: Incoming, per_minute: int | None = None) -> bool:
         for key in incoming.keys:
             if (batch := self._receiving.get(key)) is not None:
                 await batch.done.wait()
             if self.ledger.knows(key):
                 return False
-        arrival = Arrival(Received.of(incoming))
+        arrival = Arrival(Received.of(incoming), per_minute)
         self._stamp(arrival.received)
         batch = self._arrivals.put(arrival)
         self._receiving.update(dict.fromkeys(incoming.keys, batch))
@@ -206,6 +214,15 @@ class PostgresJournal:
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
         return sum(running for *_, running, _ in rows), sum(waiting for *_, waiting in rows)
+
+    async def pending_elsewhere(self, place: ThreadId) -> tuple[int, int]:
+        if place.root:
+            return 0, 0
+        try:
+            [[running, waiting]] = await self._reader.rows(PENDING, (str(place), self._me()))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        return running, waiting
 
     async def amend(self, edited: Edited) -> bool:
         pending = self.ledger.pending.get(message_key(edited.thread, edited.id))
@@ -325,8 +342,12 @@ class PostgresJournal:
         bodies = [_line(received) for received in given]
         aliases = [more[0] if more else None for _, *more in keys]
         threads = [received.thread_id for received in given]
+        senders = [received.author.id for received in given]
+        limits = [arrival.per_minute for arrival in arrivals]
         try:
-            rows = await self._inbox.rows(RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies))
+            rows = await self._inbox.rows(
+                RECEIVE, (me, [key for key, *_ in keys], threads, aliases, bodies, senders, limits)
+            )
             new = {key for key, is_new, *_ in rows if is_new}
             for arrival, (key, *_) in zip(arrivals, keys, strict=True):
                 arrival.new = key in new
@@ -396,14 +417,17 @@ class PostgresJournal:
     def _fold(self, row: Row) -> PendingMessage | None:
         """Apply a row's records to the ledger, and return its message if that is pending now and was not before."""
         seq, before = row[0], len(self.ledger.pending)
-        for column in filter(None, row[2:]):
+        for column in filter(None, row[2:7]):
             record = read_line(record_adapter(), column.encode())
             if isinstance(record, Received):
                 record.seq = seq
             self.ledger.apply(record)
             self.ledger.unlogged.pop(record.seq, None)
-        is_new = len(self.ledger.pending) > before
-        return next(reversed(self.ledger.pending.values())) if is_new else None
+        if len(self.ledger.pending) == before:
+            return None
+        pending = next(reversed(self.ledger.pending.values()))
+        pending.over_rate = row[7]
+        return pending
 
     async def _apply(self, changes: list[Change]) -> None:
         if not changes:

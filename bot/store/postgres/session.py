@@ -78,21 +78,22 @@ class Session:
         if self._connection is None or self._connection.closed:
             try:
                 with anyio.fail_after(STATEMENT_S):
-                    await self._connect()
+                    return await self._connect()
             except (psycopg.OperationalError, TimeoutError) as error:
                 await self._drop()
                 raise SessionLost(f"postgres: {error}") from error
         return self._connection
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> psycopg.AsyncConnection[Row]:
         has_former, self._has_former = self._has_former, True
-        self._connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+        self._connection = connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
         if has_former:
-            ends = await (await self._connection.execute(END_FORMER, (self._name,))).fetchall()
+            ends = await (await connection.execute(END_FORMER, (self._name,))).fetchall()
             if not all(ended for (ended,) in ends):
                 raise psycopg.OperationalError("an earlier connection is still at work")
         if self._prepare is not None:
-            await self._prepare(self._connection)
+            await self._prepare(connection)
+        return connection
 
     async def close(self) -> None:
         """Close the connection after the statement that runs; the next one opens another."""

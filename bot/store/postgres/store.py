@@ -37,7 +37,11 @@ COLLECT_EVERY_S = 600.0
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
-AUDIT = "INSERT INTO audit (line) SELECT line::json FROM unnest(%s::text[]) line"
+AUDIT = (
+    "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
+    "FROM unnest(%s::text[]) line ON CONFLICT DO NOTHING"
+)
+COLLECT_BUCKETS = "SELECT collect_buckets()"
 RECENT = (
     "SELECT id FROM thread WHERE starts_with(id, %s) AND changed_at > clock_timestamp() - %s * interval '1s' "
     "ORDER BY changed_at DESC LIMIT %s"
@@ -82,7 +86,7 @@ class PostgresStore:
         await anyio.to_thread.run_sync(migrate, self._dsn)
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
-        """Append lines to the audit; the table knows their time. Raises OSError."""
+        """Append lines to the audit, each once; the table knows their time. Raises OSError."""
         await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
 
     async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
@@ -105,13 +109,14 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete content of files that nobody names any more, now and then."""
+        """Delete content of files that nobody names any more, and rates that nobody uses, now and then."""
         while True:
             await anyio.sleep(COLLECT_EVERY_S)
             try:
                 await self._workspaces.collect()
+                await self._rates.rows(COLLECT_BUCKETS)
             except OSError as error:
-                log.warning("workspace.not_collected: %s", error)
+                log.warning("worker.not_collected: %s", error)
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""

@@ -80,6 +80,7 @@ class Worker:
         """How much further the server's clock is than this machine's."""
         self._sure_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
+        self._is_cut_off = False
 
     async def enter(self, transports: Iterable[str]) -> None:
         """Draw a number, take its lock, and be one of the workers for threads of *transports*. Raises OSError."""
@@ -166,7 +167,7 @@ class Worker:
             try:
                 alive = await self._life.rows(BEAT, (self._lease_s, self.number))
             except OSError as error:
-                log.warning("worker.cut_off: %s", error)
+                self._cut_off(error)
                 self._renew(0.0)  # the lock went with the session: others may judge at once
             else:
                 if not alive:
@@ -175,6 +176,9 @@ class Worker:
                     journal.lose(list(journal.owned))
                     raise WorkerLost
                 now, self.alive = alive[0]
+                if self._is_cut_off:
+                    log.info("worker.back: the database answers again")
+                    self._is_cut_off = False
                 self._renew(sent, now)
             await anyio.sleep(BEAT_S)
 
@@ -185,6 +189,14 @@ class Worker:
         self._sure_until = sent + self._lease_s - MARGIN_S
         renewed, self._renewed = self._renewed, anyio.Event()
         renewed.set()
+
+    def _cut_off(self, error: OSError) -> None:
+        """Log the beginning of an outage."""
+        if not self._is_cut_off:
+            log.warning(
+                "worker.cut_off: nothing is acknowledged or posted until the database is back: %s", error
+            )
+        self._is_cut_off = True
 
     async def _lock(self, connection: psycopg.AsyncConnection[Row]) -> None:
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
@@ -209,7 +221,7 @@ class Worker:
                     journal.look([bell.payload])
                     self._rung.set()
             except (OSError, psycopg.Error) as error:
-                log.warning("worker.deaf: %s", error)
+                log.debug("worker.deaf: %s", error)
                 await self._ears.close()
                 await anyio.sleep(BEAT_S)
 
@@ -218,7 +230,7 @@ class Worker:
             try:
                 await self._look(journal, refresh)
             except OSError as error:
-                log.warning("worker.cut_off: %s", error)
+                log.debug("worker.blind: %s", error)
             with anyio.move_on_after(LOOK_S):
                 await self._rung.wait()
             self._rung = anyio.Event()

@@ -12,6 +12,7 @@ import pytest
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp, begin_of
 from transports.shared.backfill.marks import UNKNOWN
 from transports.shared.backfill.message_time import NEVER
@@ -231,3 +232,36 @@ async def test_a_live_message_does_not_move_the_mark_past_what_is_still_to_be_re
     await again.catch_up.run()
     assert again.taken == [missed, live]
     assert await again.mark() == float(live)
+
+
+async def test_what_waits_after_many_failures_is_read_as_soon_as_the_store_is_back():
+    bot = await after_a_stop()
+    missed, bot.full = bot.platform.say(), True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(5 + 15 + 60 + 1)  # now it would wait for 300 s
+        bot.full = False
+        bot.catch_up.hurry()
+        await anyio.sleep(1)
+        assert bot.taken == [missed]
+
+
+async def test_the_return_of_a_store_is_noticed_and_its_outage_logged_once(monkeypatch, caplog):
+    bot, told, away = Bot(Platform()), [], True
+
+    def take_over(_):
+        if away:
+            raise OSError("away")
+        return ()
+
+    monkeypatch.setattr(MarkFile, "take_over", take_over)
+    bot.marks.on_store_back = lambda: told.append("back")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.marks.keep, lambda: True)
+        await anyio.sleep(60)
+        assert caplog.text.count("marks.not_taken_over") == 1
+        assert told == []
+        away = False
+        await anyio.sleep(60)
+        assert told == ["back"]
+        tasks.cancel_scope.cancel()

@@ -93,7 +93,7 @@ class Intake:
         self._cap = BotLoopGuard(options.bots)
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=options.max_age_s)
         self._catch_up = CatchUp(marks, self._history)
-        marks.on_take_over = self._close_gaps
+        marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
         self._roles = Roles(rest, options.roles)
         self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S

@@ -88,6 +88,10 @@ class CatchUp:
     def missed(self) -> None:
         """Note that messages may have been missed anywhere until now. The caller has to start `run`."""
         self._marks.gap()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Read what is missing now, whatever failed before: what kept it from being read is over."""
         self._failures = {channel: (failures, 0.0) for channel, (failures, _) in self._failures.items()}
         self._wake()
 

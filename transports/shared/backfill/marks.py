@@ -113,12 +113,15 @@ class _Place:
 class Marks:
     """The marks of one workspace. Only `save`, `note` and `keep` wait.
 
-    ``on_take_over`` is called when there is something to read that another process has left.
+    ``on_take_over`` is called when there is something to read that another process has left, and ``on_store_back``
+    when the store answers again.
     """
 
     def __init__(self, store: MarkStore, offload: Offload, now: Callable[[], datetime], scale: Scale) -> None:
         self._store, self._offload, self._now = store, offload, now
         self.on_take_over: Callable[[], None] = lambda: None
+        self.on_store_back: Callable[[], None] = lambda: None
+        self._store_is_away = False
         self.scale = scale
         self._first, self._fresh = self.clock(), True
         self._alive = _Place(scale, self._first)
@@ -327,8 +330,13 @@ class Marks:
         try:
             left = await self._offload(self._store.take_over)
         except OSError as error:
-            log.warning("marks.not_taken_over: trying again soon: %s", error)
+            if not self._store_is_away:
+                log.warning("marks.not_taken_over: trying again until it works: %s", error)
+            self._store_is_away = True
             return
+        if self._store_is_away:
+            self._store_is_away = False
+            self.on_store_back()
         for data in left:
             self.take_over(data)
         if left:

@@ -85,7 +85,7 @@ class Intake:
             not_before=read_from,
         )
         self._catch_up = CatchUp(marks, history)
-        marks.on_take_over = self._close_gaps
+        marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
 
     def missed(self) -> None:
         """Note that messages may have been missed: no mark passes them from now on. Begin to read them."""

@@ -15,6 +15,7 @@ import pytest
 
 from bot.ports import wording
 from bot.ports.model import Completion, Usage
+from bot.routing.rate_limit import RateLimiter
 from bot.store.postgres.store import PostgresStore
 from tests.one_model import OneModel
 from tests.world import Platform, Scripted, calls, message, running, says
@@ -151,3 +152,42 @@ async def test_a_stop_in_a_channel_ends_what_any_worker_does_there_or_will(dsn, 
     assert outcomes(dsn).items() >= stopped.items()
     assert outcomes(dsn)[message_key(elsewhere, "m3")] is None
     assert wording.stopped(1, 1) in platform.texts
+
+
+async def test_status_in_a_channel_counts_what_all_workers_do_there(dsn, tmp_path):
+    platform, model = Platform(), Stuck()
+    place = ThreadId("fake", "W", "C", "")
+    async with (
+        worker(dsn, tmp_path / "a", platform, model) as a,
+        worker(dsn, tmp_path / "b", platform, Stuck()) as b,
+    ):
+        await a.orchestrator.receive(message(1, "go", replace(place, root="1")))
+        await model.asked.wait()
+        await a.orchestrator.receive(message(2, "and on", replace(place, root="1")))
+        await a.orchestrator.receive(message(3, "go", ThreadId("fake", "W", "D", "1")))
+        await b.orchestrator.receive(message(4, "/status", place))
+        await platform.settled("m4")
+    assert platform.texts[0].startswith("Working on a message; 1 waiting.")
+
+
+async def test_the_messages_of_a_person_are_counted_over_all_workers(dsn, tmp_path):
+    """Commands, copies and other people are not in that number."""
+    platform, rates = Platform(), RateLimiter(3, exempt=lambda who: who == "ADMIN")
+    async with (
+        worker(dsn, tmp_path / "a", platform, Echo(), rates=rates) as a,
+        worker(dsn, tmp_path / "b", platform, Echo(), rates=rates) as b,
+    ):
+        for number in range(6):
+            said = message(number, f"say {number}", ThreadId("fake", "W", "C", str(number)))
+            await (a, b)[number % 2].orchestrator.receive(said)
+            await (b, a)[number % 2].orchestrator.receive(said)
+            await b.orchestrator.receive(replace(said, id=f"s{number}", text="/status"))
+        for number in range(6, 11):
+            other = message(number, f"say {number}", ThreadId("fake", "W", "C", str(number)))
+            await a.orchestrator.receive(replace(other, author=replace(other.author, id="ADMIN")))
+        await platform.settled(
+            *(f"m{number}" for number in range(11)), *(f"s{number}" for number in range(6))
+        )
+    assert [platform.outcomes[f"m{number}"] for number in range(6)] == ["answered"] * 3 + ["refused"] * 3
+    assert {platform.outcomes[f"m{number}"] for number in range(6, 11)} == {"answered"}
+    assert {platform.outcomes[f"s{number}"] for number in range(6)} == {"answered"}

@@ -163,3 +163,33 @@ async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, mo
         monkeypatch.setattr(Session, "rows", away)
         assert await seat.store.take_token("post", 2.0, 2.0) == 1.5
         monkeypatch.undo()
+
+
+async def test_a_sender_is_refused_without_a_debt_and_has_more_as_time_passes(dsn):
+    def use(wanted):
+        [[used]] = rows(dsn, f"SELECT use_tokens('sender:U1', 6, {wanted})")
+        return used
+
+    def passes(seconds):
+        rows(dsn, f"UPDATE bucket SET at = at - interval '{seconds} s' RETURNING at")
+
+    assert [use(4), use(4), use(4)] == [4, 2, 0]
+    passes(20)
+    assert use(4) == 2
+    passes(1000)
+    assert use(9) == 6
+
+
+async def test_rates_that_nobody_uses_are_deleted_after_an_hour(dsn):
+    rows(dsn, "SELECT use_tokens('sender:U1', 6, 1), use_tokens('sender:U2', 6, 1), take_token('post', 1, 1)")
+    rows(dsn, "UPDATE bucket SET at = at - interval '61 min' WHERE name <> 'sender:U2' RETURNING name")
+    rows(dsn, "SELECT collect_buckets()")
+    assert rows(dsn, "SELECT name FROM bucket ORDER BY name") == [("post",), ("sender:U2",)]
+
+
+async def test_audit_lines_that_are_sent_again_are_there_once(dsn):
+    async with workers(dsn, 1) as [seat]:
+        lines = [("2026-11-24", b'{"at":"1"}\n'), ("2026-11-24", b'{"at":"2"}\n')]
+        await seat.store.append_audit(lines[:1])
+        await seat.store.append_audit(lines)
+    assert rows(dsn, "SELECT line::text FROM audit ORDER BY id") == [('{"at":"1"}',), ('{"at":"2"}',)]

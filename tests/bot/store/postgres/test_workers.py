@@ -199,7 +199,7 @@ async def test_a_worker_that_was_taken_for_dead_starts_over_and_says_nothing_unt
             await one.worker.ensure_ownership()
 
 
-async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goes_on(server):
+async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goes_on(server, caplog):
     dsn = server.new_database()
     async with workers(dsn, 2) as (one, other):
         await one.journal.receive(message(1))
@@ -220,6 +220,8 @@ async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goe
         await one.until(lambda: len(one.routed) == 2)
         await one.settle(one.routed[0])
         assert (one.died, other.died, one.lost) == (None, None, []), "whoever was blind judges nobody"
+    outages = [record for record in caplog.messages if record.startswith("worker.cut_off")]
+    assert len(outages) == 2, "an outage is logged once by each"
 
 
 async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn):
