@@ -172,7 +172,7 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers()
+        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers(rest)
         presence = Presence(
             rest,
             places,

@@ -61,7 +61,7 @@ class Desk:
 
     def restart(self):
         """A new process: nothing is remembered."""
-        self.answers = EphemeralAnswers()
+        self.answers = EphemeralAnswers(self.rest)
         self.places = Places(self.rest, self.in_place)
         self.posting = Posting(
             self.rest,

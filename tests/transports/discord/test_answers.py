@@ -14,6 +14,8 @@ from tests.transports.discord.test_posting import long, patience
 from threads.errors import TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
 from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.values import ReplyAddress
+from transports.discord.events.interactions import reply_address
 from transports.discord.markdown.buttons import choice_buttons
 from transports.discord.post import ephemeral_answers as module
 from transports.discord.post.message_pages import CUT, MAX_PARTS
@@ -43,9 +45,9 @@ class Person(Desk):
         await self.discord.until(lambda: len(self.client.of("interaction")) > before)
         interaction = self.client.of("interaction")[-1]
         await interaction.response.defer(ephemeral=True, thinking=thinking)
-        acknowledged = anyio.Event()
+        acknowledged, address = anyio.Event(), reply_address(interaction)
         acknowledged.set()
-        self.answers.remember(message_id, interaction, acknowledged)
+        self.answers.remember(message_id, address, acknowledged)
         self.asked_last = making
         return Outgoing(
             ThreadId("discord", GUILD, CHANNEL, ""),
@@ -55,6 +57,7 @@ class Person(Desk):
             message_id,
             (),
             U1,
+            reply_address=address,
         )
 
     async def slash(self, message_id="slash-1"):
@@ -90,7 +93,7 @@ async def person():
 async def test_an_answer_waits_for_the_acknowledgement(person):
     outgoing = await person.slash()
     acknowledged = anyio.Event()
-    person.answers.remember("slash-1", person.client.of("interaction")[-1], acknowledged)
+    person.answers.remember("slash-1", outgoing.reply_address, acknowledged)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(person.posting.post, outgoing)
         await anyio.sleep(0.05)
@@ -179,7 +182,7 @@ async def test_when_discord_takes_no_answer_any_more_it_is_posted_in_the_channel
 async def test_after_fourteen_minutes_nothing_is_whispered(person, monkeypatch):
     monkeypatch.setattr(module, "ANSWER_WITHIN_S", 0.0)
     person.restart()
-    outgoing = await person.slash()
+    outgoing = replace(await person.slash(), reply_address="")
 
     await person.posting.post(outgoing)
 
@@ -187,22 +190,77 @@ async def test_after_fourteen_minutes_nothing_is_whispered(person, monkeypatch):
     assert person.shown(CHANNEL) == ["all is well"]
 
 
-async def test_when_the_gateways_client_was_closed_the_answer_is_posted_in_the_channel(person):
+async def test_a_command_is_answered_to_its_person_when_the_gateways_client_was_closed(person):
     outgoing = await person.slash()
     await person.client.close()
 
     await person.posting.post(outgoing)
 
+    assert person.heard() == [("all is well", True)]
+
+
+@pytest.mark.parametrize("ask", [Person.slash, Person.press])
+async def test_another_process_answers_the_person_alone(person, ask):
+    outgoing = await ask(person)
+    person.restart()
+
+    await person.posting.post(replace(outgoing, text=long(2)))
+
+    assert [alone for _, alone in person.heard()] == [True, True]
+    assert "all is well" not in person.shown(CHANNEL)
+
+
+async def test_another_process_waits_until_the_interaction_is_acknowledged(person, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    outgoing = await person.slash()
+    person.restart()
+    for _ in range(3):
+        person.discord.fail(ANSWER, Refused(404, 10015))
+
+    await person.posting.post(outgoing)
+
+    assert person.heard() == [("all is well", True)]
+
+
+async def test_without_a_place_for_answers_a_command_is_answered_in_the_channel(person):
+    """As in a message that an older version stored."""
+    outgoing = await person.slash()
+    person.restart()
+
+    await person.posting.post(replace(outgoing, reply_address=""))
+
     assert person.shown(CHANNEL) == ["all is well"]
 
 
-async def test_after_a_restart_a_command_is_answered_in_the_channel(person):
-    outgoing = await person.slash()
+async def test_what_another_process_answers_for_all_does_not_go_on_thinking(person):
+    outgoing = await person.slash("press-1")
     person.restart()
+
+    await person.posting.post(replace(outgoing, kind="reply"))
+
+    assert person.shown(CHANNEL) == ["all is well"]
+    assert not person.thinks()
+
+
+async def test_a_refused_token_of_an_interaction_says_nothing_about_the_bots_own(person):
+    outgoing = await person.slash()
+    person.discord.fail(ANSWER, Refused(401, 0))
 
     await person.posting.post(outgoing)
 
     assert person.shown(CHANNEL) == ["all is well"]
+    with anyio.move_on_after(0.05) as waiting:
+        await person.rest.until_refused()
+    assert waiting.cancelled_caught
+
+
+def test_a_place_for_answers_is_read_as_it_was_written_and_hides_its_token():
+    for thinking in (True, False):
+        address = ReplyAddress("42", "a:b/c", thinking)
+        assert ReplyAddress.parse(str(address)) == address
+        assert "a:b/c" not in repr(address)
+    for odd in ("", "command:42:", "command::t", "other:42:t", "press:x:t", "https://example.org/x"):
+        assert ReplyAddress.parse(odd) is None
 
 
 async def test_a_command_that_is_answered_for_all_does_not_go_on_thinking(person):
@@ -212,8 +270,6 @@ async def test_a_command_that_is_answered_for_all_does_not_go_on_thinking(person
     await person.answers.release("slash-1")
 
     assert not person.thinks()
-    with pytest.raises(DiscordRefused):
-        await person.answers.whisper("slash-1", "late")
 
 
 async def test_an_answer_that_was_given_is_not_taken_away(person):
@@ -247,8 +303,8 @@ async def test_how_many_interactions_are_remembered_is_bounded(person, monkeypat
         await person.slash(f"slash-{number}")
 
     with pytest.raises(DiscordRefused):
-        await person.answers.whisper("slash-0", "who?")
-    await person.answers.whisper("slash-1", "you", choice_buttons(RETRY))
+        await person.answers.whisper("slash-0", "", "who?")
+    await person.answers.whisper("slash-1", "", "you", choice_buttons(RETRY))
 
 
 # questions

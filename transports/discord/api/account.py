@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.invalid_requests import InvalidRequests
-from transports.discord.api.sdk import Client
+from transports.discord.api.sdk import Client, InteractionCalls
 from transports.discord.api.uncancelled_calls import UncancelledCalls
 from transports.discord.api.values import Me
 
@@ -42,6 +42,7 @@ class Account:
     def __init__(self, api_url: str, token: str, tasks: TaskGroup) -> None:
         self._api_url, self._token = api_url, token
         self.invalid_requests = InvalidRequests()
+        self._interaction_calls = InteractionCalls(api_url)
         self._calls = UncancelledCalls(tasks, self._explained)
         self._client: Client | None = None
         self._token_refused = anyio.Event()

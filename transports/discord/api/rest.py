@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Final, Literal, TypeVar, cast
 
 import anyio
 import discord
@@ -14,9 +14,11 @@ import discord
 from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.api.account import Account
 from transports.discord.api.api_errors import DiscordRefused
-from transports.discord.api.sdk import DISCORD, read_message
+from transports.discord.api.sdk import DISCORD, interactions_through, read_message
 from transports.discord.api.snowflake import number
-from transports.discord.api.values import MAX_BUTTONS, Button, Upload
+from transports.discord.api.values import MAX_BUTTONS, Button, ReplyAddress, Upload
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,9 @@ MAX_NAME = 100
 MAX_PAGE = 100
 """Messages of one call."""
 ARCHIVE_AFTER_MIN: Literal[1440] = 1440
+ORIGINAL: Final = cast(int, "@original")
+"""Discord's name of the first answer to an interaction; the library passes ids on as they are."""
+EXPIRED = 50_027
 
 STYLES = {
     "primary": discord.ButtonStyle.primary,
@@ -72,6 +77,42 @@ class Rest(Account):
 
         within = UPLOAD_WITHIN_S if upload else None
         return await self._ask("send", post, line=nonce, urgent=urgent, within=within, posts=True)
+
+    async def whisper(
+        self, address: ReplyAddress, content: str, buttons: Sequence[Button], *, line: str, in_place: bool
+    ) -> str:
+        """Answer the person of an interaction alone, *in_place* of the "thinking"; return the message's id."""
+
+        async def answer(hook: discord.Webhook) -> discord.WebhookMessage:
+            view = view_of(buttons)
+            if in_place:
+                return await hook.edit_message(ORIGINAL, content=content, view=view)
+            return await hook.send(content, view=view, ephemeral=True, suppress_embeds=True, wait=True)
+
+        return str((await self._ask_hook("whisper", address, answer, line)).id)
+
+    async def end_thinking(self, address: ReplyAddress, *, line: str) -> None:
+        """Take the "thinking" of an interaction away."""
+        await self._ask_hook("end_thinking", address, lambda hook: hook.delete_message(ORIGINAL), line)
+
+    async def _ask_hook(
+        self, call: str, address: ReplyAddress, work: Callable[[discord.Webhook], Awaitable[T]], line: str
+    ) -> T:
+        """Make a call with the token of an interaction, which is refused once that is over."""
+
+        async def ask() -> T:
+            hook = discord.Webhook.partial(int(address.application), address.token, client=self._library)
+            hook.type, hook.proxy = discord.WebhookType.application, self._library.http.proxy
+            try:
+                with interactions_through(self._interaction_calls):
+                    return await work(hook)
+            except discord.HTTPException as refused:
+                if refused.status != 401:
+                    raise
+            # It says nothing about the bot's own token.
+            raise DiscordRefused(call, 404, EXPIRED, "the interaction is over")
+
+        return await self._ask(call, ask, line=line)
 
     async def edit(
         self,

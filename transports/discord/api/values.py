@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,26 @@ class Button:
     label: str
     custom_id: str
     style: Literal["primary", "secondary", "success", "danger"] = "secondary"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyAddress:
+    """Where Discord takes answers for the person of an interaction alone. ``thinking``: it shows that one follows."""
+
+    application: str
+    token: str = field(repr=False)
+    thinking: bool
+
+    def __str__(self) -> str:
+        return f"{'command' if self.thinking else 'press'}:{self.application}:{self.token}"
+
+    @classmethod
+    def parse(cls, text: str) -> ReplyAddress | None:
+        """Read what `str` gave; None for anything else."""
+        kind, _, rest = text.partition(":")
+        application, _, token = rest.partition(":")
+        is_one = kind in ("command", "press") and application.isdecimal() and token
+        return cls(application, token, kind == "command") if is_one else None
 
 
 @dataclass(frozen=True, slots=True)

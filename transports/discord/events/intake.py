@@ -154,7 +154,7 @@ class Intake:
         if pressed is None:
             return EXPIRED
         self.presses.pressed(pressed)
-        return await self.command(pressed.incoming, interaction, acknowledged)
+        return await self.command(pressed.incoming, acknowledged)
 
     async def _disarm(self, interaction: discord.Interaction) -> None:
         """Take the buttons of a message away unless it holds an open question; may be dropped."""
@@ -165,11 +165,9 @@ class Intake:
                 return
             await disarm(self._rest, str(message.channel.id), str(message.id))
 
-    async def command(
-        self, incoming: Incoming, interaction: discord.Interaction, acknowledged: anyio.Event
-    ) -> str:
+    async def command(self, incoming: Incoming, acknowledged: anyio.Event) -> str:
         """Make a press or a slash command durable; its answer goes to the interaction (see `interactions.Take`)."""
-        self._answers.remember(incoming.id, interaction, acknowledged)
+        self._answers.remember(incoming.id, incoming.reply_address, acknowledged)
         try:
             await self._hand_over(incoming)
         except StoreUnavailable as error:

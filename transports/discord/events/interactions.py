@@ -1,8 +1,8 @@
-"""What presses and slash commands share: the person, and the acknowledgement.
+"""What presses and slash commands share: the person, where to answer, and the acknowledgement.
 
 The acknowledgement is a promise, so it follows the write to disk, which takes milliseconds, but it is never too late
 for Discord. After a crash before it, Discord says that the interaction failed. If it was on disk by then, the next
-process does it and answers in the channel.
+process does it. It cannot tell its person alone then, and answers in the channel.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import discord
 
 from threads.model import Author
 from transports.discord.api.api_errors import FROM_OUTSIDE
+from transports.discord.api.values import ReplyAddress
 from transports.discord.events.parse_message import author_value
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,12 @@ async def tell(interaction: discord.Interaction, text: str) -> None:
             await interaction.response.send_message(text, ephemeral=True)
     except FAILURES as failure:
         log.warning("interaction.unanswered: %s", failure or type(failure).__name__)
+
+
+def reply_address(interaction: discord.Interaction) -> str:
+    """Return where the interaction can be answered for its person alone, by any process."""
+    thinking = interaction.type is discord.InteractionType.application_command
+    return str(ReplyAddress(str(interaction.application_id), interaction.token, thinking))
 
 
 def author_of(interaction: discord.Interaction) -> Author | None:

@@ -12,7 +12,7 @@ import discord
 from threads.model import Incoming
 from transports.base.text import digest
 from transports.discord.api.values import Place
-from transports.discord.events.interactions import author_of
+from transports.discord.events.interactions import author_of, reply_address
 from transports.discord.events.parse_message import sent_at
 from transports.discord.markdown.buttons import command_of
 
@@ -51,6 +51,7 @@ def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "
         text=command,
         sent_at=sent_at(str(interaction.id)),
         via="mention",  # to the bot alone: it is always answered
+        reply_address=reply_address(interaction),
     )
     return ButtonPress(incoming, place.id, id_, ephemeral)
 

@@ -19,7 +19,7 @@ from threads import wording
 from threads.model import Incoming
 from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.interactions import author_of, take_in, tell
+from transports.discord.events.interactions import author_of, reply_address, take_in, tell
 from transports.discord.events.parse_message import sent_at
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ LONGEST_WORDS = 500
 ELSEWHERE = "I cannot work in this kind of channel."
 OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."
 
-Take = Callable[[Incoming, discord.Interaction, anyio.Event], Awaitable[str]]
+Take = Callable[[Incoming, anyio.Event], Awaitable[str]]
 """Makes a command durable; its answer goes to the interaction. See `interactions.Take`."""
 
 
@@ -118,8 +118,9 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             text=" ".join(text.split())[:LONGEST_WORDS],
             sent_at=sent_at(str(interaction.id)),
             via="mention",  # it is always answered, also a stranger's second one of the day
+            reply_address=reply_address(interaction),
         )
-        return await self._take(incoming, interaction, acknowledged)
+        return await self._take(incoming, acknowledged)
 
     async def on_error(
         self, interaction: discord.Interaction, error: app_commands.AppCommandError, /

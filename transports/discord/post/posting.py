@@ -86,7 +86,7 @@ class Posting:
         with progress(sent.out):
             if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
                 await self._show_all(outgoing, draft, sent)
-                await self._answers.release(outgoing.reply_to)
+                await self._answers.release(outgoing.reply_to, outgoing.reply_address)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
 
@@ -160,8 +160,9 @@ class Posting:
         try:
             for page in sent.pages:
                 if page.part not in sent.out:
-                    sent_id = await self._answers.whisper(outgoing.reply_to, page.content, page.buttons)
-                    sent.out[page.part] = sent_id
+                    sent.out[page.part] = await self._answers.whisper(
+                        outgoing.reply_to, outgoing.reply_address, page.content, page.buttons
+                    )
         except DiscordRefused as refused:
             if refused.kind == "token":
                 raise

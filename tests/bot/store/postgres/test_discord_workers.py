@@ -1,0 +1,55 @@
+"""Discord over several workers: one holds the session, and any of them answers."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.store.postgres.store import PostgresStore
+from bot.wiring.app import utc_now
+from tests.bot.store.postgres.workers import rows
+from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
+from tests.transports.bot import bot_over, surroundings
+from tests.world import Scripted
+from threads.model import ThreadId
+from transports.discord.client import Discord, Options
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def worker(discord, dsn, data):
+    store = PostgresStore(dsn, data, name="w", version="1", now=utc_now)
+    options = Options(discord.token, discord.api_base_url, discord.gateway_url)
+    given = surroundings(data, "discord") | {
+        "recent": partial(store.recent, "discord"),
+        "marks": store.marks("discord"),
+        "hold": store.hold,
+    }
+    try:
+        edge = Discord(options, data, **given)
+        async with bot_over(edge, data, Scripted(), store=store, connected=False):
+            yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.abort()
+
+
+async def test_a_command_is_answered_to_its_person_alone_by_a_worker_that_did_not_receive_it(dsn, tmp_path):
+    async with FakeDiscord() as discord, worker(discord, dsn, tmp_path / "a") as one:
+        await discord.until(lambda: rows(dsn, "SELECT FROM role WHERE name = 'gateway:discord'"))
+        async with worker(discord, dsn, tmp_path / "b") as other:
+            thread = ThreadId("discord", GUILD, CHANNEL, "")
+            number = other.worker.number
+            rows(dsn, f"INSERT INTO thread (id, owner, epoch) VALUES ('{thread}', {number}, 1) RETURNING id")
+            asked = discord.slash(U1, CHANNEL, "status")
+            await asked
+            await discord.until(lambda: asked.original.content)
+            assert rows(dsn, "SELECT owner FROM thread") == [(number,)]
+            assert number != one.worker.number
+        assert asked.original.content.startswith("Idle")
+        assert asked.original.ephemeral
+        assert discord.posts(CHANNEL) == []
