@@ -7,6 +7,7 @@ in Python: the real ones are proved by the tests over a real server.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from bot.store.postgres import context, journal, session, store, worker, workspaces
+
+SILENT, _ = os.pipe()
+"""A descriptor on which nothing comes: a connection that waits for nothing hears nothing from its server."""
 
 START = datetime(2026, 11, 22, 11, tzinfo=UTC)
 CHECKS = frozenset({"epoch", "former"})
@@ -347,6 +351,7 @@ class Connection:
     name: str
     began: datetime
     closed: bool = False
+    fileno: Callable[[], int] = field(default=lambda: SILENT, repr=False)
     channels: set[str] = field(default_factory=set)
     bells: list[str] = field(default_factory=list)
     rung: anyio.Event = field(default_factory=anyio.Event)

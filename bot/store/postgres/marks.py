@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
+from threading import Lock
 from typing import Any
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from .session import DEFAULTS, OPTIONS, SessionLost
+from .session import DEFAULTS, OPTIONS, SessionLost, is_over
 
 READ = "SELECT worker, body FROM mark WHERE transport = %s AND worker = %s"
 LEFT = (
@@ -21,15 +23,19 @@ WRITE = (
     "INSERT INTO mark (transport, worker, body) VALUES (%(transport)s, %(me)s, %(body)s) "
     "ON CONFLICT (transport, worker) DO UPDATE SET body = excluded.body"
 )
+CLAIM = "SELECT claim_reading(%s, %s, %s, %s, %s, %s, %s)"
+FINISH = "UPDATE reading SET upto = %s WHERE transport = %s AND channel = %s AND worker = %s"
 
 
 class PostgresMarks:
-    """A `threads.store.mark_file.MarkStore` of the worker *me*. One thread at a time; it blocks."""
+    """A `threads.store.mark_file.MarkStore` of the worker *me*. It blocks, and is safe in any thread."""
+
+    overlap_s = 120.0
 
     def __init__(self, dsn: str, me: Callable[[], int], transport: str) -> None:
         self._dsn, self._me, self._transport = make_conninfo(dsn, **DEFAULTS, options=OPTIONS), me, transport
         self._connection: psycopg.Connection[Any] | None = None
-        self._taken = set[int]()
+        self._taken, self._turn = set[int](), Lock()
 
     def read(self) -> bytes:
         return b"".join(bytes(body) for _, body in self._rows(READ, (self._transport, self._me())))
@@ -48,6 +54,14 @@ class PostgresMarks:
         self._taken.update(worker for worker, _ in fresh)
         return [body for _, body in fresh]
 
+    def claim(self, channel: str, since: str, begins: str, due: str, now: str) -> str | None:
+        times = (Decimal(time) for time in (since, begins, due, now))
+        [[upto]] = self._rows(CLAIM, (self._me(), self._transport, channel, *times))
+        return None if upto is None else str(upto)
+
+    def finish(self, channel: str, upto: str) -> None:
+        self._rows(FINISH, (upto, self._transport, channel, self._me()))
+
     def close(self) -> None:
         """Close the connection; the next call opens another."""
         connection, self._connection = self._connection, None
@@ -56,11 +70,13 @@ class PostgresMarks:
                 connection.close()
 
     def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        try:
-            if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(self._dsn, autocommit=True)
-            cursor = self._connection.execute(statement.encode(), parameters)
-            return cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            self.close()
-            raise SessionLost(f"postgres: {error}") from error
+        with self._turn:
+            try:
+                if self._connection is None or is_over(self._connection):
+                    self.close()
+                    self._connection = psycopg.connect(self._dsn, autocommit=True)
+                cursor = self._connection.execute(statement.encode(), parameters)
+                return cursor.fetchall() if cursor.description else []
+            except psycopg.Error as error:
+                self.close()
+                raise SessionLost(f"postgres: {error}") from error

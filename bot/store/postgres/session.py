@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from secrets import token_hex
@@ -46,6 +47,15 @@ class SessionLost(ConnectionError):
     """The server is away, or the connection broke. Whether the last statement was committed is not known."""
 
 
+def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
+    """Return whether the server has ended a connection that waits for nothing: what it says then is goodbye."""
+    if connection.closed:
+        return True
+    idle = select.poll()
+    idle.register(connection.fileno(), select.POLLIN)
+    return bool(idle.poll(0))
+
+
 class Session:
     """Runs statements one after another, each of them a transaction of its own.
 
@@ -75,7 +85,7 @@ class Session:
 
     async def connection(self) -> psycopg.AsyncConnection[Row]:
         """Return the connection, a new one if there is none; raises `SessionLost`."""
-        if self._connection is None or self._connection.closed:
+        if self._connection is None or is_over(self._connection):
             try:
                 with anyio.fail_after(STATEMENT_S):
                     return await self._connect()
@@ -85,6 +95,7 @@ class Session:
         return self._connection
 
     async def _connect(self) -> psycopg.AsyncConnection[Row]:
+        await self._drop()
         has_former, self._has_former = self._has_former, True
         self._connection = connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
         if has_former:

@@ -81,7 +81,7 @@ def hurry(scale: float) -> None:
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
     client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
-    catch_up.OVERLAP_S = max(1, round(catch_up.OVERLAP_S * scale))
+    MarkFile.overlap_s = max(1, round(MarkFile.overlap_s * scale))
     reachability.PROBE_EVERY_S *= scale
     supervisor.FIRST_PAUSE_S *= scale
 

@@ -74,8 +74,8 @@ def hurry(scale: float) -> None:
     reachability.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
-    catch_up.OVERLAP_S = max(
-        1, round(catch_up.OVERLAP_S * 2 * scale)
+    MarkFile.overlap_s = max(
+        1, round(MarkFile.overlap_s * 2 * scale)
     )  # as much longer than the ack budget as it is for real
     supervisor.FIRST_PAUSE_S *= scale
 

@@ -19,6 +19,7 @@ from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
 from threads.errors import StoreUnavailable, TransportUnavailable
 from threads.model import ThreadId
+from threads.store.mark_file import MarkFile
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import open_rest
 from transports.discord.api.snowflake import at, before, instant
@@ -560,7 +561,7 @@ class DiscordStory(Story):
 
     def check_mark_before(self, key):
         mark = self.stored().get(self.owed[key]) or before(self.bot.stored()["alive_at"], 120)
-        assert int(key) > int(before(mark, catch_up.OVERLAP_S))
+        assert int(key) > int(before(mark, MarkFile.overlap_s))
 
     async def archive(self):
         """Nobody said anything in the thread for an hour; what the bot has not heard of it was said while down."""

@@ -13,7 +13,7 @@ from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
 from threads.store.mark_file import MarkFile
-from transports.shared.backfill.catch_up import CatchUp, begin_of
+from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import UNKNOWN
 from transports.shared.backfill.message_time import NEVER
 from transports.slack.events.timestamps import STAMPS
@@ -64,7 +64,7 @@ class Bot(CatchUpBot):
         await self.platform.ask(UNKNOWN)
 
     async def read(self, channel, _gap, /):
-        begin, upto = begin_of(self.marks, channel), NEVER
+        begin, upto = self.marks.begin_of(channel), NEVER
         await self.platform.ask(channel)
         for upto in self.platform.channels[channel]:
             if STAMPS.is_before(begin, upto):
@@ -265,3 +265,24 @@ async def test_the_return_of_a_store_is_noticed_and_its_outage_logged_once(monke
         await anyio.sleep(60)
         assert told == ["back"]
         tasks.cancel_scope.cancel()
+
+
+async def test_a_channel_that_another_process_reads_is_waited_for_and_not_read_again(monkeypatch):
+    bot, upto = await after_a_stop(), None
+    missed = bot.platform.say()
+    monkeypatch.setattr(MarkFile, "claim", lambda _, channel, *__: upto if channel == "C1" else "")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.catch_up.run)
+        await anyio.sleep(60)
+        assert bot.marks.due() == ["C1"]
+        upto = missed
+    assert "C1" not in bot.platform.reads
+    assert bot.marks.mark_of("C1") == missed
+
+
+async def test_other_processes_learn_what_was_read_and_what_nobody_can_read(monkeypatch):
+    bot, finished = await after_a_stop(C2=TransportRejected("unread")), {}
+    missed = bot.platform.say()
+    monkeypatch.setattr(MarkFile, "finish", lambda _, channel, upto: finished.update({channel: upto}))
+    await bot.catch_up.run()
+    assert finished == {"C1": missed, "C2": NEVER}

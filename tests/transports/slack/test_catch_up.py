@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
 from threads.errors import StoreUnavailable, TransportUnavailable
-from transports.shared.backfill import catch_up
+from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.events import catch_up as reading
@@ -477,7 +477,7 @@ class SlackStory(Story):
 
     def check_mark_before(self, key):
         mark = self.stored().get(key.split(":")[2], "0")
-        assert float(self.owed[key]) > float(mark) - catch_up.OVERLAP_S
+        assert float(self.owed[key]) > float(mark) - MarkFile.overlap_s
 
 
 A_REPLY_IN_A_THREAD_FROM_BEFORE_THE_CHANNEL_WAS_KNOWN = [

@@ -21,7 +21,7 @@ from threads.errors import TransportRejected
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import MAX_PAGE
 from transports.discord.events.read_marks import channel_of, is_direct, path
-from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Recent, Verdict, begin_of
+from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Recent, Verdict
 from transports.shared.backfill.marks import UNKNOWN, Marks
 from transports.shared.backfill.message_time import NEVER
 
@@ -116,7 +116,7 @@ class History:
     async def read(self, channel: str, _gap: int, /) -> str:
         """Hand over the missed messages of a channel, page by page; a page that was read is not read again."""
         scale, after = self._marks.scale, self._ago(self._back_s)
-        after = scale.later(after, begin_of(self._marks, channel))
+        after = scale.later(after, self._marks.begin_of(channel))
         for number in range(1, MOST_PAGES + 1):
             page = await self._rest.history(channel_of(channel), after=after)
             for message in page:

@@ -18,25 +18,26 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
 import anyio
 
 from threads.errors import BotError, PostFailed, StoreUnavailable, TransportRejected, retry_fields
-from threads.journal.records import DEDUPE_WINDOW
 from threads.model import ThreadId
 from transports.shared.backfill.marks import UNKNOWN, Marks
+from transports.shared.backfill.message_time import NEVER
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 4
 """Channels that are read at once: one with many threads would hold up the rest."""
 
-OVERLAP_S = 5
-"""How far before the mark reading begins: events may overtake each other, and a kill may lose the later one."""
-
 PAUSES_S = (5.0, 15.0, 60.0, 300.0)
 """Waits before an unreadable channel is tried again; the last one repeats."""
+
+ELSEWHERE_S = 2.0
+"""How often a channel is looked at that another process reads."""
 
 MOST_TRIES = 3
 """How often a channel is tried whose refusal may be temporary."""
@@ -49,6 +50,8 @@ Recent = Callable[[float, int], Awaitable[Sequence[ThreadId]]]
 """Returns our threads that changed within so many seconds, newest first, at most so many."""
 
 Verdict = Literal["gone", "unread", "moment", "token"]
+End = Literal["done", "failed", "elsewhere"]
+"""How an attempt to close a gap ended: another process may be at it."""
 
 
 class Reader(Protocol):
@@ -65,13 +68,6 @@ class Reader(Protocol):
     def verdict(self, refused: TransportRejected) -> Verdict:
         """Say what a refusal of one of those means."""
         ...
-
-
-def begin_of(marks: Marks, channel: str) -> str:
-    """Return the mark, or a little before it while the journal surely drops repeats."""
-    mark = marks.mark_of(channel)
-    surely = marks.scale.before(marks.clock(), DEDUPE_WINDOW.total_seconds())
-    return marks.scale.before(mark, OVERLAP_S) if marks.scale.is_before(surely, mark) else mark
 
 
 class CatchUp:
@@ -126,12 +122,14 @@ class CatchUp:
                     return
                 self._reading.add(channel)
             try:
-                done = await self._attempt(channel)
+                end = await self._attempt(channel)
             finally:
                 self._reading.discard(channel)
             failures, _ = self._failures.pop(channel, (0, 0.0))
-            if not done:
+            if end == "failed":
                 self._failures[channel] = failures + 1, anyio.current_time() + _pause(failures)
+            elif end == "elsewhere":
+                self._failures[channel] = failures, anyio.current_time() + ELSEWHERE_S
             self._wake()
 
     async def _next(self) -> str | None:
@@ -151,19 +149,16 @@ class CatchUp:
         self._news.set()
         self._news = anyio.Event()
 
-    async def _attempt(self, channel: str) -> bool:
-        """Close one gap; return False if it has to be tried again. One channel's failure does not hold up others."""
+    async def _attempt(self, channel: str) -> End:
+        """Close one gap, or say why it has to be tried again. One channel's failure does not hold up others."""
         gap, where = self._marks.gap_of(channel), channel or "conversations that began meanwhile"
         try:
-            if gap and channel:
-                self._marks.close(channel, gap, await self._reader.read(channel, gap))
-            elif gap:
-                await self._reader.look()
-                self._marks.close(UNKNOWN, gap)
+            if gap and not await self._close(channel, gap):
+                return "elsewhere"
         except TransportRejected as refused:
             verdict = self._reader.verdict(refused)
             if verdict == "token":
-                return False
+                return "failed"
             if verdict == "moment" and self._try_again(channel):
                 log.warning(
                     "catch_up.refused: what was missed in %s is refused, trying again: %s",
@@ -171,11 +166,11 @@ class CatchUp:
                     refused,
                     extra=self._again(channel, refused),
                 )
-                return False
+                return "failed"
             self._report(where, refused)
             if channel and verdict == "gone":
                 self._marks.drop(channel)
-            self._marks.close(channel, gap)
+            await self._give_up(channel, gap)
         except (PostFailed, StoreUnavailable) as error:
             log.warning(
                 "catch_up.waits: what was missed in %s cannot be taken in now, trying again: %s",
@@ -183,14 +178,34 @@ class CatchUp:
                 error,
                 extra=self._again(channel, error),
             )
-            return False
+            return "failed"
         except Exception:  # the boundary of a transport: a bug costs what one channel missed, not the bot
             log.exception("catch_up.failed: what was missed in %s cannot be taken in", where)
             if self._try_again(channel):
-                return False
-            self._marks.close(channel, gap)
+                return "failed"
+            await self._give_up(channel, gap)
         self._tries.pop(channel, None)
+        return "done"
+
+    async def _close(self, channel: str, gap: int) -> bool:
+        """Close a gap, reading the channel unless another process has; return False while another does."""
+        upto: str | None = NEVER
+        if not channel:
+            await self._reader.look()
+        elif (upto := await self._marks.claim(channel)) == "":
+            upto = await self._reader.read(channel, gap)
+            await self._marks.finish(channel, upto)
+        if upto is None:
+            return False
+        self._marks.close(channel, gap, upto)
         return True
+
+    async def _give_up(self, channel: str, gap: int) -> None:
+        self._marks.close(channel, gap)
+        with suppress(
+            StoreUnavailable
+        ):  # others try for themselves once this process claims it again, or is gone
+            await self._marks.finish(channel, NEVER)
 
     def _again(self, channel: str, error: BotError) -> dict[str, str | float]:
         failures, _ = self._failures.get(channel, (0, 0.0))

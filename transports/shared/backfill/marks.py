@@ -15,7 +15,8 @@ some channels messages may have been missed before (see `Scale`): until a catch-
 channel starts at ``alive_at``, when the bot was last known to receive everything.
 
 Where several processes serve, each has marks of what it hears. What one that is gone has left is taken over by
-another, which reads every channel of it since it was last known to receive everything.
+another, which reads every channel of it since it was last known to receive everything. What several have missed is
+read by one of them.
 
 All times are the platform's (`transports.shared.backfill.message_time`).
 """
@@ -28,18 +29,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import anyio
 from pydantic import BaseModel, Field, ValidationError
 
-from threads.errors import NewerSchema
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.journal.records import DEDUPE_WINDOW
 from threads.store.checksummed_lines import version_of
 from threads.store.disk import Offload
 from threads.store.mark_file import MarkStore
 from transports.shared.backfill.message_time import NEVER, Scale
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 MOST_CHANNELS = 5_000
 """Channels that are followed; beyond, the one that was quiet for longest is dropped."""
@@ -81,7 +85,8 @@ class _File(BaseModel):
 class _Place:
     """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none.
 
-    ``since`` is when it became due: newer gaps leave that as it is, until it was read once.
+    ``since`` is when it became due: newer gaps leave that as it is, until it was read once. ``noted`` is when the
+    newest one was noted.
     """
 
     scale: Scale
@@ -90,9 +95,10 @@ class _Place:
     taking: int = 0
     due: int = 0
     since: str = NEVER
+    noted: str = NEVER
 
     def owe(self, gap: int, now: str) -> None:
-        self.since, self.due = self.since if self.due else now, gap
+        self.since, self.due, self.noted = self.since if self.due else now, gap, now
 
     @property
     def turn(self) -> tuple[Decimal, Decimal]:
@@ -280,6 +286,32 @@ class Marks:
 
     def mark_of(self, channel: str) -> str:
         return self._places[channel].mark
+
+    def begin_of(self, channel: str) -> str:
+        """Return where to read a channel from: its mark, or before it while the journal surely drops repeats."""
+        mark = self.mark_of(channel)
+        surely = self.scale.before(self.clock(), DEDUPE_WINDOW.total_seconds())
+        return self.scale.before(mark, self._store.overlap_s) if self.scale.is_before(surely, mark) else mark
+
+    async def claim(self, channel: str) -> str | None:
+        """Return "" if this process is to read a channel, and None while another does.
+
+        Otherwise another has done so; return up to where. Raises `StoreUnavailable`.
+        """
+        place, now = self._places[channel], self.scale.before(self.clock(), SKEW_S)
+        return await self._ask(
+            self._store.claim, channel, place.mark, self.begin_of(channel), place.noted, now
+        )
+
+    async def finish(self, channel: str, upto: str) -> None:
+        """Tell other processes up to where a claimed channel was read. Raises `StoreUnavailable`."""
+        await self._ask(self._store.finish, channel, upto)
+
+    async def _ask(self, work: Callable[..., R], *arguments: str) -> R:
+        try:
+            return await self._offload(work, *arguments)
+        except OSError as error:
+            raise StoreUnavailable(f"marks: {error}") from error
 
     def reached(self, channel: str, upto: str) -> None:
         """Note that a running catch-up has handed over everything up to there."""

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRejected
 from threads.model import Incoming
-from transports.shared.backfill.catch_up import Verdict, begin_of
+from transports.shared.backfill.catch_up import Verdict
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import NEVER
 from transports.shared.retry import retry
@@ -147,7 +147,7 @@ class History:
             if self._active_of < gap:
                 self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
-        return CatchUpRound(instant(begin_of(self._marks, channel)), MOST_AT_ONCE, threads=threads)
+        return CatchUpRound(instant(self._marks.begin_of(channel)), MOST_AT_ONCE, threads=threads)
 
     async def _fill(self, channel: str, found: CatchUpRound) -> None:
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.

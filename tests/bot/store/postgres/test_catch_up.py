@@ -125,14 +125,49 @@ def test_what_a_gone_worker_left_comes_until_it_is_written_by_another(dsn, marks
     assert gone.read() == b""
 
 
-def test_marks_are_written_again_after_the_server_was_lost(dsn, marks):
+def test_marks_are_written_after_the_server_was_lost(dsn, marks):
     one, *_ = marks
     one.write(b"before")
     rows(
         dsn,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%INTO mark%' AND pid <> pg_backend_pid()",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE '%INTO mark%' AND pid <> pg_backend_pid()",
     )
-    with pytest.raises(OSError, match="postgres"):
-        one.write(b"lost")
     one.write(b"after")
     assert one.read() == b"after"
+
+
+T0 = 1_700_000_000
+
+
+def claim(store, since=T0, due=T0 + 50, now=T0 + 100, begins=T0 - 120):
+    """Claim to read a channel that was read up to *since*, and has a gap since *due*."""
+    return store.claim("C1", *(f"{time}.000100" for time in (since, begins, due, now)))
+
+
+def test_what_several_workers_missed_is_read_by_one(marks):
+    one, other, _ = marks
+    assert claim(one) == ""
+    assert claim(other) is None, "it is being read"
+    assert claim(one) == "", "its reader may begin anew"
+    one.finish("C1", f"{T0 + 90}.000100")
+    assert claim(other, since=T0 - 60) == f"{T0 + 90}.000100"
+    assert other.claim("C2", "1.0", "1.0", "1.0", "2.0") == ""
+
+
+@pytest.mark.parametrize(
+    "changes", [{"due": T0 + 101}, {"since": T0 - 121}], ids=["a later gap", "an earlier mark"]
+)
+def test_what_another_has_not_read_is_read_all_the_same(marks, changes):
+    one, other, _ = marks
+    claim(one)
+    one.finish("C1", f"{T0 + 90}.000100")
+    assert claim(other, **changes) == ""
+    assert claim(one) is None
+
+
+def test_what_a_worker_began_to_read_that_is_gone_is_read_by_another(marks):
+    one, _, gone = marks
+    assert claim(gone) == ""
+    assert claim(one) == ""
+    gone.finish("C1", f"{T0 + 90}.000100")
+    assert claim(one) == "", "a zombie finishes nothing"

@@ -58,6 +58,15 @@ async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one_of_
     await session.close()
 
 
+async def test_a_session_that_the_server_ended_meanwhile_is_opened_again_unnoticed(dsn):
+    session = Session(dsn)
+    [[pid]] = await session.rows(PID)
+    with psycopg.connect(dsn, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+    assert await session.rows(PID) != [(pid,)]
+    await session.close()
+
+
 async def test_other_sessions_of_the_same_process_are_left_alone(dsn):
     one, other = Session(dsn), Session(dsn)
     [[pid]] = await one.rows(PID)
