@@ -137,7 +137,8 @@ async def _between_workers(dsn: str, tries: int) -> tuple[list[float], list[floa
 async def _takeover(dsn: str) -> list[float]:
     """Return how long after a worker's death each of its pending messages was taken up, in milliseconds."""
     found = list[float]()
-    async with _worker(dsn) as (_, taker):
+    async with _worker(dsn) as (survivor, taker):
+        survivor.journal.accepting = False  # or it would take its share before the death
         async with _worker(dsn) as (dying, its):
             await anyio.sleep(4)  # a worker judges others once it has seen a lease
             for number in range(THREADS):
@@ -145,6 +146,7 @@ async def _takeover(dsn: str) -> list[float]:
                 routed = its.routed.setdefault(incoming.key, anyio.Event())
                 await dying.journal.receive(incoming)
                 await routed.wait()
+            survivor.journal.accepting = True
         began = time.perf_counter()
         for key in its.routed:
             await taker.routed.setdefault(key, anyio.Event()).wait()

@@ -113,7 +113,7 @@ class Orchestrator:
             self._share(pending, _too_old)
         elif (command := command_of(incoming)) and command.is_control(incoming):
             self._tasks.start_soon(self._obey, command, pending)
-        elif not pending.recovered and not self._rates.allows(pending):
+        elif not self._rates.allows(pending):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)

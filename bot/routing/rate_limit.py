@@ -34,8 +34,10 @@ class RateLimiter:
         return None if self._exempt(sender) else self._size
 
     def allows(self, pending: PendingMessage) -> bool:
-        """Return whether a message may be answered; it is counted here if the store did not count it."""
-        return self.take(pending.incoming.author.id) if pending.over_rate is None else not pending.over_rate
+        """Return whether a message may be answered; a new one is counted here if the store did not count it."""
+        if pending.over_rate is None:
+            return pending.recovered or self.take(pending.incoming.author.id)
+        return not pending.over_rate
 
     def take(self, sender: str) -> bool:
         """Count one message; False when the sender has had what a minute holds."""

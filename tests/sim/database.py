@@ -50,10 +50,11 @@ class MessageRow:
     thread: str
     lines: dict[str, str | None]
     outcome: str | None = None
+    unowned: bool = False
 
     @property
     def row(self) -> tuple[Any, ...]:
-        return self.seq, self.thread, *(self.lines.get(place) for place in PLACES), False
+        return self.seq, self.thread, *(self.lines.get(place) for place in PLACES), False, self.unowned
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class Database:
         self.mail: dict[int, tuple[str, str]] = {}
         self.contexts: dict[tuple[str, int], dict[int, str]] = {}
         self.workers: dict[int, datetime] = {}
+        self.pending: dict[int, int | None] = {}
         self.locks: dict[int, Connection] = {}
         self.connections: list[Connection] = []
         self.late: list[tuple[datetime, Connection, str, Sequence[Any]]] = []
@@ -192,7 +194,10 @@ class Database:
         for key, name, alias, body in zip(keys, threads, aliases, bodies, strict=True):
             new = not known & {key, alias} and alias not in before and key not in self.messages
             if new:
-                self.messages[key] = MessageRow(next(self._seq), key, name, {"received": body})
+                unowned = self.threads[name].owner is None
+                self.messages[key] = MessageRow(
+                    next(self._seq), key, name, {"received": body}, unowned=unowned
+                )
                 if alias is not None:
                     self.aliases[alias] = key
             thread = self.threads[name]
@@ -278,11 +283,13 @@ class Database:
         self.workers[me] = clock() + timedelta(seconds=lease_s)
         return [(clock(),)]
 
-    def beat(self, lease_s, me):
+    def beat(self, lease_s, pending, me):
         if me not in self.workers:
             return []
-        self.workers[me] = clock() + timedelta(seconds=lease_s)
-        return [(clock(), len(self.workers))]
+        self.workers[me], self.pending[me] = clock() + timedelta(seconds=lease_s), pending
+        others = [self.pending.get(other, 0) for other in self.workers if other != me]
+        others = [pending for pending in others if pending is not None]
+        return [(clock(), len(self.workers), sum(others) / len(others) if others else None)]
 
     def free(self, me):
         for thread in self.threads.values():

@@ -263,7 +263,8 @@ def run_seed(seed: int, folder: Path, checks: frozenset[str] = CHECKS) -> Run:
         with patch.object(psycopg.AsyncConnection, "connect", workers.database.connect):
             return await workers.play()
 
-    with patch.object(bot.store.postgres.worker, "datetime", Clock):
+    spare = random.Random(f"{seed} spare").choice((0, 2, bot.store.postgres.worker.SPARE))
+    with patch.multiple(bot.store.postgres.worker, datetime=Clock, SPARE=spare):
         logging.disable(logging.CRITICAL)
         try:
             return anyio.run(play, backend="asyncio", backend_options=virtual_loop(seed))

@@ -8,6 +8,7 @@ call a batch, and each is checked against the owner and the epoch of its thread 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -45,7 +46,7 @@ APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s
 KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
 COLUMNS = (
     "m.seq, m.thread, m.received::text, m.started::text, m.intent::text, m.posted::text, m.settled::text, "
-    "m.over_rate"
+    "m.over_rate, m.unowned"
 )
 UNSEEN = (
     f"SELECT {COLUMNS} FROM unnest(%s::text[], %s::bigint[]) o (thread, seq) "  # noqa: S608 - constants
@@ -140,12 +141,16 @@ class Ownership:
 
 
 class PostgresJournal:
-    """A `threads.stores.Journal`. *me* is the worker's number; ``owned`` are its threads."""
+    """A `threads.stores.Journal`. *me* is the worker's number; ``owned`` are its threads.
+
+    With more than its ``share`` of messages pending it leaves new threads to other workers, last at ``left_at``.
+    """
 
     def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
         self.ledger = Ledger()
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
+        self.share, self.left_at = math.inf, -math.inf
         self._inbox, self._records, self._reader = Session(dsn), Session(dsn), Session(dsn)
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
@@ -339,6 +344,8 @@ class PostgresJournal:
         given = [arrival.received for arrival in arrivals]
         keys = [received.keys for received in given]
         me = self._me() if self.accepting else None
+        if len(self.ledger.pending) > self.share:
+            me, self.left_at = None, anyio.current_time()
         bodies = [_line(received) for received in given]
         aliases = [more[0] if more else None for _, *more in keys]
         threads = [received.thread_id for received in given]
@@ -400,14 +407,17 @@ class PostgresJournal:
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
         """Have what came to a thread served, in the order of receipt."""
-        found = [pending for row in rows if row[0] > owned.seen and (pending := self._fold(row))]
-        owned.seen = max(owned.seen, *(row[0] for row in rows))
-        for pending in found:
-            pending.interrupted = pending.started is not None
-            # A thread that was free becomes the receiver's, with what another worker began in it.
-            pending.recovered = owned.claimed or pending.interrupted or pending.intent is not None
-            pending.taken_at = anyio.current_time() + BEAT_S
-        owned.claimed = False
+        found = list[PendingMessage]()
+        for row in (row for row in rows if row[0] > owned.seen):
+            if pending := self._fold(row):
+                pending.over_rate, unowned = row[7:]
+                pending.interrupted = pending.started is not None
+                # A thread that was free becomes the receiver's, with what another worker began in it.
+                is_left = owned.claimed and not unowned
+                pending.recovered = is_left or pending.interrupted or pending.intent is not None
+                pending.taken_at = anyio.current_time() + BEAT_S
+                found.append(pending)
+        owned.seen, owned.claimed = max(owned.seen, *(row[0] for row in rows)), False
         if any(pending.recovered for pending in found):
             self._taker.take_up(found)
         else:
@@ -423,11 +433,8 @@ class PostgresJournal:
                 record.seq = seq
             self.ledger.apply(record)
             self.ledger.unlogged.pop(record.seq, None)
-        if len(self.ledger.pending) == before:
-            return None
-        pending = next(reversed(self.ledger.pending.values()))
-        pending.over_rate = row[7]
-        return pending
+        is_new = len(self.ledger.pending) > before
+        return next(reversed(self.ledger.pending.values())) if is_new else None
 
     async def _apply(self, changes: list[Change]) -> None:
         if not changes:

@@ -8,6 +8,7 @@ are gone at once.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -32,6 +33,12 @@ LOOK_S = 0.5
 CLAIMED_AT_ONCE = 50
 """Threads of nobody that one look takes, before the next: workers leave some to each other."""
 
+SPARE = 16
+"""How many more messages than the others a worker may have pending before it leaves new threads to them."""
+
+PATIENCE_S = 0.5
+"""How long a worker leaves them: if the others have as much to do, it serves them itself."""
+
 LOCKS = 7777
 """The class of the advisory locks that say which worker is there."""
 
@@ -43,8 +50,9 @@ ENTER = (
     "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s) RETURNING clock_timestamp()"
 )
 BEAT = (
-    "UPDATE worker SET alive_until = clock_timestamp() + %s * interval '1s' WHERE id = %s "
-    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker)"
+    "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s WHERE w.id = %s "
+    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker), "
+    "(SELECT avg(o.pending)::float8 FROM worker o WHERE o.id <> w.id)"
 )
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
@@ -165,7 +173,8 @@ class Worker:
         while True:
             sent = anyio.current_time()
             try:
-                alive = await self._life.rows(BEAT, (self._lease_s, self.number))
+                pending = len(journal.ledger.pending) if journal.accepting else None
+                alive = await self._life.rows(BEAT, (self._lease_s, pending, self.number))
             except OSError as error:
                 self._cut_off(error)
                 self._renew(0.0)  # the lock went with the session: others may judge at once
@@ -175,7 +184,8 @@ class Worker:
                     self._renew(0.0)
                     journal.lose(list(journal.owned))
                     raise WorkerLost
-                now, self.alive = alive[0]
+                now, self.alive, others = alive[0]
+                journal.share = math.inf if others is None else others + SPARE
                 if self._is_cut_off:
                     log.info("worker.back: the database answers again")
                     self._is_cut_off = False
@@ -238,7 +248,8 @@ class Worker:
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
         await self._hands.rows(REAP, (self.number, self._lease_s))
         await refresh()
-        if journal.accepting:
+        leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
+        if journal.accepting and not leaves:
             claimed = await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
             journal.take(claimed, claimed=True)
             if len(claimed) == CLAIMED_AT_ONCE:

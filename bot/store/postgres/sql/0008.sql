@@ -1,6 +1,8 @@
--- The rate of a person over all workers, and an audit without repeats.
+-- The rate of a person over all workers, threads that are left to other workers, and an audit without repeats.
 
 ALTER TABLE message ADD COLUMN over_rate boolean NOT NULL DEFAULT false;
+-- Whether nobody owned the thread when the message was stored: nobody has begun to serve it.
+ALTER TABLE message ADD COLUMN unowned boolean NOT NULL DEFAULT false;
 ALTER TABLE bucket ADD COLUMN used float8 NOT NULL DEFAULT 0;
 
 -- Uses up to so many tokens of a bucket that holds `size` and fills within a minute, and returns how many there were.
@@ -15,13 +17,15 @@ CREATE FUNCTION use_tokens(of_name text, size float8, wanted float8) RETURNS flo
     RETURNING b.used
 $$;
 
--- As above, and marks the new messages that go beyond what their senders may have answered in a minute; null is no limit.
+-- Receives as above, and marks the new messages that nobody owns, and those that go beyond what their senders may have
+-- answered in a minute; null is no limit.
 CREATE FUNCTION receive(
     me int, keys text[], threads text[], aliases text[], bodies text[], senders text[], limits int[]
 ) RETURNS TABLE (key text, new boolean, thread text, owner int, epoch bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     fresh text[] := '{}';
+    free text[] := '{}';
     sender text;
     most int;
     said text[];
@@ -31,8 +35,14 @@ BEGIN
         IF new THEN
             fresh := fresh || key;
         END IF;
+        IF new AND owner IS NULL THEN
+            free := free || key;
+        END IF;
         RETURN NEXT;
     END LOOP;
+    IF free <> '{}' THEN
+        UPDATE message m SET unowned = true WHERE m.key = ANY (free);
+    END IF;
     FOR sender, most, said IN
         SELECT g.sender, min(g.most), array_agg(g.key ORDER BY g.n)
         FROM unnest(keys, senders, limits) WITH ORDINALITY g (key, sender, most, n)

@@ -32,3 +32,7 @@ BEGIN
     RETURN '';
 END
 $$;
+
+-- How many messages without an outcome a worker has, null if it takes no more: one with many more than the others
+-- leaves new threads to them.
+ALTER TABLE worker ADD COLUMN pending int DEFAULT 0;

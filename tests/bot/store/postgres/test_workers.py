@@ -8,7 +8,7 @@ import anyio
 import psycopg
 import pytest
 
-from bot.store.postgres.worker import CLAIMED_AT_ONCE, WorkerLost
+from bot.store.postgres.worker import CLAIMED_AT_ONCE, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
@@ -252,3 +252,36 @@ async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(d
         await one.kill()
         await one.store.leave()
         await other.until(lambda: len(other.taken) == count)
+
+
+def in_thread(number):
+    return message(number, replace(THREAD, root=f"1.{number}"))
+
+
+async def test_a_worker_with_more_to_do_than_the_others_leaves_new_threads_to_them(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.until_share()
+        for number in range(SPARE + 20):
+            await one.journal.receive(in_thread(number))
+        await other.until(lambda: len(one.routed) + len(other.routed) == SPARE + 20)
+        assert one.taken == other.taken == [], "nobody had begun to serve them"
+        assert len(other.routed) >= 3
+        follow_up = replace(message(2000), thread=one.routed[0].incoming.thread)
+        await other.journal.receive(follow_up)
+        await one.until(lambda: one.routed[-1].incoming == follow_up)
+
+
+@pytest.mark.parametrize("hangs", [True, False], ids=["another hangs", "another takes no more"])
+async def test_a_worker_serves_itself_what_no_other_takes(dsn, monkeypatch, hangs):
+    async with workers(dsn, 2) as (one, other):
+
+        async def look(*_):
+            await anyio.sleep(0)
+
+        monkeypatch.setattr(other.worker, "_look", look)
+        other.journal.accepting = hangs
+        await one.until_share() if hangs else await anyio.sleep(2 * PATIENCE_S)
+        for number in range(SPARE + 5):
+            await one.journal.receive(in_thread(number))
+        assert (one.journal.left_at > 0) == hangs
+        await one.until(lambda: len(one.routed) == SPARE + 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -70,6 +71,12 @@ class Seat:
         with anyio.fail_after(20):
             while not predicate():
                 await self._told.wait()
+
+    async def until_share(self) -> None:
+        """Wait until the worker knows how much the others have to do."""
+        with anyio.fail_after(20):
+            while self.journal.share == math.inf:
+                await anyio.sleep(0.01)
 
     def route(self, pending: PendingMessage) -> None:
         self._note(self.routed, pending)

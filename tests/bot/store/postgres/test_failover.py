@@ -1,0 +1,76 @@
+"""A synchronous replica takes the place of its primary: what was acknowledged is there, and is answered."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from bot.store.postgres.worker import WorkerLost
+from tests.bot.store.postgres.workers import message, rows, workers
+from tests.fakes.postgres import Server
+from threads.errors import StoreUnavailable
+from threads.model import ThreadId
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES = 200
+
+
+@pytest.fixture
+def servers():
+    primary = Server()
+    primary.start()
+    replica = Server(primary)
+    try:
+        replica.replicate()
+        yield primary, replica
+    finally:
+        replica.close()
+        primary.close()
+
+
+async def test_a_synchronous_fail_over_loses_nothing_and_starts_all_workers_over(servers):
+    primary, replica = servers
+    dsn = primary.new_database().replace(
+        f"host={primary.folder}", f"host={primary.folder},{replica.folder} target_session_attrs=read-write"
+    )
+    accepted, half = set[str](), anyio.Event()
+
+    async def say(seats, number):
+        with suppress(StoreUnavailable):
+            await seats[number % 2].journal.receive(
+                message(number, ThreadId("slack", "W", "C", f"{number % 9}"))
+            )
+            accepted.add(f"m{number}")
+            if len(accepted) == MESSAGES // 2:
+                half.set()
+
+    async with workers(dsn, 2) as seats, anyio.create_task_group() as tasks:
+        tasks.start_soon(_crash_after, half, primary)
+        async with anyio.create_task_group() as people:
+            for number in range(MESSAGES):
+                people.start_soon(say, seats, number)
+                await anyio.sleep(0.002)
+        await anyio.to_thread.run_sync(replica.promote)
+        for seat in seats:
+            await seat.until(lambda seat=seat: seat.died)
+            assert isinstance(seat.died, WorkerLost)
+    assert MESSAGES // 2 <= len(accepted) < MESSAGES
+
+    async with workers(dsn, 2) as seats:
+        stored = {key.rpartition(":")[2] for (key,) in rows(dsn, "SELECT key FROM message")}
+        assert accepted <= stored
+        for seat in seats:
+            await seat.until(lambda: sum(len(seat.taken) for seat in seats) == len(stored))
+        for seat in seats:
+            for pending in seat.taken:
+                await seat.settle(pending)
+    assert rows(dsn, "SELECT count(*) FROM message WHERE outcome = 'answered'") == [(len(stored),)]
+
+
+async def _crash_after(half: anyio.Event, server: Server) -> None:
+    await half.wait()
+    await anyio.to_thread.run_sync(server.crash)
