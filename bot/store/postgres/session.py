@@ -48,12 +48,17 @@ class SessionLost(ConnectionError):
 
 
 def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
-    """Return whether the server has ended a connection that waits for nothing: what it says then is goodbye."""
+    """Return whether a connection is closed, or the server has ended it while it waited for nothing."""
     if connection.closed:
         return True
     idle = select.poll()
     idle.register(connection.fileno(), select.POLLIN)
-    return bool(idle.poll(0))
+    while idle.poll(0):
+        try:
+            connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+    return False
 
 
 class Session:
