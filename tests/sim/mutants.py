@@ -54,7 +54,7 @@ def duplicate_acknowledged_early() -> AbstractContextManager[None]:
     """A duplicate is acknowledged while the first copy is still being written."""
     receive = FileJournal.receive
 
-    async def hasty(self: FileJournal, incoming: Incoming) -> bool:
+    async def hasty(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
         return False if incoming.key in self._receiving else await receive(self, incoming)
 
     return _instead(FileJournal, receive=hasty)
@@ -63,7 +63,7 @@ def duplicate_acknowledged_early() -> AbstractContextManager[None]:
 def acknowledged_before_fsync() -> AbstractContextManager[None]:
     """A message is acknowledged when its record is written, not when it is durable."""
 
-    async def hasty(self: FileJournal, incoming: Incoming) -> bool:
+    async def hasty(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
         if incoming.key in self._receiving or self.ledger.knows(incoming.key):
             return False
         asyncio.get_running_loop().create_task(write(self, incoming))
@@ -79,7 +79,7 @@ def acknowledged_before_fsync() -> AbstractContextManager[None]:
 def no_inbound_dedupe() -> AbstractContextManager[None]:
     """Every delivery of a message is a new message."""
 
-    async def trusting(self: FileJournal, incoming: Incoming) -> bool:
+    async def trusting(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
         await self.append(Received.of(incoming))
         return True
 
