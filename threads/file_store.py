@@ -60,6 +60,7 @@ class FileStore:
             try:
                 await self.journal.run(taker)
             finally:
+                self.journal.close()
                 last.cancel()
 
         async def write_logs() -> None:

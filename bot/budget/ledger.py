@@ -192,12 +192,15 @@ class Ledger:
             with end:
                 await self.run()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            try:
-                yield
-            finally:
-                end.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run)
+                try:
+                    yield
+                finally:
+                    end.cancel()
+        finally:
+            self._abandon()
 
     async def _commit(self, batch: list[Item]) -> None:
         self._unwritten += [line for line, _ in batch]

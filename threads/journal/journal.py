@@ -180,7 +180,7 @@ class FileJournal:
             self._file.fsync()
         except OSError as error:
             log.warning("journal.write_failed: %s", error, extra={"code": "store_unavailable"})
-            self._abandon()
+            self.close()
             raise
         self._grown += len(data)
 
@@ -192,12 +192,13 @@ class FileJournal:
         self._grown = 0
 
     def _replace(self, data: bytes) -> None:
-        self._abandon()
+        self.close()
         replace_file(self._disk, self._path, data)
         self._file = self._disk.append(self._path)
         self._grown = len(data)
 
-    def _abandon(self) -> None:
+    def close(self) -> None:
+        """Close the file, as the last use of it or before a fresh one."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
