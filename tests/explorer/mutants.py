@@ -100,7 +100,7 @@ def _in_place(on: Disk, path: Path, data: bytes) -> None:
 
 def _open_goes_on(self: FileJournal, data: bytes) -> None:
     """Go on in the file that was found, torn tail or not."""
-    self._abandon()
+    self.close()
     if str(self._path) not in self._disk.names:  # type: ignore[attr-defined]
         disk.replace_file(self._disk, self._path, data)
     self._file = self._disk.append(self._path)
@@ -109,7 +109,7 @@ def _open_goes_on(self: FileJournal, data: bytes) -> None:
 
 def _open_trusts_the_cache(self: FileJournal, data: bytes) -> None:
     """Cut the torn tail, but take what is there for durable."""
-    self._abandon()
+    self.close()
     try:
         found = self._disk.read(self._path)
     except FileNotFoundError:
