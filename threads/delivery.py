@@ -258,7 +258,7 @@ class Delivery:
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
-        self.show(pending, TurnSettled(end.outcome, again=pending.recovered, interrupted=pending.interrupted))
+        self.show(pending, TurnSettled(end.outcome, pending.recovered, pending.interrupted, pending.code))
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:

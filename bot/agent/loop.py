@@ -28,6 +28,8 @@ from bot.ports.tool import ToolContext, Tools
 from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.data_folder import Spill
 
+EMPTY = Request("", ())
+
 CONTINUATIONS = 3
 """How often the model may go on with an answer that ran out of tokens."""
 
@@ -49,6 +51,8 @@ class _Progress:
 class Agent:
     """Answers turns. ``system`` must be byte-stable; ``workspace`` returns a thread's own folder.
 
+    ``empty`` is what all requests have in common, without prompt, tools and messages.
+
     ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
     turn's listener in one that masks secrets. ``read_memory`` returns the memory that a conversation begins with.
     """
@@ -59,8 +63,7 @@ class Agent:
     workspace: Callable[[ThreadId], Awaitable[Path]]
     spill: Callable[[ThreadId], Spill]
     max_steps: int = 50
-    max_tokens: int = 8192
-    temperature: float | None = None
+    empty: Request = EMPTY
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
@@ -124,9 +127,7 @@ class Agent:
     def _model_calls(self, turn: Turn, model: TurnModel, keep: int) -> ModelCalls:
         thread = turn.incoming.thread
         compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
-        empty = Request(
-            self.system, (), self.tools.specs, self.max_tokens, str(thread), temperature=self.temperature
-        )
+        empty = replace(self.empty, system=self.system, tools=self.tools.specs, cache_key=str(thread))
         return ModelCalls(turn, model, compaction, empty, self.compaction.threshold, self.veil(turn.tell))
 
     async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:

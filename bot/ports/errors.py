@@ -128,6 +128,13 @@ class OutputInvalid(ProviderError):
     code = "output_invalid"
 
 
+class SchemaMismatch(OutputInvalid):
+    """The ``answer`` does not follow the schema that was asked for; the model is told, and asked once more."""
+
+    code = "schema_mismatch"
+    answer = ""
+
+
 class EmptyAnswer(OutputInvalid):
     """The answer is complete but empty; the model is asked once more."""
 

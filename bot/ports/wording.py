@@ -35,6 +35,7 @@ FRIENDLY: Mapping[str, str] = {
     "budget_exceeded": "I have reached the spending limit that was set for me, so I stopped here. "
     "Whoever runs this bot can raise it.",
     "output_invalid": "The model returned nothing I can show. Try again, or ask in another way.",
+    "schema_mismatch": "The model's answer did not follow the schema, even after it was told what was wrong.",
     "tool_timeout": "A command I was running timed out. Let me know if you'd like me to try again.",
     "step_limit": "I used up the steps I may take for one message without finishing. "
     "Tell me to go on, or narrow the task.",
@@ -88,7 +89,7 @@ PRICE_UNKNOWN = (
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
-        "output_invalid",
+        *("output_invalid", "schema_mismatch"),
     }
 )
 """What may be over when a person presses *Try again*."""

@@ -15,11 +15,13 @@ class ModelsFile(JsonState):
 
 
 class ModelChoices:
-    def __init__(self, state: State[ModelsFile]) -> None:
-        self._state = state
+    """The choices of all threads. Unless they *count*, none has one."""
+
+    def __init__(self, state: State[ModelsFile], *, count: bool = True) -> None:
+        self._state, self._count = state, count
 
     def of(self, thread: ThreadId) -> str | None:
-        return self._state.value.models.get(str(thread))
+        return self._state.value.models.get(str(thread)) if self._count else None
 
     async def choose(self, thread: ThreadId, model: str | None) -> None:
         """Remember the choice, or with None drop it. Raises `StoreUnavailable`, and nothing has changed then."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
+from pydantic import JsonValue
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
@@ -28,11 +29,12 @@ from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
+from bot.llm.policies.structured_output import FittingModels
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.model import Models
+from bot.ports.model import Models, Request
 from bot.ports.status import CircuitStatus
 from bot.routing.access import allowed, is_admin
 from bot.routing.commands import ModelCommands
@@ -48,7 +50,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
+from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import Spill, lock_data_folder
 from threads.store.disk import Offload, PosixDisk
@@ -71,6 +73,9 @@ DISK_THREADS = 8
 COLLECT_AFTER = (10_000, 20, 20)
 """The thresholds of the garbage collector. Python's own make it a tenth of a message's work with many threads."""
 
+SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
+"""Returns the JSON Schema that the answer to a message must follow, if any; the answer is JSON then."""
+
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
@@ -86,10 +91,15 @@ async def serve(
     make_transports: Callable[[Store], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
+    schema_of: SchemaOf | None = None,
+    chosen_here: bool = True,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels what it surrounds; *observing* is told of its work.
 
-    The transports are made for its store. Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
+    The transports are made for its store. Without *chosen_here* the model that a thread has chosen does not count. An
+    answer follows the schema that *schema_of* returns for its message.
+
+    Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     gc.set_threshold(*COLLECT_AFTER)
     data = settings.data  # absolute
@@ -107,7 +117,7 @@ async def serve(
         await storage.open()
         if any(not name.startswith("offline/") for name in offered(settings, model)):
             await offload(catalog.load)
-        chosen = ModelChoices(await storage.states.open("models", ModelsFile()))
+        chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
         accounts = Accounts.of(storage.ledger, settings.budget)
         async with (
             aclosing(SharedHttp()) as http,
@@ -142,7 +152,7 @@ async def serve(
                 return [*link_troubles(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
 
             veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
-            run = _run(settings, store, models, tool_set, instructions, veil)
+            run = _run(settings, store, models, tool_set, instructions, veil, schema_of)
             restore = await offload(restored, data)
             parts = _parts(
                 settings,
@@ -239,6 +249,7 @@ def _run(
     tool_set: ToolSet,
     instructions: Instructions,
     veil: Callable[[OnEvent], OnEvent],
+    schema_of: SchemaOf | None,
 ) -> Run:
     """Return what answers turns: an agent that reads its instructions anew for each."""
 
@@ -249,14 +260,13 @@ def _run(
         return save
 
     agent = Agent(
-        models,
+        FittingModels(models) if schema_of else models,
         tool_set.toolbox,
         "",
         store.workspace,
         spill,
         max_steps=settings.limits.max_steps,
-        max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
+        empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
         compaction=settings.compaction,
         footer=settings.budget.footer,
         read_memory=tool_set.memory.read if tool_set.memory else no_memory,
@@ -264,7 +274,10 @@ def _run(
     )
 
     async def run(turn: Turn) -> str:
-        return await replace(agent, system=await instructions.prompt()).run(turn)
+        empty = agent.empty
+        if schema_of:
+            empty = replace(empty, output_schema=schema_of(turn.incoming))
+        return await replace(agent, system=await instructions.prompt(), empty=empty).run(turn)
 
     return run
 

@@ -43,23 +43,35 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     say = partial(print, file=sys.stdout if console.interactive else sys.stderr, flush=True)
     say(f"Model: {model} ({reason}). Data: {settings.data}")
     with _log_stream(settings, interactive=console.interactive) as stream:
-        given = settings.observe
         # In a pipe the console itself tells of waits and retries; a log line is for what went wrong.
-        usual = "warning" if console.interactive else "error"
-        level = given.log_level if "log_level" in given.model_fields_set else usual
-        form = given.log_format if "log_format" in given.model_fields_set else "text"
-        secrets = secrets_of(settings, environ)
-        configure_logging(level, form, stream, secrets=secrets)
+        secrets = configure_console_logs(
+            settings, environ, stream, "warning" if console.interactive else "error"
+        )
         if settings.verify_providers:
             say("Asking for a word, since verify_providers says so …")
             for fault in await verify_all(candidates(settings, model), settings, environ):
                 say(f"Does not answer: {Masker(secrets)(fault)}")
-        # Whoever sits at the console owns the machine: nobody else could decide anything here.
-        admins = (*settings.access.admins, CONSOLE_USER)
-        access = settings.access.model_copy(update={"admins": admins})
-        mine = settings.model_copy(update={"access": access})
-        await serve(mine, environ, model=model, make_transports=lambda _: [console])
+        await serve(with_owner(settings), environ, model=model, make_transports=lambda _: [console])
     return console.exit_code
+
+
+def configure_console_logs(
+    settings: Settings, environ: Mapping[str, str], stream: TextIO, usual: str
+) -> list[str]:
+    """Send logs to *stream*, from the *usual* level on unless the settings say; return the secrets that they mask."""
+    given = settings.observe
+    level = given.log_level if "log_level" in given.model_fields_set else usual
+    form = given.log_format if "log_format" in given.model_fields_set else "text"
+    secrets = secrets_of(settings, environ)
+    configure_logging(level, form, stream, secrets=secrets)
+    return secrets
+
+
+def with_owner(settings: Settings) -> Settings:
+    """Make the person at the console an admin: who sits there owns the machine, and nobody else could decide."""
+    admins = (*settings.access.admins, CONSOLE_USER)
+    access = settings.access.model_copy(update={"admins": admins})
+    return settings.model_copy(update={"access": access})
 
 
 async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:

@@ -185,6 +185,11 @@ class PendingMessage:
         return not self.received.author.id
 
     @property
+    def code(self) -> str:
+        """Return why it fails or is refused; blank for an answer."""
+        return self.intent.code if self.intent else ""
+
+    @property
     def attempts(self) -> int:
         return self.started.attempt if self.started else 0
 

@@ -93,12 +93,13 @@ class TurnSettled:
     """The message at hand has its outcome; nothing more of this turn follows.
 
     ``again``: an earlier process had taken it, and may even have shown this; ``interrupted``: it had begun to answer,
-    and what it showed may still stand there unfinished.
+    and what it showed may still stand there unfinished. ``code`` says why a message failed or was refused.
     """
 
     outcome: Outcome
     again: bool = False
     interrupted: bool = False
+    code: str = ""
 
 
 TurnEvent = (

@@ -15,8 +15,10 @@ from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
 from transports.base.transport import Capabilities, LinkState
 from transports.console import files
+from transports.console.ask import Ask, OneQuestion
 from transports.console.parse import BOT_COMMANDS, Sender
 from transports.console.pipe import Pipe
+from transports.console.streams import Streams
 
 if TYPE_CHECKING:
     from transports.console.terminal import Terminal
@@ -32,7 +34,7 @@ class Console:
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
     mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
     are more. ``attached`` is the folder for files from the bot, if it may send any. ``interactive`` overrides the
-    check of the streams.
+    check of the streams. With a ``question`` that is all that is asked.
     """
 
     name = "console"
@@ -50,22 +52,26 @@ class Console:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
         interactive: bool | None = None,
+        question: OneQuestion | None = None,
     ) -> None:
         self._session = session
         self._posts = 0
         streams = (stdin or sys.stdin, stdout or sys.stdout, stderr or sys.stderr)
-        self.interactive = _is_terminal(*streams[:2]) if interactive is None else interactive
+        at_terminal = _is_terminal(*streams[:2]) if interactive is None else interactive
+        self.interactive = at_terminal and question is None
         self._attached = attached
         self.capabilities = Capabilities(lands_late=False, asks=self.interactive, files=attached is not None)
         sender = Sender(session, Author(CONSOLE_USER, author))
-        self._frontend: Pipe | Terminal
-        if self.interactive:
+        self._frontend: Ask | Pipe | Terminal
+        if question:
+            self._frontend = Ask(sender, Streams(*streams), question)
+        elif self.interactive:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
             self._frontend = Terminal(sender, commands, completions, history_file, (stdin, stdout))
         else:
-            self._frontend = Pipe(sender, streams, commands)
+            self._frontend = Pipe(sender, Streams(*streams), commands)
 
     trouble = ""
     silent_s: float | None = None
@@ -79,7 +85,7 @@ class Console:
 
     @property
     def exit_code(self) -> int:
-        """0 if every piped line succeeded, else 1; always 0 at a terminal."""
+        """0 if every piped line, or the question, succeeded; always 0 at a terminal."""
         return self._frontend.exit_code
 
     async def serve(self, sink: Sink) -> None:

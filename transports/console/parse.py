@@ -67,6 +67,10 @@ class Action(NamedTuple):
     text: str = ""
 
 
+def is_thread_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def thread_id(name: str) -> ThreadId:
     return ThreadId("console", "local", "tty", name)
 
@@ -78,9 +82,7 @@ def action(line: str, commands: Mapping[str, str] = BOT_COMMANDS) -> Action | No
             return None
         case ["/thread", name]:
             return (
-                Action("switch", name.strip())
-                if _NAME.fullmatch(name.strip())
-                else Action("reject", BAD_NAME)
+                Action("switch", name.strip()) if is_thread_name(name.strip()) else Action("reject", BAD_NAME)
             )
         case ["/thread"]:
             return Action("list")

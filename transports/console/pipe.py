@@ -1,28 +1,23 @@
 """The chat without a terminal: lines in, answers out, errors on standard error.
 
-A line is sent when the one before is settled. A descriptor is read or written only when it is ready, so nothing
-blocks the event loop or outlives a cancellation.
+A line is sent when the one before is settled.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
-import select
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TextIO, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, Waiting
-from transports.base.text import without_controls
 from transports.console import parse
+from transports.console.streams import Streams
 from transports.console.view import waiting_words
 
-READ_SIZE = 65_536
 MOST_WAITS = 20
 """Stored lines about waits, until standard error takes them."""
 SUCCESS = frozenset({"answered", "merged", "stopped", "withdrawn"})
@@ -40,19 +35,13 @@ class _Sent:
 class Pipe:
     """Serves standard input line by line. ``exit_code`` is 0 as long as every line succeeded."""
 
-    def __init__(
-        self,
-        sender: parse.Sender,
-        streams: tuple[TextIO | None, TextIO | None, TextIO | None],
-        commands: Mapping[str, str],
-    ) -> None:
+    def __init__(self, sender: parse.Sender, streams: Streams, commands: Mapping[str, str]) -> None:
         self.exit_code = 0
         self._sender, self._commands = sender, commands
-        self._stdin, self._stdout, self._stderr = streams
+        self._streams = streams
         self._sent: _Sent | None = None
         self._thread = parse.FIRST_THREAD
         self._done = False
-        self._writing = anyio.Lock()
         self._waits: MemoryObjectSendStream[str]
 
     async def serve(self, sink: Sink) -> None:
@@ -65,7 +54,7 @@ class Pipe:
     async def _tell_waits(self, waits: MemoryObjectReceiveStream[str]) -> None:
         async with waits:
             async for text in waits:
-                await self._note(text)
+                await self._streams.note(text)
 
     async def _serve_lines(self, sink: Sink) -> None:
         lines, number = parse.Lines(), 0
@@ -133,18 +122,15 @@ class Pipe:
             await self._fault(f"line {number}: {sent.outcome}")
 
     async def _read(self) -> bytes:
-        if self._stdin is None:
-            return b""
         try:
-            await _ready(anyio.wait_readable, self._stdin.fileno())
-            return await anyio.to_thread.run_sync(os.read, self._stdin.fileno(), READ_SIZE)
+            return await self._streams.read()
         except OSError as error:
             await self._fault(f"standard input cannot be read: {error.strerror}")
             return b""
 
     async def _print(self, text: str) -> None:
         try:
-            await self._write(self._stdout, text)
+            await self._streams.print(text)
         except OSError as error:
             self._done = True
             await self._fault(f"standard output takes no more answers: {error.strerror}")
@@ -156,26 +142,4 @@ class Pipe:
 
     async def _fault(self, text: str) -> None:
         self.exit_code = 1
-        await self._note(text)
-
-    async def _note(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # no place is left to say so
-            await self._write(self._stderr, text)
-
-    async def _write(self, stream: TextIO | None, text: str) -> None:
-        if stream is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        line = without_controls(text).rstrip("\n") + "\n"
-        data = memoryview(line.encode(stream.encoding, errors="replace"))
-        async with self._writing:
-            while data:
-                await _ready(anyio.wait_writable, stream.fileno())
-                # A ready pipe takes this many bytes without blocking, and no promise holds for more.
-                size = await anyio.to_thread.run_sync(os.write, stream.fileno(), data[: select.PIPE_BUF])
-                data = data[size:]
-
-
-async def _ready(wait: Callable[[int], Awaitable[None]], descriptor: int) -> None:
-    """Wait until *descriptor* can be used at once; a regular file always can, and epoll refuses to watch it."""
-    with contextlib.suppress(PermissionError):
-        await wait(descriptor)
+        await self._streams.note(text)

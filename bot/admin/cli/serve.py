@@ -1,10 +1,11 @@
-"""The commands that serve: `chat` in this terminal, and `run` for the configured platforms."""
+"""The commands that serve: `chat` and `ask` in this terminal, and `run` for the configured platforms."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from bot.config.settings import Settings
 
 
+MOST_PIPED = 1 << 20
+"""Bytes of a question that comes through a pipe."""
+
 IN_USE = (
     "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
 )
@@ -36,6 +40,48 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
     from bot.wiring.chat import run_chat
 
     _serve(run_chat, load(settings_file, data))
+
+
+@click.command()
+@click.argument("text", nargs=-1)
+@click.option("--schema", type=click.Path(path_type=Path), help="A file with the JSON Schema of the answer.")
+@click.option("--model", default="", help="The model to ask, as provider/model.")
+@click.option(
+    "--file", "files", type=click.Path(path_type=Path), multiple=True, help="Send a file; repeat it."
+)
+@click.option("--thread", default="", help="The conversation to go on with; by default a new one.")
+@settings_option
+@data_option
+def ask(
+    text: tuple[str, ...],
+    schema: Path | None,
+    model: str,
+    files: tuple[Path, ...],
+    thread: str,
+    settings_file: Path | None,
+    data: Path | None,
+) -> None:
+    """Ask once, and print the answer. What comes from a pipe goes below TEXT.
+
+    The exit code is 0 for an answer, 1 without one, and 4 if the answer does not follow the schema.
+    """
+    from bot.wiring.ask import Question, run_ask
+
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
+    asked = "\n\n".join(filter(None, (" ".join(text).strip(), piped.strip())))
+    if not asked:
+        raise click.UsageError("Nothing was asked. Give a TEXT, or pipe one in.")
+    question = Question(asked, schema, model, files, thread)
+    _serve(partial(run_ask, question), load(settings_file, data))
+
+
+def _piped() -> str:
+    data = sys.stdin.buffer.read(MOST_PIPED + 1)
+    if len(data) > MOST_PIPED:
+        raise click.UsageError(
+            f"More than {MOST_PIPED:,} bytes were piped in. Send them as a file, with --file."
+        )
+    return data.decode(errors="replace")
 
 
 @click.command()

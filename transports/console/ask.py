@@ -1,0 +1,83 @@
+"""One question from the command line: its answer goes to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import anyio
+
+from threads.errors import StoreUnavailable, TransportRejected
+from threads.model import Attachment, Outgoing, OutgoingKind, Sink, ThreadId, TurnEvent, TurnSettled
+from transports.console import parse
+from transports.console.streams import Streams
+
+EX_FAILED, EX_MISMATCH = 1, 4
+"""The exit codes of a message without an answer, and of an answer that does not follow its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneQuestion:
+    """What is asked in which thread, with which files. An answer ``as_json`` is printed without notes above it."""
+
+    text: str
+    thread: str
+    files: tuple[Attachment, ...] = ()
+    as_json: bool = False
+
+
+class Ask:
+    """Serves one question, whose id is ``message_id``. ``exit_code`` is 0 if it was answered."""
+
+    def __init__(self, sender: parse.Sender, streams: Streams, question: OneQuestion) -> None:
+        self.exit_code = EX_FAILED
+        self._streams, self._question = streams, question
+        self._incoming = sender.message(question.text, question.thread, question.files)
+        self._settled = anyio.Event()
+        self._answers: OutgoingKind = "notice" if question.text.startswith(("/", "!")) else "reply"
+        """What the answer to a command is, and to anything else."""
+
+    async def serve(self, sink: Sink) -> None:
+        """Return when the question is settled."""
+        try:
+            await sink(self._incoming)
+        except StoreUnavailable:
+            await self._streams.note("This was not asked: it could not be saved to disk.")
+            return
+        await self._settled.wait()
+
+    async def post(self, outgoing: Outgoing) -> None:
+        """Write a post. Raises `TransportRejected` when standard output takes no more."""
+        if outgoing.reply_to != self._incoming.id:  # what a process left that was killed
+            await self._streams.note(f"[{outgoing.thread.root}] {outgoing.text}")
+        elif outgoing.kind != self._answers:
+            await self._streams.note(outgoing.text)
+        else:
+            notes, answer = _json_below(outgoing.text) if self._question.as_json else ("", outgoing.text)
+            if notes:
+                await self._streams.note(notes)
+            try:
+                await self._streams.print(answer)
+            except OSError as error:
+                raise TransportRejected(f"standard output: {error.strerror}") from error
+
+    def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
+        if message_id == self._incoming.id and isinstance(event, TurnSettled):
+            if event.outcome == "answered":
+                self.exit_code = 0
+            elif event.code == "schema_mismatch":
+                self.exit_code = EX_MISMATCH
+            self._settled.set()
+
+
+def _json_below(text: str) -> tuple[str, str]:
+    """Return the notes above an answer that is JSON, and the answer."""
+    parts = text.split("\n\n")
+    for place in range(len(parts)):
+        answer = "\n\n".join(parts[place:])
+        try:
+            json.loads(answer)
+        except ValueError:
+            continue
+        return "\n\n".join(parts[:place]), answer
+    return "", text
