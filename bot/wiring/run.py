@@ -166,9 +166,10 @@ def discord_options(
 def _discord(
     settings: Settings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
 ) -> Transport:
-    from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415 - loaded only when asked for
+    from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - loaded only when asked for
+    from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415
 
-    return DiscordTransport(
+    transport = DiscordTransport(
         discord_options(settings, discord, environ, model),
         settings.data,
         disk=PosixDisk(),
@@ -178,6 +179,9 @@ def _discord(
         marks=store.marks("discord"),
         hold=store.hold,
     )
+    if settings.store.kind == "postgres":
+        transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
+    return transport
 
 
 async def _recent(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:

@@ -28,6 +28,7 @@ from threads.model import (
     TurnSettled,
     message_key,
 )
+from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.rest import Rest, open_rest
@@ -123,6 +124,8 @@ class Discord(Client[Options, Rest, _Connection]):
     """One bot."""
 
     name, scale = "discord", SNOWFLAKES
+    take_global: TakeGlobal | None = None
+    """See `transports.discord.api.account.Account`."""
     _files: aiohttp.ClientSession
 
     @property
@@ -162,6 +165,7 @@ class Discord(Client[Options, Rest, _Connection]):
             open_rest(self._options.api_base_url, self._options.token) as rest,
             open_session() as self._files,
         ):
+            rest.take_global = self.take_global
             yield rest
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:

@@ -33,11 +33,24 @@ LOGIN_WITHIN_S = 60.0
 CLOSE_WITHIN_S = 3.0
 CROWDED_S = 1.0
 
+GLOBAL_PER_S, GLOBAL_BURST = 35.0, 10.0
+"""A bot may make 50 calls in any second (docs.discord.com, "Rate Limits"), whichever of its processes makes them.
+
+Logging in is not counted here.
+"""
+
+TakeGlobal = Callable[[], Awaitable[float]]
+"""Takes one of the calls that all processes may make, and returns the seconds until it may be made."""
+
 
 class Account:
-    """``me`` is set by `login`; the gateway shares ``invalid_requests``."""
+    """``me`` is set by `login`; the gateway shares ``invalid_requests``.
+
+    Other processes may make calls for the same bot; then ``take_global`` counts them together.
+    """
 
     me: Me
+    take_global: TakeGlobal | None = None
 
     def __init__(self, api_url: str, token: str, tasks: TaskGroup) -> None:
         self._api_url, self._token = api_url, token
@@ -94,6 +107,8 @@ class Account:
         opens: bool = False,
     ) -> T:
         self._admit(call, urgent=urgent)
+        if self.take_global:
+            await anyio.sleep(await self.take_global())
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
         return await self._calls.make(
             call, work, line=line, urgent=urgent, within=within, posts=posts, opens=opens

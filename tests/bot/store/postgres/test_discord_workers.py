@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import anyio
@@ -10,14 +10,20 @@ import pytest
 
 from bot.store.postgres.store import PostgresStore
 from bot.wiring.app import utc_now
-from tests.bot.store.postgres.workers import rows
+from tests.bot.store.postgres.workers import rows, workers
 from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
 from tests.transports.bot import bot_over, surroundings
 from tests.world import Scripted
 from threads.model import ThreadId
+from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S
+from transports.discord.api.rest import open_rest
 from transports.discord.client import Discord, Options
 
 pytestmark = pytest.mark.anyio
+
+
+def shared(store):
+    return partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
 
 
 @asynccontextmanager
@@ -31,6 +37,7 @@ async def worker(discord, dsn, data):
     }
     try:
         edge = Discord(options, data, **given)
+        edge.take_global = shared(store)
         async with bot_over(edge, data, Scripted(), store=store, connected=False):
             yield store
     finally:
@@ -53,3 +60,19 @@ async def test_a_command_is_answered_to_its_person_alone_by_a_worker_that_did_no
         assert asked.original.content.startswith("Idle")
         assert asked.original.ephemeral
         assert discord.posts(CHANNEL) == []
+
+
+async def test_all_workers_together_make_no_more_calls_than_discord_allows(dsn, tmp_path):
+    async with FakeDiscord(rate_limits=True) as discord, workers(dsn, 2) as seats, AsyncExitStack() as opened:
+        message = await discord.say(U1, CHANNEL, "hello")
+        rests = [
+            await opened.enter_async_context(open_rest(discord.api_base_url, discord.token)) for _ in seats
+        ]
+        for rest, seat in zip(rests, seats, strict=True):
+            await rest.login()
+            rest.take_global = shared(seat.store)
+        async with anyio.create_task_group() as calls:
+            for number in range(120):
+                calls.start_soon(rests[number % 2].message, CHANNEL, message.id)
+        assert len(discord.calls_to("GET /channels/{}/messages/{}")) == 120
+        assert discord.limited == []
