@@ -20,6 +20,7 @@ import threads.journal.journal
 from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
 from bot.ports.errors import ProviderError
+from bot.ports.model import Request
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.core import Core, open_core
 from tests.tool_context import make_toolbox
@@ -234,7 +235,7 @@ class World:
         given = self.stack.settings
         return {
             "max_steps": 8,
-            "max_tokens": given.max_tokens,
+            "empty": Request("", (), max_tokens=given.max_tokens),
             "compaction": given.compaction,
             "footer": given.budget.footer,
         }
