@@ -40,7 +40,7 @@ from bot.routing.access import allowed, is_admin
 from bot.routing.commands import ModelCommands
 from bot.routing.rate_limit import RateLimiter
 from bot.store.model_choice import ModelChoices, ModelsFile
-from bot.store.restored_answers import Restored, restored, skip_answered
+from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
@@ -153,7 +153,7 @@ async def serve(
 
             veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
             run = _run(settings, store, models, tool_set, instructions, veil, schema_of)
-            restore = await offload(restored, data)
+            restore = await storage.restored()
             parts = _parts(
                 settings,
                 store,

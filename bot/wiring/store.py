@@ -24,6 +24,7 @@ from bot.observe.audit import Append, AuditFiles
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
+from bot.store.restored_answers import Restored, restored
 from threads.file_store import FileStore
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFiles, States
@@ -53,6 +54,7 @@ class Storage:
     append_audit: Append
     now: Callable[[], datetime]
     open: Callable[[], Awaitable[object]]
+    restored: Callable[[], Awaitable[Restored | None]]
 
 
 @asynccontextmanager
@@ -92,6 +94,7 @@ def _files(
         AuditFiles(disk, data / "audit", offload).append,
         now,
         partial(offload, open_all),
+        partial(offload, restored, data),
     )
 
 
@@ -111,4 +114,13 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         now=resources.now,
     )
     ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
-    return Storage(store, ledger, store.states, store.memory, store.append_audit, store.now, store.prepare)
+    return Storage(
+        store,
+        ledger,
+        store.states,
+        store.memory,
+        store.append_audit,
+        store.now,
+        store.prepare,
+        store.restored,
+    )

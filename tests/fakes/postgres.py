@@ -121,6 +121,11 @@ class Server:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}".encode())
         return self.dsn(name)
 
+    def run(self, program: str, *arguments: str, given: bytes = b"") -> bytes:
+        """Run a program of PostgreSQL, and return what it prints."""
+        command = [self._binary(program), *arguments]
+        return subprocess.run(command, input=given, check=True, capture_output=True).stdout
+
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
             [self._binary(program), *arguments], check=True, capture_output=True, **_another_user()

@@ -23,7 +23,8 @@ PG_DUMP = (
     "while the workers run. For example: pg_dump --format=custom --file=threadfast.dump DSN"
 )
 PG_RESTORE = (
-    "The settings keep everything in PostgreSQL: stop all workers, and bring a dump back with pg_restore."
+    "The settings keep everything in PostgreSQL: stop all workers, and bring a dump back with pg_restore. "
+    "The next start notices it, and does not answer again what was answered after the dump."
 )
 
 

@@ -12,6 +12,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from bot.ports.config_error import ConfigInvalid
+from bot.store.restored_answers import Restored
 from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
@@ -40,6 +41,12 @@ TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
 AUDIT = (
     "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
     "FROM unnest(%s::text[]) line ON CONFLICT DO NOTHING"
+)
+IDENTIFY = (
+    "UPDATE meta m SET identity = i.found, "
+    "restored_at = CASE WHEN m.identity <> i.found THEN clock_timestamp() ELSE m.restored_at END "
+    "FROM (SELECT concat_ws(' ', (SELECT system_identifier FROM pg_control_system()), 'meta'::regclass::oid, "
+    "left(pg_walfile_name(pg_current_wal_lsn()), 8)) AS found) i RETURNING restored_at"
 )
 COLLECT_BUCKETS = "SELECT collect_buckets()"
 RECENT = (
@@ -70,6 +77,7 @@ class PostgresStore:
         self.history = MessageRows()
         self._reader, self._rates = Session(dsn), Session(dsn)
         self._marks: list[PostgresMarks] = []
+        self._restored_at: datetime | None = None
         self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
@@ -84,6 +92,13 @@ class PostgresStore:
         for risk in (*database.faults, *database.risks):
             log.warning("store.at_risk: %s", risk)
         await anyio.to_thread.run_sync(migrate, self._dsn)
+        [[restored_at]] = await self._reader.rows(IDENTIFY)
+        self._restored_at = restored_at
+
+    async def restored(self) -> Restored | None:
+        """Return since when the store may know less than the platforms, if it was restored since its first use."""
+        at = self._restored_at
+        return Restored(backup="", backup_at=at, restored_at=at) if at else None
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
         """Append lines to the audit, each once; the table knows their time. Raises OSError."""

@@ -9,6 +9,7 @@ import anyio.to_thread
 import pytest
 
 from bot.store.postgres.worker import WorkerLost
+from tests.bot.store.postgres.test_restored import restored
 from tests.bot.store.postgres.workers import message, rows, workers
 from tests.fakes.postgres import Server
 from threads.errors import StoreUnavailable
@@ -38,6 +39,7 @@ async def test_a_synchronous_fail_over_loses_nothing_and_starts_all_workers_over
         f"host={primary.folder}", f"host={primary.folder},{replica.folder} target_session_attrs=read-write"
     )
     accepted, half = set[str](), anyio.Event()
+    assert await restored(dsn) is None
 
     async def say(seats, number):
         with suppress(StoreUnavailable):
@@ -60,6 +62,7 @@ async def test_a_synchronous_fail_over_loses_nothing_and_starts_all_workers_over
             assert isinstance(seat.died, WorkerLost)
     assert MESSAGES // 2 <= len(accepted) < MESSAGES
 
+    assert await restored(dsn) is not None, "one that was not synchronous would know less than the platforms"
     async with workers(dsn, 2) as seats:
         stored = {key.rpartition(":")[2] for (key,) in rows(dsn, "SELECT key FROM message")}
         assert accepted <= stored
