@@ -14,10 +14,11 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 
 from benchmarks.bare import Recorder
+from bot.admin.cli import COLLECT_AFTER
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
-from bot.wiring.app import COLLECT_AFTER, DISK_THREADS, utc_now
+from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -70,9 +69,6 @@ TOOL_THREADS = 4
 DISK_THREADS = 8
 """How many of the bot's own disk operations run at once: a slow disk takes several in the time of one."""
 
-COLLECT_AFTER = (10_000, 20, 20)
-"""The thresholds of the garbage collector. Python's own make it a tenth of a message's work with many threads."""
-
 SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
 """Returns the JSON Schema that the answer to a message must follow, if any; the answer is JSON then."""
 
@@ -101,7 +97,6 @@ async def serve(
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    gc.set_threshold(*COLLECT_AFTER)
     data = settings.data  # absolute
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
