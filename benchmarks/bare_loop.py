@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from benchmarks.bare import Cost, Stopwatch
+from benchmarks.stopwatch import Cost, Stopwatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from benchmarks.bare import Cost, Stopwatch
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
+from benchmarks.stopwatch import Cost, Stopwatch
 from bot.agent.prompt.system_prompt import user_message
 from threads.model import Message, Text
 from threads.store.context import ContextFile

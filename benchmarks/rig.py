@@ -13,7 +13,6 @@ from typing import TypeVar, TypeVarTuple
 
 import anyio
 
-from benchmarks.bare import Recorder
 from bot.admin.cli import COLLECT_AFTER
 from bot.agent.prompt.system_prompt import system_prompt
 from bot.ports.model import Completion, Request, Usage
@@ -130,22 +129,20 @@ async def running(
     model: Instant,
     *,
     limits: Limits = LIMITS,
-    recorder: Recorder | None = None,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, with the threads and the garbage collector of the product."""
     gc.set_threshold(*COLLECT_AFTER)
-    threads, journal_thread = DiskThreads(DISK_THREADS), DiskThreads(1)
-    offload = recorder.recording(threads) if recorder else threads
+    offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     toolbox = make_toolbox([ReadFile(offload), ListFiles(offload)])
-    with closing(threads), closing(journal_thread):
+    with closing(offload), closing(journal_offload):
         parts = core_parts(
             data,
             room,
             model,
             toolbox,
-            disk=recorder or PosixDisk(),
+            disk=PosixDisk(),
             offload=offload,
-            journal_offload=recorder.recording(journal_thread) if recorder else journal_thread,
+            journal_offload=journal_offload,
             now=utc_now,
             agent={"system": system_prompt("threadfast")},
             limits=limits,

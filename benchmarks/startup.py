@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from benchmarks.bare import Cost
 from benchmarks.child import ROOT
 from benchmarks.figures import Conditions, Figure
+from benchmarks.stopwatch import Cost
 
 BARE = "import pydantic, anyio, click"
 LOOKS = {"--help": 0, "status": 4, "why": 1}

@@ -13,10 +13,10 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from benchmarks.bare import Cost, Recorder, Stopwatch, replay_side_by_side
 from benchmarks.bare_loop import Sizes, run_bare
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, message, running
+from benchmarks.stopwatch import Cost, Stopwatch
 from bot.wiring.core import Core
 
 
@@ -32,9 +32,9 @@ async def converse(core: Core, room: Room, threads: range, messages: int) -> Non
             people.start_soon(one, thread)
 
 
-async def _ours(data: Path, disk: Recorder, threads: int, messages: int) -> Cost:
+async def _ours(data: Path, threads: int, messages: int) -> Cost:
     room = Room()
-    async with running(data, room, Instant(), recorder=disk) as core:
+    async with running(data, room, Instant()) as core:
         watch = Stopwatch()
         await converse(core, room, range(threads), messages)
         return watch.read()
@@ -42,13 +42,11 @@ async def _ours(data: Path, disk: Recorder, threads: int, messages: int) -> Cost
 
 def measure(conditions: Conditions) -> Iterator[Figure]:
     threads, messages, rounds = (300, 5, 1) if conditions.quick else (1000, 10, 2)
-    ours, bare, floor = [], [], []
+    ours, bare = [], []
     for _ in range(rounds):
         with TemporaryDirectory(dir=conditions.disk) as folder:
-            disk, data = Recorder(), Path(folder) / "ours"
-            ours.append(anyio.run(partial(_ours, data, disk, threads, messages)))
+            ours.append(anyio.run(partial(_ours, Path(folder) / "ours", threads, messages)))
             bare.append(run_bare(f"{folder}/bare", threads, messages, Sizes()))
-            floor.append(replay_side_by_side(disk.jobs, len(disk.workers), data, Path(folder) / "floor"))
     count = threads * messages
     wall, cpu = median(cost.wall for cost in ours), median(cost.cpu for cost in ours)
     bare_wall, bare_cpu = median(cost.wall for cost in bare), median(cost.cpu for cost in bare)
@@ -56,8 +54,6 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     yield Figure("messages", count / wall, "/s", at_least=500, note=note)
     yield Figure("CPU a message", cpu / count * 1000, "ms", at_most=3)
     yield Figure("wall, over the bare loop", wall / bare_wall, "x", at_most=1.5)
-    floor_wall = median(cost.wall for cost in floor)
-    yield Figure("wall, over a replay without waiting", wall / floor_wall, "x", note="a floor, not a loop")
     yield Figure(
         "CPU, over the bare loop", cpu / bare_cpu, "x", note=f"{bare_cpu / count * 1000:.2f} ms bare"
     )

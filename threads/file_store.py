@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -58,10 +59,10 @@ class FileStore:
 
         async def write_journal() -> None:
             try:
-                await self.journal.run(taker)
+                with closing(self.journal):
+                    await self.journal.run(taker)
             finally:
-                self.journal.close()
-                last.cancel()
+                last.cancel()  # whatever closing the file raises: the shielded writer of logs would never end
 
         async def write_logs() -> None:
             with last:  # they end after the journal, because they tell of its last records

@@ -9,8 +9,10 @@ from contextvars import ContextVar
 import anyio
 import pytest
 
-from tests.world import FaultyDisk
+from tests.world import Clock, FaultyDisk, FaultyFile, inline
+from threads.file_store import FileStore
 from threads.store.checkpoints import Checkpoints
+from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 from threads.store.group_commit import CLOSED, GroupWriter
 
@@ -99,6 +101,25 @@ async def test_what_nobody_waits_for_is_written_before_what_comes_after_a_failur
         tasks.cancel_scope.cancel()
     assert written == [[1, 2], [2, 3], []]
     assert writer.put(4).error is CLOSED
+
+
+async def test_a_journal_that_cannot_be_closed_ends_the_process_and_does_not_hang_it(tmp_path):
+    class Uncloseable(FaultyFile):
+        def close(self) -> None:
+            super().close()
+            raise OSError(errno.EIO, "broken")
+
+    class Disk(PosixDisk):
+        def append(self, path):
+            return Uncloseable(super().append(path), lambda: None)
+
+    store = FileStore(tmp_path, Disk(), offload=inline, journal_offload=inline, now=Clock())
+    await store.open([])
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        async with anyio.create_task_group() as tasks:
+            store.start(tasks, None)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
 
 
 async def test_one_file_that_cannot_be_replaced_fails_alone(tmp_path):
