@@ -35,7 +35,8 @@ def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
 
 def _known(conversation: Iterable[Message]) -> Iterator[tuple[str, str]]:
     """Yield the sections in the conversation, oldest first. They are only at the head of a person's message."""
-    for first in [message.blocks[0] for message in conversation if message.source and message.blocks]:
+    people = [message for message in conversation if message.role == "user" and message.source]
+    for first in [message.blocks[0] for message in people if message.blocks]:
         if isinstance(first, Text) and first.text.startswith(HEADS):
             yield from _sections(first.text).items()
 
