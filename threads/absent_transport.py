@@ -1,4 +1,4 @@
-"""The outlet of a transport that an earlier process served and this one does not: nobody hears anything."""
+"""The outlet of a transport that an earlier process served and this one does not. It posts nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .model import Outgoing, ThreadId, TurnEvent
 
 
 class AbsentOutlet:
-    """An `Outlet`."""
+    """A `threads.delivery.Outlet`."""
 
     finds = lands_late = asks = False
 

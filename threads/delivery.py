@@ -1,10 +1,10 @@
-"""From an ending to a settled message: intent -> post -> posted -> settled, each outcome shown exactly once.
+"""Settles messages: intent -> post -> posted -> settled. Each outcome is shown exactly once.
 
 no intent            -> write the intent and the conversation side by side, and post once both are on disk
-intent, not posted   -> ambiguous (a crash, or a cut): look for the key before posting again; if the platform
-                        cannot be asked, post with a visible "(this may be a repeat)"; the same where the journal
-                        was damaged, or says less than the conversation
-posted, not settled  -> settle; nobody waits for that to be on disk
+intent, not posted   -> ambiguous after a crash or a cancellation: look for the key before posting again. If the
+                        platform cannot be searched, post with a visible "(this may be a repeat)". The same applies
+                        if the journal was damaged, or has less than the conversation
+posted, not settled  -> settle; nobody waits for that record
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LATE_POST_S = 3.0
-"""A post may still land after the process that sent it died: look no earlier than this afterwards."""
+"""Seconds after a process died in which its last post may still arrive. Look for it no earlier."""
 
 FIND_TRIES = 3
 
 SHOWN_WITHIN_S = 120.0
-"""What ended so shortly before a death may look unfinished: signs go at the platform's pace, in Slack 20 a minute."""
+"""Outcomes of the last seconds before a crash are shown again. Signs are slow: Slack takes 20 a minute."""
 
 LEFT_WITHIN_S = 900.0
-"""What an interrupted turn had begun to show is looked for after a death that came so shortly after its end."""
+"""Unfinished answers are looked for if their turn ended at most so many seconds before the crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a message ends, and the text that shows it, or the message whose post shows it too (``by``).
+    """The outcome of a message, and its text, or the message whose post covers it (``by``).
 
-    ``ways`` are how its person may go on, besides what the ``code`` stands for.
+    ``ways`` are ways to go on, in addition to those of the ``code``.
     """
 
     outcome: Outcome
@@ -59,7 +59,7 @@ class Ending:
 
 
 class Outlet(Protocol):
-    """Where posts go. See `transports.base.transport.Capabilities` for `finds`, `lands_late` and `asks`."""
+    """The receiver of posts. See `transports.base.transport.Capabilities` for `finds`, `lands_late` and `asks`."""
 
     @property
     def finds(self) -> bool: ...
@@ -71,7 +71,7 @@ class Outlet(Protocol):
     def asks(self) -> bool: ...
 
     async def post(self, outgoing: Outgoing) -> str:
-        """Return the platform's id; raises `PostFailed` when the post is given up."""
+        """Return the platform's id. Raises `PostFailed` when it gives the post up."""
         ...
 
     async def find(self, thread: ThreadId, key: str) -> str | None: ...
@@ -80,9 +80,9 @@ class Outlet(Protocol):
 
 
 class Delivery:
-    """Settles messages. One per process; each message is in the hands of one task at a time.
+    """Settles messages. One per process. Only one task at a time handles a message.
 
-    ``choices`` returns the ways to go on from an error's code, a message's id, and the error's own ways.
+    ``choices`` returns the buttons for an error's code, a message's id, and the error's own ways.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class Delivery:
         also: Sequence[PendingMessage] = (),
         save: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
-        """Show the ending and make it final, for *also* too, which the same post speaks for.
+        """Show the outcome and make it final. The same post covers *also*.
 
-        *save* makes the conversation durable; what it returns is said above the text. Raises `StoreUnavailable`; call
-        again then, nothing is posted twice.
+        *save* makes the conversation durable, and returns a note for above the text. Raises `StoreUnavailable`. Call
+        it again then: nothing is posted twice.
         """
         ends = [other.settled(ending.outcome, by=pending.received.message_id) for other in also]
         if pending.intent is not None:
@@ -126,18 +126,18 @@ class Delivery:
             self._show_end(other, end)
 
     async def resume(self, pending: PendingMessage) -> None:
-        """Finish a message whose intent is on disk and whose post may or may not be out."""
+        """Finish a message whose intent is on disk, and which may have been posted."""
         await self._finish(pending, self._reconcile)
 
     async def insist(
         self, pending: PendingMessage, ending: Ending, also: Sequence[PendingMessage] = ()
     ) -> None:
-        """Settle, however long the disk refuses; for endings without an actor."""
-        with suppress(Fenced):  # the new owner ends it
+        """Settle, and retry as long as the disk refuses. For messages without an actor."""
+        with suppress(Fenced):  # the new owner settles it
             await retry_until_stored(lambda: self.settle(pending, ending, also))
 
     async def cover(self, covered: list[PendingMessage], outcome: Outcome, by: str) -> None:
-        """Settle messages that the post for message *by* speaks for."""
+        """Settle messages that the post for message *by* covers."""
         if not covered:
             return
         ends = [pending.settled(outcome, by=by) for pending in covered]
@@ -148,7 +148,7 @@ class Delivery:
     async def ask(
         self, pending: PendingMessage, question_id: str, text: str, choices: tuple[Choice, ...]
     ) -> bool:
-        """Post a question to the people of the thread; False when nobody there could see or answer it."""
+        """Post a question to the people of the thread. Returns False if nobody could see or answer it."""
         thread, key = pending.incoming.thread, f"{pending.incoming.key}?{question_id}"
         outlet = self._outlet(thread.transport)
         if not outlet.asks:
@@ -161,7 +161,7 @@ class Delivery:
         }
         question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
         try:
-            # The question itself has no intent: it may be out wherever the turn had begun.
+            # The question itself has no intent, so it may have been posted if the turn had begun.
             began = pending.interrupted or pending.received.unsure
             if not (began and outlet.finds and await self._look(outlet, pending, key)):
                 await outlet.post(question)
@@ -191,7 +191,7 @@ class Delivery:
     async def _finish(
         self, pending: PendingMessage, post: Callable[[PendingMessage, Intent], Awaitable[str]]
     ) -> None:
-        if (intent := pending.intent) is None:  # the thread was lost and came back: another object has it
+        if (intent := pending.intent) is None:  # the thread was lost and came back, with another object
             raise Fenced(thread_id=pending.received.thread_id)
         if not pending.platform_id and not pending.dropped:
             try:
@@ -201,24 +201,24 @@ class Delivery:
                 pending.dropped = True
         if pending.dropped:
             end = pending.settled("undelivered")
-            await self._journal.append(end)  # the next post of the thread speaks of it
+            await self._journal.append(end)  # the next post of the thread mentions it
         else:
             end = pending.settled(intent.outcome)
             self._journal.carry(pending.posted(), end)
         self._show_end(pending, end)
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
-        asked, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
-        choices = self._choices(intent.code, asked.id, intent.ways)
-        ids = asked.author.id, pending.reference, asked.reply_address
-        outgoing = Outgoing(asked.thread, asked.key, text, intent.post, asked.id, choices, *ids)
-        return await self._outlet(asked.thread.transport).post(outgoing)
+        incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
+        choices = self._choices(intent.code, incoming.id, intent.ways)
+        ids = incoming.author.id, pending.reference, incoming.reply_address
+        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids)
+        return await self._outlet(incoming.thread.transport).post(outgoing)
 
     async def _reconcile(self, pending: PendingMessage, intent: Intent) -> str:
         outlet = self._outlet(pending.incoming.thread.transport)
         if not outlet.finds:
             if outlet.lands_late:
-                await self._let_late_posts_land(pending)
+                await self._wait_for_late_posts(pending)
             return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
         for tried, pause in zip(range(1, FIND_TRIES + 1), retry_pauses(), strict=False):
             try:
@@ -233,14 +233,14 @@ class Delivery:
 
     async def _look(self, outlet: Outlet, pending: PendingMessage, key: str) -> str | None:
         if outlet.lands_late:
-            await self._let_late_posts_land(pending)
+            await self._wait_for_late_posts(pending)
         return await outlet.find(pending.incoming.thread, key)
 
-    async def _let_late_posts_land(self, pending: PendingMessage) -> None:
+    async def _wait_for_late_posts(self, pending: PendingMessage) -> None:
         await anyio.sleep_until(max(self._opened_at, pending.taken_at) + LATE_POST_S)
 
     def repair(self) -> None:
-        """Show, and write into the logs, what a killed process settled but may no longer have shown and written."""
+        """Show and log the outcomes that a killed process settled but may not have shown or logged."""
         ledger, missing = self._journal.ledger, dict[ThreadId, dict[int, tuple[PendingMessage, Settled]]]()
         for seq, (pending, end) in ledger.unlogged.items():
             missing.setdefault(pending.incoming.thread, {})[seq] = pending, end
@@ -252,7 +252,7 @@ class Delivery:
             self._store.history.repair(thread, lines, partial(ledger.log_holds, *ends))
 
     def write_log(self, pending: PendingMessage, end: Settled) -> None:
-        """Write into the thread's log how a message ended, once that is durable."""
+        """Write a message's outcome, which is durable, into its thread's log."""
         log.info("turn.settled: %s", end.outcome, extra=_ids(pending))
         written = partial(self._journal.ledger.log_holds, end.seq)
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
@@ -268,26 +268,26 @@ def _ids(pending: PendingMessage) -> dict[str, str]:
 
 
 def _last(ledger: Ledger) -> list[Settled]:
-    """Return what was settled shortly before the newest was, that first: the oldest are the likeliest to be shown.
+    """Return the outcomes settled shortly before the newest one, newest first: old ones are likely shown already.
 
-    Of turns that were interrupted, stopped or undelivered more may be left to take away, and for longer.
+    Interrupted, stopped and undelivered turns may leave more to remove, so older ones of these are included.
     """
-    ended = [ledger.settled[key] for key, _ in ledger.recent]
+    recent = [ledger.settled[key] for key, _ in ledger.recent]
     try:
-        newest = datetime.fromisoformat(max(end.at for end in ended))
-    except ValueError:  # there is none, or its line was made by hand
+        newest = datetime.fromisoformat(max(end.at for end in recent))
+    except ValueError:  # there is none, or somebody edited the line
         return []
     since, long_since = (
         (newest - timedelta(seconds=within_s)).isoformat(timespec="milliseconds")
         for within_s in (SHOWN_WITHIN_S, LEFT_WITHIN_S)
     )
-    shown = {end.seq: end for end in reversed(ended) if end.at >= since}
-    left = [end for end in ledger.settled.values() if end.interrupted and end.at >= long_since]
-    return [*shown.values(), *(end for end in reversed(left) if end.seq not in shown)]
+    newest_first = {end.seq: end for end in reversed(recent) if end.at >= since}
+    cut = [end for end in ledger.settled.values() if end.interrupted and end.at >= long_since]
+    return [*newest_first.values(), *(end for end in reversed(cut) if end.seq not in newest_first)]
 
 
 async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work; retry while the disk refuses."""
+    """Do the work, and retry as long as the store refuses. Returns what the work returns."""
     for tried, pause in enumerate(retry_pauses(), 1):
         try:
             return await work()

@@ -1,7 +1,7 @@
-"""The root of the one error hierarchy, with the leaves that the domain and the edges raise themselves.
+"""The root of the error hierarchy, and the errors that the domain and the transports raise.
 
-Other layers add leaves of their own; `threads.wording` holds the sentences for people. Code branches on
-the type or on ``code``, never on text: ``str(error)`` is for the operator and may name paths and payloads.
+Other layers add their own. `threads.wording` has the sentences for people. Code branches on the type or on ``code``,
+never on text: ``str(error)`` is for the operator and may contain paths and payloads.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def retry_fields(code: str, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:
-    """Return the fields by which a log line tells of a retry; the audit takes every line that has them.
+    """Return the log fields of a retry. Every line with these fields is copied to the audit.
 
-    *attempt* is the number of the try to come, 2 for the first retry, which is made in *wait_s* seconds because the
-    one before failed with *code*.
+    *attempt* is the number of the coming attempt, 2 for the first retry. It begins in *wait_s* seconds. The attempt
+    before it failed with *code*.
     """
     return {"code": code, "attempt": attempt, "wait_s": round(wait_s, 2), **more}
 
 
 class BotError(Exception):
-    """Something that went wrong in a way we have a name for.
+    """An error with a stable code.
 
-    ``fields`` are structured facts for logs and reports (thread_id, provider, model, tool, attempt, retry_after in
-    seconds); ``friendly`` is the sentence for people where that of the code would not fit, ``ways`` are how they may
-    go on, besides what the code stands for. A wrapped error is chained with ``raise … from`` and keeps its code.
+    ``fields`` are facts for logs and reports (thread_id, provider, model, tool, attempt, retry_after in seconds).
+    ``friendly`` is a sentence for people that replaces the one of the code. ``ways`` are ways to go on, in addition
+    to those of the code. A wrapped error is chained with ``raise … from`` and keeps its code.
     """
 
     code: str = "internal"
@@ -40,26 +40,26 @@ class BotError(Exception):
 
 
 class StoreUnavailable(BotError):
-    """The disk refused a write (full, read-only, failing); what was in memory is kept."""
+    """The store refused a write, for example because the disk is full. Nothing in memory is lost."""
 
     code = "store_unavailable"
     retryable = True
 
 
 class Fenced(BotError):
-    """The thread belongs to another worker now: stop, say nothing, write nothing. Retrying does not help."""
+    """Another worker owns the thread now. Stop, post nothing, write nothing, and do not retry."""
 
     code = "lifecycle_failure"
 
 
 class NewerSchema(BotError):
-    """A file was written by a newer version of the program; it is left untouched."""
+    """A newer version of the program wrote the file. It is left untouched."""
 
     code = "schema_mismatch"
 
 
 class MailboxFull(BotError):
-    """The thread already has as many messages waiting as it may hold."""
+    """As many messages wait in the thread as its mailbox may hold."""
 
     code = "mailbox_full"
 
@@ -73,9 +73,9 @@ class TurnTimeout(BotError):
 class PostFailed(BotError):
     """A post did not get through.
 
-    ``maybe_posted`` is true when the platform may have stored it all the same (a cut connection, a 5xx after
-    the fact): look for the post's key before trying again. ``retry_after`` is the platform's word, in seconds.
-    ``progressed``: parts of it that were not out before are out now.
+    ``maybe_posted``: the platform may have stored it all the same, for example after a broken connection. Look for
+    the post's key before you try again. ``retry_after`` is what the platform says, in seconds. ``progressed``: this
+    try posted parts that were not posted before.
     """
 
     maybe_posted = False
@@ -100,18 +100,18 @@ class TransportUnavailable(PostFailed):
 
 
 class TransportRejected(PostFailed):
-    """The platform refuses this post for good (no permission, channel gone)."""
+    """The platform refuses this post permanently, for example because the channel is gone."""
 
     code = "transport_rejected"
 
 
 class TransportFatal(BotError):
-    """A transport cannot work until a person acts (a rejected token, a missing right): it stops and says so."""
+    """A transport cannot work until a person acts, for example after a rejected token. It stops and says so."""
 
     code = "config_invalid"
 
 
 class FileUnavailable(BotError):
-    """A file that came with a message cannot be had; ``friendly`` says why."""
+    """An attached file is not available. ``friendly`` says why."""
 
     code = "tool_failed"

@@ -1,4 +1,4 @@
-"""The store of one machine: the files of a data folder. This process owns every thread, for as long as it lives."""
+"""The store of one machine: the files of a data folder. The process owns every thread for as long as it lives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class FileStore:
-    """A `threads.stores.Store`. The journal has a thread of its own, so that no other work on the disk delays it."""
+    """A `threads.stores.Store`. The journal has a disk thread of its own, so that no other disk work delays it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class FileStore:
             log.warning("journal.damaged: %d damaged lines put aside in journal.jsonl.broken", damaged)
 
     async def leave(self) -> None:
-        """Do nothing: nobody else serves these threads."""
+        """Do nothing. No other process serves these threads."""
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         last = anyio.CancelScope(shield=True)
@@ -65,10 +65,10 @@ class FileStore:
                 last.cancel()  # whatever closing the file raises: the shielded writer of logs would never end
 
         async def write_logs() -> None:
-            with last:  # they end after the journal, because they tell of its last records
+            with last:  # they end after the journal, because they log its last records
                 await self.history.run()
 
-        # In a group of their own, anyio would stop cancelling what a last record starts in the group of the actors.
+        # Not in a group of their own: anyio would not cancel what a last record starts in the group of the actors.
         tasks.start_soon(self._checkpoints.run)
         tasks.start_soon(write_journal)
         tasks.start_soon(write_logs)
@@ -92,7 +92,7 @@ class FileStore:
         return self._folder(thread) / "workspace"
 
     async def keep_workspace(self, thread: ThreadId) -> None:
-        """Do nothing: the files are where they stay."""
+        """Do nothing. The files are in place already."""
 
     async def hold(self, _: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:
         await work()
@@ -102,7 +102,7 @@ class FileStore:
         return 1
 
     async def take_token(self, _: str, __: float, ___: float) -> float:
-        return 0.0  # nobody else takes any
+        return 0.0  # no other process takes tokens
 
     async def ensure_ownership(self) -> None:
-        """Do nothing: the lock of the data folder is held for life."""
+        """Do nothing. The process holds the lock of the data folder for life."""

@@ -1,7 +1,7 @@
-"""log.jsonl: a thread's history for people and for search; append-only.
+"""log.jsonl: a thread's history for people and for search. Append-only.
 
-Lines are written once the message is settled in the journal, which knows up to where that was done: a start adds what
-a killed process did not bring into them. They are not fsynced (the journal is), so a power cut may take the last
+A message's lines are written once it is settled in the journal. The journal knows how far that was done, so a start
+adds what a killed process did not write. The log is not fsynced, as the journal is: a power cut may lose its last
 seconds. One task writes for all threads.
 """
 
@@ -26,19 +26,19 @@ from .store.group_commit import Batch, GroupWriter
 
 log = logging.getLogger(__name__)
 
-KEPT = 10_000
-"""How many messages' entries wait in memory while the disk refuses; beyond, the oldest are dropped and counted."""
+MAX_WAITING = 10_000
+"""Messages whose entries wait in memory while the disk refuses. Beyond, the oldest are dropped and counted."""
 
-WHOLE = 10_000
-"""How many logs are known to end with a whole line; the others are looked at before the next line."""
+MAX_CHECKED = 10_000
+"""Logs that are known to end with a complete line. Others are checked before the next line."""
 
 REPAIRED_BYTES = 1_000_000
-"""How much of a log's end is looked at for what a killed process did not bring into it."""
+"""Bytes at the end of a log that are searched for messages that a killed process did not log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line. ``author`` is the person's id, or empty for the bot; ``outcome`` and ``by`` are for settled."""
+    """One line. ``author`` is the person's id, blank for the bot. ``outcome`` and ``by`` are for ``settled``."""
 
     at: str
     kind: Literal["message", "reply", "notice", "error", "settled"]
@@ -61,7 +61,7 @@ def entry_adapter() -> TypeAdapter[Entry]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """Lines for a log by message; those under ``""`` are written whatever is there. Then ``then`` is called."""
+    """Lines for a log by message id. Those under ``""`` are always written. ``then`` is called afterwards."""
 
     path: Path
     lines: dict[str, bytes]
@@ -69,25 +69,25 @@ class Work:
 
 
 class Log:
-    """Writes every thread's log, into its ``folder``; keep `run` going in a task."""
+    """Writes the logs of all threads, each into its ``folder``. Keep `run` going in a task."""
 
     def __init__(self, disk: Disk, *, folder: Callable[[ThreadId], Path], offload: Offload) -> None:
         self._disk, self._folder, self._offload = disk, folder, offload
         self._group = GroupWriter(self._commit)
-        self._kept: list[Work] = []
-        self._whole: set[Path] = set()  # logs that end with a whole line, as the last write here did
+        self._refused: list[Work] = []
+        self._checked: set[Path] = set()  # logs that end with a complete line
 
     def put(self, thread: ThreadId, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
-        """Begin to append the entries; *then* is called when they were handed to the kernel.
+        """Begin to append the entries. *then* is called when the kernel has them.
 
-        A disk that refuses does not fail the message: the lines are kept for the next write.
+        If the disk refuses, the lines wait for the next write. The message does not fail.
         """
         return self._group.put(Work(self._path(thread), {"": _encode(entries)}, then))
 
     def repair(
         self, thread: ThreadId, settled: dict[str, list[Entry]], then: Callable[[], None]
     ) -> Batch[Work]:
-        """Append the entries of each message, by its id, that the log does not show as settled yet; as `put`."""
+        """As `put`, for the entries of each message, by its id, that the log does not show as settled."""
         lines = {message_id: _encode(entries) for message_id, entries in settled.items()}
         return self._group.put(Work(self._path(thread), lines, then))
 
@@ -95,19 +95,21 @@ class Log:
         return self._folder(thread) / "log.jsonl"
 
     async def run(self) -> None:
-        """Write until cancelled; the next start completes what was not written."""
+        """Write until cancelled. The next start adds what was not written."""
         await self._group.run()
 
     async def _commit(self, work: list[Work]) -> None:
-        work = [*self._kept, *work]
+        work = [*self._refused, *work]
         refused = await self._offload(self._write, work)
-        self._kept = refused[-KEPT:]
+        self._refused = refused[-MAX_WAITING:]
         for one in work:
             if one not in refused:
                 one.then()
         if refused:
             log.warning(
-                "log.behind: entries kept: %d, dropped: %d", len(self._kept), len(refused) - len(self._kept)
+                "log.behind: entries kept: %d, dropped: %d",
+                len(self._refused),
+                len(refused) - len(self._refused),
             )
 
     def _write(self, work: list[Work]) -> list[Work]:
@@ -122,7 +124,7 @@ class Log:
 
     def _append(self, path: Path, lines: dict[str, bytes]) -> None:
         known: set[str] = set()
-        if path not in self._whole:
+        if path not in self._checked:
             with suppress(FileNotFoundError):
                 repair_tail(self._disk, path)
         if "" not in lines:
@@ -136,27 +138,27 @@ class Log:
         except FileNotFoundError:
             self._disk.mkdir(path.parent)
             file = self._disk.append(path)
-        self._whole.discard(path)
+        self._checked.discard(path)
         try:
             write_all(file, data)
         finally:
             file.close()
-        if len(self._whole) >= WHOLE:
-            self._whole.clear()
-        self._whole.add(path)
+        if len(self._checked) >= MAX_CHECKED:
+            self._checked.clear()
+        self._checked.add(path)
 
     def _settled(self, path: Path) -> set[str]:
-        """Return the messages that the end of a log shows as settled: what may be missing is recent."""
+        """Return the messages that the end of a log shows as settled. Only recent ones can be missing."""
         found = readable(self._disk.tail(path, REPAIRED_BYTES))
         return {entry.message_id for entry in found if entry.kind == "settled"}
 
 
 def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
-    """Return a settled message as its thread's log tells it: what was asked, what was said, how it ended."""
+    """Return the log entries of a settled message: the question, the answer and the outcome."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
-    asked = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
-    ended = Entry(
+    question = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
+    outcome = Entry(
         at=end.at,
         kind="settled",
         message_id=message_id,
@@ -166,11 +168,11 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
         correlation_id=pending.reference,
     )
     if intent is None:
-        return [asked, ended]
+        return [question, outcome]
     posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
-    said = Entry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
-    return [asked, said, ended]
+    answer = Entry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
+    return [question, answer, outcome]
 
 
 def _encode(entries: list[Entry]) -> bytes:
@@ -178,12 +180,12 @@ def _encode(entries: list[Entry]) -> bytes:
 
 
 def entries(disk: Disk, path: Path) -> Iterator[Entry]:
-    """Return the readable lines of a log; damaged ones are skipped. A missing file is an empty log."""
+    """Return the readable lines of a log. Damaged lines are skipped. A missing file is an empty log."""
     yield from readable(read_or_empty(disk, path))
 
 
 def readable(data: bytes) -> Iterator[Entry]:
-    """Return the entries among a log's bytes."""
+    """Return the entries in a log's bytes."""
     for line in scan(data).good:
         try:
             yield read_line(entry_adapter(), line)

@@ -1,7 +1,7 @@
-"""Messages that nobody types when they come: a schedule sends them, at a time that a person has set.
+"""Scheduled messages: a person set the time, and a schedule sends them.
 
-Their id says so, and which occurrence they are: ``schedule-<schedule>-<seconds since 1970>``. It is the same however
-often the occurrence is handed over, so that the journal takes it once. No platform knows such an id.
+The id names the schedule and the occurrence: ``schedule-<schedule>-<seconds since 1970>``. It is always the same for
+an occurrence, so the journal takes each only once. No platform knows such an id.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _ID = re.compile(r"schedule-[a-z0-9]{1,64}-([0-9]{1,11})", re.ASCII)
 
 
 def scheduled_id(schedule: str, due: datetime) -> str:
-    """Return the id of the message that is due then; whole seconds count."""
+    """Return the id of the message that is due at that time, to the second."""
     return f"schedule-{schedule}-{int(due.timestamp())}"
 
 
 def due_of(message_id: str) -> datetime | None:
-    """Return when a scheduled message was due; None for any other id."""
+    """Return when a scheduled message was due, or None for any other id."""
     found = _ID.fullmatch(message_id)
     return datetime.fromtimestamp(int(found[1]), UTC) if found else None
 
 
 def headings(incoming: Incoming) -> list[str]:
-    """Return what an answer begins with, as nobody sees what it answers; nothing for what was just written."""
+    """Return a heading for the answer to a scheduled message, which nobody sees. Empty for other messages."""
     if due_of(incoming.id) is None:
         return []
     return [
@@ -38,7 +38,7 @@ def headings(incoming: Incoming) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """Return a message as one line, as far as it is quoted."""
+    """Return the beginning of a message as one line, for a quotation."""
     return _line(text, QUOTED)
 
 

@@ -1,7 +1,7 @@
-"""What a store gives: the Protocols that the files of one machine and PostgreSQL for many both implement.
+"""The Protocols of a store. Files implement them for one machine, PostgreSQL for many.
 
-A process serves the threads that it owns. With files these are all of them. With PostgreSQL another worker may take a
-thread over; from then on every write of the old owner raises `threads.errors.Fenced`.
+A process serves the threads that it owns. With files it owns all of them. With PostgreSQL another worker may take a
+thread over. From then on every write of the old owner raises `threads.errors.Fenced`.
 """
 
 from __future__ import annotations
@@ -21,59 +21,59 @@ from threads.store.mark_file import MarkStore
 
 
 class Journal(Protocol):
-    """Where a promise becomes durable. ``ledger`` holds the threads that this process owns."""
+    """Makes promises durable. ``ledger`` holds the threads that this process owns."""
 
     @property
     def ledger(self) -> Ledger: ...
 
     async def knows(self, key: str) -> bool:
-        """Say whether a message is in the store, waiting for it if it is just being written."""
+        """Return whether a message is in the store. Waits for one that is being written."""
         ...
 
     async def receive(self, incoming: Incoming, per_minute: int | None = None) -> bool:
-        """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
+        """Make a message durable. Returns False if it already is. Raises `StoreUnavailable`.
 
-        Its author may have *per_minute* messages answered. A store of several processes counts them, and says in
-        `PendingMessage.over_rate` which ones are too many.
+        The bot answers at most *per_minute* messages of its author. A store that several processes share counts them,
+        and sets `PendingMessage.over_rate` for those beyond.
         """
         ...
 
     async def forward(self, event: Edited | Deleted) -> bool:
-        """Hand the event to the owner of its thread; False if that is this process. Raises `StoreUnavailable`."""
+        """Pass the event to the thread's owner. Returns False if that is this process. Raises `StoreUnavailable`."""
         ...
 
     async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
-        """Have all other processes stop what they serve there, now or later.
+        """Make all other processes stop their threads there, now or later.
 
-        Return how many turns were running and messages waited. Raises `StoreUnavailable`.
+        Returns how many turns ran and how many messages waited. Raises `StoreUnavailable`.
         """
         ...
 
     async def pending_elsewhere(self, place: ThreadId) -> tuple[int, int]:
-        """Return how many turns run and messages wait there in threads that other processes serve.
+        """Return how many turns run and how many messages wait there in other processes.
 
         Raises `StoreUnavailable`.
         """
         ...
 
     async def amend(self, edited: Edited) -> bool:
-        """Replace the text of a message whose turn has not started; False when it is too late for that."""
+        """Replace the text of a message. Returns False if its turn has started."""
         ...
 
     async def append(self, *records: Record) -> None:
-        """Return when the records are durable, all of them; raises `StoreUnavailable` or `Fenced`."""
+        """Write the records, and return when all of them are durable. Raises `StoreUnavailable` or `Fenced`."""
         ...
 
     def put(self, *records: Record) -> Write:
-        """Begin to write the records; `durable` waits for the end of it."""
+        """Begin to write the records. `durable` waits for the end."""
         ...
 
     def carry(self, *records: Record) -> Write:
-        """As `put`, for records that nobody may wait for: those that fail are written before any later ones."""
+        """As `put`, for records that nobody has to wait for. Those that fail are written before any later ones."""
         ...
 
     async def durable(self, written: Write) -> None:
-        """Return when the records of a `put` are durable; raises `StoreUnavailable` or `Fenced`."""
+        """Return when the records of a `put` are durable. Raises `StoreUnavailable` or `Fenced`."""
         ...
 
 
@@ -81,36 +81,36 @@ class Context(Protocol):
     """One thread's conversation, as the model sees it."""
 
     async def load(self) -> Loaded:
-        """Read it; raises `NewerSchema`, or `StoreUnavailable` when the store fails."""
+        """Read the conversation. Raises `NewerSchema`, or `StoreUnavailable` if the store fails."""
         ...
 
     async def save(self, messages: list[Message]) -> None:
-        """Make the whole conversation durable; raises `StoreUnavailable` or `Fenced` with the last one in place."""
+        """Replace the stored conversation. Raises `StoreUnavailable` or `Fenced`, and leaves the old one in place."""
         ...
 
-    async def keep_aside(self) -> None:
-        """Copy the conversation as it is in the store to where the old ones are; raises as `save`."""
+    async def copy_to_archive(self) -> None:
+        """Copy the stored conversation to the archive. Raises as `save`."""
         ...
 
     async def archive(self) -> None:
-        """Put the conversation aside and start an empty one; raises as `save`."""
+        """Move the conversation to the archive and start an empty one. Raises as `save`."""
         ...
 
 
 class History(Protocol):
-    """What happened in each thread, for people and for search. *then* is called once it is written."""
+    """The history of each thread, for people and for search. *then* is called once an entry is written."""
 
     def put(self, thread: ThreadId, entries: list[Entry], then: Callable[[], None]) -> object:
         """Begin to append the entries of a settled message."""
         ...
 
     def repair(self, thread: ThreadId, settled: dict[str, list[Entry]], then: Callable[[], None]) -> object:
-        """Append the entries of each message, by its id, that is not shown as settled yet."""
+        """Append the entries of each message, by its id, that the history does not show as settled."""
         ...
 
 
 class Store(Protocol):
-    """All that a core keeps. `open` it, then `start` what writes."""
+    """Everything that the core stores. `open` it, then `start` its writers."""
 
     @property
     def journal(self) -> Journal: ...
@@ -119,60 +119,60 @@ class Store(Protocol):
     def history(self) -> History: ...
 
     async def open(self, transports: Iterable[str]) -> None:
-        """Read what is pending. Raises OSError, or `NewerSchema` when a newer version wrote it."""
+        """Read the pending messages. Raises OSError, or `NewerSchema` if a newer version wrote them."""
         ...
 
     async def leave(self) -> None:
-        """Give up what this process owns, as the last thing that it does."""
+        """Give up all threads that this process owns. The last call."""
         ...
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
-        """Write, and tell *taker* what became of messages, until *tasks* are cancelled."""
+        """Run the writers until *tasks* are cancelled. *taker* learns what is durable."""
         ...
 
     def context(self, thread: ThreadId) -> Context:
-        """Return where the thread's conversation is kept."""
+        """Return the store of the thread's conversation."""
         ...
 
     async def begun(self, thread: ThreadId) -> bool:
-        """Return whether a conversation was ever held in the thread. Raises `StoreUnavailable`."""
+        """Return whether the thread ever had a conversation. Raises `StoreUnavailable`."""
         ...
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
         """Return the transport's threads whose conversation changed in that time, newest first.
 
-        Raises OSError, or `StoreUnavailable` where asking again soon helps.
+        Raises OSError, or `StoreUnavailable` if trying again soon may help.
         """
         ...
 
     def marks(self, transport: str) -> MarkStore:
-        """Return where the transport stores how far it has read."""
+        """Return the store of the transport's high-water marks."""
         ...
 
     async def workspace(self, thread: ThreadId) -> Path:
-        """Return the folder of the thread's files, which is brought here if another worker had it."""
+        """Return the folder of the thread's files. It is fetched first if another worker had it."""
         ...
 
     async def keep_workspace(self, thread: ThreadId) -> None:
-        """Make the files as safe as the conversation; raises `StoreUnavailable` or `Fenced`."""
+        """Make the thread's files as durable as its conversation. Raises `StoreUnavailable` or `Fenced`."""
         ...
 
     async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
-        """Run *work* in one process at a time of all that hold *role*; cancel it when another may take over.
+        """Run *work* while this process holds *role*, held by one process at a time. Cancel it when the hold ends.
 
-        *waits* is called while another holds it.
+        *waits* is called while another process holds the role.
         """
         ...
 
     @property
     def workers(self) -> int:
-        """How many processes serve, as far as is known here; at least 1."""
+        """How many processes serve, as far as this one knows; at least 1."""
         ...
 
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
-        """Take a token of a rate that all processes share; return the seconds until it may be used."""
+        """Take a token of a rate that all processes share. Returns the seconds to wait before using it."""
         ...
 
     async def ensure_ownership(self) -> None:
-        """Return once this process surely owns what it serves, by its own clock; raises `Fenced` if it does not."""
+        """Return once this process is sure of its ownership, by its own clock. Raises `Fenced` if it lost it."""
         ...

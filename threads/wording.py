@@ -1,7 +1,7 @@
-"""The sentences of the domain: what people read when something does not go as planned.
+"""The sentences of the domain that people read when something fails.
 
-A sentence says what happened and what to do next. It never holds a secret, a path, a stack trace, or what a provider
-said: those are in the log, under the reference that ends each failure text.
+A sentence says what happened and what to do next. It never contains a secret, a path, a stack trace or a provider's
+text. Those are in the log, under the reference that ends each failure text.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ FRIENDLY: Mapping[str, str] = {
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """Return the exception that speaks for a group: its first leaf."""
+    """Return the first leaf of an exception group, or the exception itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def code_of(error: BaseException) -> str:
-    """Return the stable code of any exception; what we have no name for is ``internal``."""
+    """Return the stable code of an exception. It is ``internal`` for anything but a `BotError`."""
     cause = first_cause(error)
     return cause.code if isinstance(cause, BotError) else "internal"
 
 
 def explain(error: BaseException, correlation_id: str) -> str:
-    """Return what the thread may read: a friendly sentence and its reference, never ``str(error)``."""
+    """Return the text for the thread: a friendly sentence and its reference, never ``str(error)``."""
     return f"{friendly(error)} (ref {correlation_id})"
 
 
 def friendly(error: BaseException) -> str:
-    """Return the sentence for people, with how long to wait where the provider said it."""
+    """Return the sentence for people. It says how long to wait if the provider said so."""
     cause = first_cause(error)
     known = cause if isinstance(cause, BotError) else BotError()
     text = known.friendly or FRIENDLY.get(known.code, UNKNOWN)
@@ -57,7 +57,7 @@ def friendly(error: BaseException) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it, rounded up: "40 seconds", "3 minutes", "2 hours", "5 days"."""
+    """Return a duration in words, rounded up: "40 seconds", "3 minutes", "2 hours", "5 days"."""
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds > 1.5 * length:
             return f"{ceil(seconds / length)} {unit}s"
@@ -66,13 +66,13 @@ def duration(seconds: float) -> str:
 
 
 def ways_of(error: BaseException) -> tuple[Way, ...]:
-    """Return the error's own ways to go on."""
+    """Return the ways to go on that the error itself names."""
     cause = first_cause(error)
     return cause.ways if isinstance(cause, BotError) else ()
 
 
 PATIENCE_S = 60
-"""A wait that is shorter is not worth a sentence."""
+"""Seconds: a shorter wait is not mentioned."""
 
 
 MAYBE_REPEAT = "(this may be a repeat)"
@@ -93,11 +93,11 @@ NO_FILE = "I could not get it from where it is kept."
 FILE_LATE = "it took too long to arrive."
 DISK_FULL = "my disk is full."
 DISK_REFUSES = "my disk refuses to save it."
-NOT_HEARD = "(I could not read what was said in this thread before.)"
+EARLIER_UNREAD = "(I could not read what was said in this thread before.)"
 
 
 def unread(name: str, why: str) -> str:
-    """Say that a file that came with a message was not read; *why* is a sentence."""
+    """Say that an attached file was not read. *why* is a sentence."""
     return f"I could not read {name}: {why}"
 
 
@@ -114,8 +114,8 @@ def more_files(count: int) -> str:
     return f"{count} more files" if count > 1 else "1 more file"
 
 
-def which(open_questions: Sequence[tuple[str, str]]) -> str:
-    """Ask which of several open questions is meant; each has an id and is told in a few words."""
+def which_question(open_questions: Sequence[tuple[str, str]]) -> str:
+    """Ask which open question is meant. Each is a pair of its id and a few words."""
     named = "\n".join(f"- `{question_id}` {brief}".rstrip() for question_id, brief in open_questions)
     return (
         f"{len(open_questions)} questions of mine are open here. Which one do you mean?\n\n{named}\n\n"

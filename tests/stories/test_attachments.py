@@ -21,7 +21,7 @@ from threads.errors import FileUnavailable
 from threads.model import Attachment, Image, Incoming, Limits, Text
 from threads.store.attachments import MAX_NAME, paths, safe_name
 from threads.store.data_folder import thread_folder
-from threads.store.image_header import MAX_BYTES, look
+from threads.store.image_header import MAX_BYTES, read_header
 from threads.store.thread_files import MAX_FILES, WITHIN_S
 
 pytestmark = pytest.mark.anyio
@@ -376,7 +376,7 @@ def jpeg(*segments):
     ],
 )
 def test_a_picture_tells_its_kind_and_its_sides(head, kind, width, height):
-    seen = look(head)
+    seen = read_header(head)
     assert (seen.media_type, seen.width, seen.height) == (kind, width, height)
 
 
@@ -385,4 +385,4 @@ def test_a_picture_tells_its_kind_and_its_sides(head, kind, width, height):
     st.binary(),
 )
 def test_no_bytes_break_the_look_at_them(start, rest):
-    look(start + rest)
+    read_header(start + rest)

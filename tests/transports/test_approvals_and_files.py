@@ -19,7 +19,7 @@ from tests.transports.chats import chat_of
 from tests.transports.settling import until_settled
 from tests.world import Scripted, calls, says
 from threads.model import Image, TextDelta, ThinkingDelta
-from threads.store.image_header import LONG_SIDE, look
+from threads.store.image_header import LONG_SIDE, read_header
 
 pytestmark = pytest.mark.anyio
 
@@ -134,7 +134,7 @@ async def test_a_picture_that_a_tool_brings_reaches_the_model(scene, restarted):
             await chat.press(asked, asked.buttons[ONCE])
             await scene.answered(thread, "I see it")
     [seen] = pictures(model.requests[-1])
-    assert look(seen.data).media_type == "image/png"
+    assert read_header(seen.data).media_type == "image/png"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_a_file_reaches_the_model_and_a_write_after_it_is_asked_about(scen
         assert expected in first.messages[0].text
     else:
         [seen] = pictures(first)
-        size = look(seen.data)
+        size = read_header(seen.data)
         assert max(size.width, size.height) <= LONG_SIDE
     [out] = scene.data.rglob("out.txt")
     assert out.read_text() == "hello"

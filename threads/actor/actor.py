@@ -1,8 +1,8 @@
-"""One thread's conversation, served one message at a time.
+"""The actor of one thread. It serves one message at a time.
 
-The actor is the failure boundary of a turn: whatever a turn raises ends that turn, is explained in the thread, and
-leaves the next message to be served. Only what the actor itself cannot survive (a journal that cannot be written, a
-bug) leaves `serve`; then the registry starts it again, and the message at hand is served first.
+The actor is the failure boundary of a turn: an exception ends the turn, is explained in the thread, and the next
+message is served. Only failures of the actor itself leave `serve`, such as a journal that cannot be written. Then the
+registry starts it again, and it serves the same message first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .turn import ActorParts, ActorTurn, correlation_id
 log = logging.getLogger(__name__)
 
 STOP_WITHIN_S = 2.0
-"""A stop is confirmed after this long, even if the turn it ended is still cleaning up."""
+"""Seconds after which a stop is confirmed, even if the turn is still cleaning up."""
 
 
 class Actor:
@@ -45,20 +45,20 @@ class Actor:
 
     @property
     def settling(self) -> bool:
-        """Whether the turn of the message at hand has ended, and the message has not."""
+        """Whether the turn of the current message has ended and the message has no outcome yet."""
         return self.current is not None and self._scope is None
 
     @property
     def conversation(self) -> list[Message] | None:
-        """What the model sees of the thread; None when it was not read yet."""
+        """The conversation as the model sees it, or None if it is not loaded."""
         return self._conversation.messages if self._conversation.loaded else None
 
     async def serve(self) -> None:
-        """Serve messages until the thread falls silent; after a crash, the one at hand first."""
+        """Serve messages until the thread is idle. After a crash, begin with the current one."""
         while True:
             if self.current is None:
                 if not self._conversation.saved:
-                    await self._catch_up()
+                    await self._save_conversation()
                 if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
                     self.current = self.mailbox.take()
                 elif self._conversation.saved:
@@ -68,12 +68,12 @@ class Actor:
                 self.current = None
 
     def lose(self) -> None:
-        """Forget what is at hand and what waits, because another worker serves the thread."""
+        """Drop the current and the waiting messages, because another worker serves the thread now."""
         self.mailbox, self.current = Mailbox(self._shared.limits.mailbox), None
         self.life.cancel()
 
     async def stop(self, request: StopRequest) -> tuple[int, int]:
-        """End the turn and drop what waits of before the *request*; return how many of each. Takes at most 2 s."""
+        """End the turn and drop messages that waited before *request*. Return how many of each. Takes at most 2 s."""
         running = self.current is not None and self.current.received.seq < request.seq
         if running and self._scope is not None:
             self._stopped_by = request.id
@@ -85,12 +85,12 @@ class Actor:
         return int(running), len(dropped)
 
     async def forget(self) -> None:
-        """Put the conversation aside and start an empty one. Only between turns."""
+        """Archive the conversation and start an empty one. Only between turns."""
         async with self._conversing:
             await self._conversation.forget()
 
     def crashed(self, times: int) -> None:
-        """After that many crashes over the message at hand, end it as a dead letter."""
+        """Make the current message a dead letter if it has crashed the actor that many times."""
         if self.current is not None and times >= self._shared.limits.attempts:
             self._ending = self._dead_letter(self.current, times)
 
@@ -99,7 +99,7 @@ class Actor:
             await self._complete(pending, pending.intent)
             await self._shared.delivery.resume(pending)
         else:
-            # Kept until it is settled: a disk that refuses must not make the turn run, and be paid, again.
+            # Kept until the message is settled: a disk that refuses must not make the turn run and cost again.
             self._ending = self._ending or await self._attempt(pending)
             answered = self._ending.outcome == "answered"
             save = partial(self._last_checkpoint, pending) if answered else None
@@ -107,7 +107,7 @@ class Actor:
         self._ending = None
 
     async def _attempt(self, pending: PendingMessage) -> Ending:
-        """Run the turn and return how it ended. Raises `StoreUnavailable` when its start is not on the disk."""
+        """Run the turn and return its ending. Raises `StoreUnavailable` if its start is not durable."""
         attempt = pending.attempts + 1
         if attempt > self._shared.limits.attempts:
             return self._dead_letter(pending, pending.attempts)
@@ -137,31 +137,31 @@ class Actor:
             await turn.begin()
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 turn.notes.append(self._damaged(damaged))
-            # The conversation shows more than the journal: its records are lost, and its post may be out.
+            # The conversation has more than the journal: records are lost, and it may have been posted.
             written = [m.role for m in turn.messages if m.source == turn.incoming.id]
             pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
             if attempt > 1 or written:
-                await turn.checkpoint()  # what a killed process left may not be durable yet
+                await turn.checkpoint()  # what a killed process wrote may not be durable yet
             if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
             turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
             with turn.clock:
                 text = await shared.run(turn)
-                await anyio.lowlevel.checkpoint_if_cancelled()  # a stop that came last counts
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts
                 await shared.store.keep_workspace(pending.incoming.thread)
             if turn.clock.cancelled_caught:
-                raise TurnTimeout  # noqa: TRY301 - one boundary for all that a turn can end with
+                raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
         except BaseException:
-            turn.keep_shown()
+            turn.add_interrupted_text()
             raise
         finally:
             turn.release()
         return Ending("answered", "\n\n".join([*turn.notes, text]))
 
     async def _last_checkpoint(self, pending: PendingMessage) -> str:
-        """Make the answer durable in the conversation; return what to say if the disk refuses."""
+        """Make the conversation with the answer durable. Returns a note for the thread if the disk refuses."""
         if self._conversation.saved or await self._conversation.checkpoint(partial(self._tell, pending)):
             return ""
         return wording.NOT_SAVED
@@ -170,7 +170,7 @@ class Actor:
         self._shared.delivery.show(pending, event)
 
     async def _complete(self, pending: PendingMessage, intent: Intent) -> None:
-        """Put an answer into the conversation that a crash has kept out of it: only the journal held it by then."""
+        """Add an answer to the conversation that a crash left in the journal only."""
         done = pending.recovered and pending.started and intent.outcome == "answered"
         if not done or pending.incoming.control:
             return
@@ -185,7 +185,7 @@ class Actor:
                 pending.say_above(wording.NOT_SAVED)
         except (StoreUnavailable, Fenced):
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is not at stake
+        except Exception as error:  # noqa: BLE001 - the boundary of a turn: the answer itself is safe
             self._shared.on_error(error, pending, pending.reference)
 
     def _failed(self, pending: PendingMessage, error: Exception, turn: ActorTurn) -> Ending:
@@ -195,13 +195,13 @@ class Actor:
         return Ending("failed", text, "error", wording.code_of(error), ways=wording.ways_of(error))
 
     def _damaged(self, lines: int) -> str:
-        """Return what to say about damaged lines that were put aside."""
+        """Return a note for the thread about damaged lines that were set aside."""
         fields = {"thread_id": str(self._thread), "code": "context_corrupt"}
         log.warning("context.damaged: %d lines put aside", lines, extra=fields)
         return wording.HISTORY_DAMAGED if self._conversation.messages else wording.HISTORY_LOST
 
-    async def _catch_up(self) -> None:
-        """Save what the last turn could not, or left behind when it was cut."""
+    async def _save_conversation(self) -> None:
+        """Save what the last turn could not save, or what an interrupted turn left."""
         try:
             await self._conversation.save()
         except StoreUnavailable as error:

@@ -1,4 +1,4 @@
-"""A thread's conversation in memory, and how it comes to the disk."""
+"""A thread's conversation in memory, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from threads.stores import Context
 log = logging.getLogger(__name__)
 
 SAVE_PAUSES_S = (2.0, 4.0, 6.0)
-"""Waits between the tries of one checkpoint while the disk refuses."""
+"""Seconds between the tries of one checkpoint while the disk refuses."""
 
 
 class Conversation:
-    """What the model sees of a thread. ``saved`` is False while the disk holds less than ``messages``.
+    """The conversation as the model sees it. ``saved`` is False while the disk holds less than ``messages``.
 
-    ``anew``: people here have put an older one aside.
+    ``anew``: people archived an earlier conversation of the thread.
     """
 
     def __init__(self, context: Context) -> None:
@@ -30,18 +30,18 @@ class Conversation:
         self._context = context
 
     async def load(self) -> int:
-        """Read it; return how many damaged lines were put aside. Raises `NewerSchema` or `StoreUnavailable`."""
+        """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""
         found = await self._context.load()
         self.messages[:], self.loaded, self.anew = found.messages, True, found.anew
         return found.damaged
 
     async def save(self) -> None:
-        """Make it durable; raises `StoreUnavailable`."""
+        """Make it durable. Raises `StoreUnavailable`."""
         await self._context.save(self.messages)
         self.saved = True
 
     async def checkpoint(self, tell: Callable[[TurnEvent], Awaitable[None]]) -> bool:
-        """Make it durable, with three more tries; False when the disk still refuses, and only memory holds it."""
+        """Make it durable, with up to three retries. Returns False if the disk still refuses."""
         for tried, pause in enumerate((*SAVE_PAUSES_S, None), 1):
             try:
                 await self.save()
@@ -57,15 +57,15 @@ class Conversation:
                 return True
         return False
 
-    async def keep_aside(self) -> None:
-        """Copy all of it to where the old ones are. Raises `StoreUnavailable`."""
+    async def copy_to_archive(self) -> None:
+        """Copy all of it to the archive. Raises `StoreUnavailable`."""
         if not self.saved:
-            await self.save()  # or what only memory holds would be lost
-        await self._context.keep_aside()
+            await self.save()  # the archive copies the file, not the memory
+        await self._context.copy_to_archive()
         self.anew = True
 
     async def forget(self) -> None:
-        """Put it aside and start an empty one. Raises `StoreUnavailable`."""
+        """Archive it and start an empty one. Raises `StoreUnavailable`."""
         await self._context.archive()
         self.messages.clear()
         self.loaded, self.saved = False, True

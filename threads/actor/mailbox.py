@@ -1,4 +1,4 @@
-"""An actor's queue: bounded, ordered, open to a change of mind."""
+"""An actor's queue: bounded and ordered. Waiting messages can be withdrawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads.journal.records import PendingMessage
 
 
 class Mailbox:
-    """Holds pending messages in the order of their receipt; used from the event loop only."""
+    """Holds pending messages in the order of receipt. Use it only on the event loop."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity, self._withdrawn = capacity, set[str]()
@@ -24,7 +24,7 @@ class Mailbox:
         return len(self._waiting)
 
     def put(self, pending: PendingMessage) -> None:
-        """Queue a message now, or raise `MailboxFull` now; a message from before a restart is never refused."""
+        """Queue a message. Raises `MailboxFull`, except for a message from before a restart."""
         if len(self._waiting) + len(self._withdrawn) >= self._capacity and not pending.recovered:
             raise MailboxFull(thread_id=pending.received.thread_id)
         self._waiting.append(pending)
@@ -34,7 +34,7 @@ class Mailbox:
         return self._waiting.popleft() if self._waiting else None
 
     def withdraw(self, which: Callable[[PendingMessage], bool]) -> list[PendingMessage]:
-        """Take out every message that *which* holds for, in order, but none whose post may be out already."""
+        """Remove and return every message that matches *which*, in order, unless it may have been posted."""
         gone = [pending for pending in self._waiting if pending.intent is None and which(pending)]
         self._waiting = deque(pending for pending in self._waiting if pending not in gone)
         return gone
@@ -45,7 +45,7 @@ class Mailbox:
 
     @contextmanager
     def withdrawing(self, which: Callable[[PendingMessage], bool]) -> Iterator[list[PendingMessage]]:
-        """Withdraw messages during this block; if it fails they return to their places, which nobody else took."""
+        """Withdraw messages during the block. If it fails they return to their places, which stay reserved."""
         gone = self.withdraw(which)
         keys = {pending.incoming.key for pending in gone}
         self._withdrawn |= keys
@@ -60,14 +60,14 @@ class Mailbox:
             self._settled = anyio.Event()
 
     async def settled(self, key: str) -> None:
-        """Return once it is certain whether a message waits: it may be withdrawn, and come back."""
+        """Return once it is certain whether the message waits. A withdrawn message may come back."""
         while key in self._withdrawn:
             await self._settled.wait()
 
     async def wait(self, idle_s: float) -> bool:
-        """Return whether something is waiting, after at most *idle_s* seconds.
+        """Return whether a message waits, after at most *idle_s* seconds.
 
-        Nothing is taken inside the time limit: taking and working in one cancel scope loses messages.
+        It takes no message itself: a message taken inside a cancel scope with a deadline can be lost.
         """
         if not self._waiting:
             self._arrived = anyio.Event()

@@ -1,4 +1,4 @@
-"""Questions that only a person may decide: one waits, another answers, and the first answer counts.
+"""Open questions that only a person may decide. The first answer counts.
 
 | open here, for this person | an answer with an id | without one        | a no to "all"   |
 |----------------------------|----------------------|--------------------|-----------------|
@@ -6,11 +6,11 @@
 | one                        | that one             | that one           | that one        |
 | several                    | that one             | they are named     | each of them    |
 
-There is no yes to all: a question may be asked between what a person read and what they typed. For the same reason a
-yes without an id counts only for a question that is posted. A button has the id of the question that it stands under.
+There is no yes to all, because a new question may come up while a person types. For the same reason a yes without an
+id counts only for a question that is posted. A button carries the id of its question.
 
-Kept in memory only. A turn that is cut asks again after the restart, under the same id, so that an old button still
-finds its question; what is pressed before that waits until then.
+Questions are in memory only. After a restart an interrupted turn asks again under the same id, so an old button still
+finds its question. A press before that waits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from threads.model import Answer, Question, ThreadId
 
 @dataclass(slots=True)
 class OpenQuestion:
-    """A question that may be answered, once; ``posted`` once the thread can read it."""
+    """A question that may be answered once. ``posted``: the thread can read it."""
 
     question: Question
     posted: bool = False
@@ -36,14 +36,14 @@ class OpenQuestion:
     closed: anyio.Event = field(default_factory=anyio.Event)
 
     async def wait(self) -> Answer:
-        """Return the answer: a no by nobody when none came in time."""
+        """Return the answer. If none came in time, it is a no with a blank ``by``."""
         with anyio.move_on_after(self.question.within_s):
             await self.decided.wait()
         self.answer = self.answer or Answer(approved=False, by="")
         return self.answer
 
     def take(self, answer: Answer) -> str:
-        """Take the answer of somebody who may give it, if it counts; return what to tell them."""
+        """Accept an answer from a person who may give it, unless it has a fault. Returns the reply to that person."""
         if answer.approved and (fault := self.question.fault(answer.words)):
             return fault
         self.answer = answer
@@ -52,53 +52,53 @@ class OpenQuestion:
 
 
 class Questions:
-    """All questions that are open now, by thread and id."""
+    """All open questions, by thread and id."""
 
     def __init__(self) -> None:
         self._open: dict[ThreadId, dict[str, OpenQuestion]] = {}
 
     @contextmanager
     def open(self, thread: ThreadId, question_id: str, question: Question) -> Iterator[OpenQuestion]:
-        """Hold a question open. Do so before it is posted: an answer may come before the post has returned."""
-        asked = OpenQuestion(question)
+        """Keep a question open during the block. Enter it before posting: an answer may be faster than the post."""
+        opened = OpenQuestion(question)
         of_thread = self._open.setdefault(thread, {})
-        of_thread[question_id] = asked
+        of_thread[question_id] = opened
         try:
-            yield asked
+            yield opened
         finally:
-            asked.closed.set()
+            opened.closed.set()
             del of_thread[question_id]
             if not of_thread:
                 del self._open[thread]
 
     async def decide(self, thread: ThreadId, question_id: str, answer: Answer) -> str:
-        """Answer a question of the thread, and return what to tell who did; a blank id means the only open one.
+        """Answer a question of the thread, and return the reply to who answered. A blank id means the only open one.
 
-        Returns when the question is closed: an answer that a crash could still take back stays pending as long.
+        Returns once the question is closed, so the answering message stays pending until a crash cannot undo it.
         """
-        waiting = {id_: asked for id_, asked in self._open.get(thread, {}).items() if asked.answer is None}
+        waiting = {id_: one for id_, one in self._open.get(thread, {}).items() if one.answer is None}
         if question_id:
-            waiting = {id_: asked for id_, asked in waiting.items() if id_ == question_id}
+            waiting = {id_: one for id_, one in waiting.items() if id_ == question_id}
         elif answer.approved and waiting:
-            waiting = {id_: asked for id_, asked in waiting.items() if asked.posted}
+            waiting = {id_: one for id_, one in waiting.items() if one.posted}
             if not waiting:
                 return wording.QUESTION_UNREAD
-        mine = {id_: asked for id_, asked in waiting.items() if asked.question.may_answer(answer.by)}
+        allowed = {id_: one for id_, one in waiting.items() if one.question.may_answer(answer.by)}
         if not waiting:
             return wording.NO_QUESTION
-        if not mine:
+        if not allowed:
             return wording.NOT_YOURS
-        if len(mine) > 1 and not answer.declines_all:
-            return wording.which(
-                [(id_, asked.question.brief or asked.question.about) for id_, asked in mine.items()]
+        if len(allowed) > 1 and not answer.declines_all:
+            return wording.which_question(
+                [(id_, one.question.brief or one.question.about) for id_, one in allowed.items()]
             )
-        told = [asked.take(answer) for asked in mine.values()]
-        for asked in mine.values():
-            if asked.answer is answer:
-                await asked.closed.wait()
-        return told[0]
+        replies = [one.take(answer) for one in allowed.values()]
+        for one in allowed.values():
+            if one.answer is answer:
+                await one.closed.wait()
+        return replies[0]
 
     def is_open(self, thread: ThreadId, question_id: str = "") -> bool:
-        """Return whether this question of the thread is open, or any."""
+        """Return whether this question of the thread is open, or any if the id is blank."""
         of_thread = self._open.get(thread, {})
         return question_id in of_thread if question_id else bool(of_thread)

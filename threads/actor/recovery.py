@@ -1,14 +1,14 @@
-"""What a start owes: the journal's messages without an outcome, sorted by what to do with each.
+"""Recovery at a start: what to do with each message that has no outcome.
 
 its transport is not served now      -> it waits for a start that serves it
-intent on disk                       -> finish it, however old: its post may be out already
+intent on disk                       -> finish it, whatever its age, because it may have been posted
 younger than the limit               -> serve it, in the order of receipt
-a person is still asked about it     -> serve it: the question is asked again, and no restart meanwhile is its fault
-older, or resuming is switched off   -> one honest note for all such messages of a thread
-its text lost to a damaged line      -> an honest note
+a question about it is open          -> serve it and ask again; the restart does not count as an attempt
+older, or resuming is switched off   -> one note for all such messages of a thread
+its text was lost to a damaged line  -> a note
 
-A turn that was under way counts from the start of its attempt, and may be older by as long as a turn may take: the
-bot was up then. What was said behind such a turn goes on with it: the turn may have read it already.
+The age of a turn that had begun counts from the start of its attempt, and its limit is longer by the time that a turn
+may take. Later messages of its thread are served with it, because the turn may have read them already.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from threads.model import ThreadId
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``serve`` is in the order of receipt; ``stale`` and ``cut`` list a thread's messages that get a note together.
+    """What to do with the pending messages.
 
-    The turns of those that were ``cut`` had begun; those ``elsewhere`` came by a transport that is not served now.
+    ``serve`` is in the order of receipt. ``stale`` and ``cut`` map a thread to the messages that get one note; the
+    turns of ``cut`` had begun. The transport of those ``elsewhere`` is not served now.
     """
 
     serve: list[PendingMessage] = field(default_factory=list)
@@ -45,31 +46,32 @@ def plan(
     asked: Callable[[PendingMessage], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
-    """Return what to do with pending messages of another process. A turn may take *turn_s*.
+    """Return what to do with the pending messages of another process.
 
-    Of a turn that a person is asked about, the attempts are counted anew.
+    A turn may take *turn_s* seconds. If *asked* says that a question about a message is open, its attempts start
+    again at 1.
     """
-    found = Plan()
+    result = Plan()
     oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
     oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
     going_on: set[ThreadId] = set()
     for pending in messages:
         thread, received = pending.incoming.thread, pending.received
         if not served(thread.transport):
-            found.elsewhere.append(pending)
+            result.elsewhere.append(pending)
         elif pending.intent is not None:
-            found.serve.append(pending)
+            result.serve.append(pending)
         elif pending.damaged:
-            found.damaged.append(pending)
+            result.damaged.append(pending)
         elif pending.started and resume and ((waits := asked(pending)) or pending.started.at >= oldest_begun):
-            if waits:  # whatever ended the process: not this turn, time and again
+            if waits:  # the turn only waited, so it is not what killed the process
                 pending.started = replace(pending.started, attempt=1)
-            found.serve.append(pending)
+            result.serve.append(pending)
             going_on.add(thread)
         elif pending.started:
-            found.cut.setdefault(thread, []).append(pending)
+            result.cut.setdefault(thread, []).append(pending)
         elif resume and (received.at >= oldest or thread in going_on) and not received.stale:
-            found.serve.append(pending)
+            result.serve.append(pending)
         else:
-            found.stale.setdefault(thread, []).append(pending)
-    return found
+            result.stale.setdefault(thread, []).append(pending)
+    return result

@@ -1,7 +1,7 @@
-"""Which actor serves which thread: started on demand, supervised one for one, let go when idle.
+"""The actors of all threads: started on demand, supervised one for one, removed when idle.
 
-An actor that cannot write waits and tries again for as long as the disk refuses. One that crashes is started again
-with its mailbox; a message that crashes it again and again ends as a dead letter, and the thread goes on.
+An actor that cannot write waits and tries again as long as the disk refuses. An actor that crashes is started again
+with its mailbox. A message that crashes it repeatedly becomes a dead letter, and the thread goes on.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Failures:
-    """How often an actor has crashed over one message; ``pauses`` are the numbers of the tries to come, and waits."""
+    """How often an actor crashed over one message. ``pauses`` yields the next attempt's number and its pause."""
 
-    at_hand: PendingMessage | None = None
+    message: PendingMessage | None = None
     crashes: int = 0
     pauses: Iterator[tuple[int, float]] = field(default_factory=lambda: enumerate(retry_pauses(), 2))
 
@@ -45,7 +45,7 @@ class Registry:
         return len(self._actors)
 
     def tell(self, pending: PendingMessage) -> None:
-        """Put the message into its thread's mailbox, starting the actor if need be; raises `MailboxFull`."""
+        """Put the message into its thread's mailbox, and start the actor if needed. Raises `MailboxFull`."""
         incoming, thread = pending.incoming, pending.incoming.thread
         actor = self._actors.get(thread)
         if actor is None:
@@ -60,30 +60,30 @@ class Registry:
         await self._shared.store.journal.knows(key)
         if actor := self._actors.get(deleted.thread):
             await actor.mailbox.settled(key)
-        async with self._withdrawing:  # a second copy of the event must not be acknowledged before the first
+        async with self._withdrawing:  # a duplicate of the event must not be acknowledged before the first
             actor = self._actors.get(deleted.thread)
             if actor is None:
                 return
             with (
                 actor.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,
-                anyio.CancelScope(shield=True),  # records on their way to the disk cannot be called back
+                anyio.CancelScope(shield=True),  # a write that has begun cannot be undone
             ):
                 await self._shared.delivery.cover(gone, "withdrawn", "")
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
-        """Stop the thread of *by*, or all of a channel, whichever process serves it.
+        """Stop the thread, or the whole channel, of *by* in every process.
 
-        Return how many turns were running and messages waited.
+        Returns how many turns ran and how many messages waited.
         """
         request = StopRequest(by.received.message_id, by.incoming.thread, by.received.seq)
         elsewhere = partial(retry_until_stored, partial(self._shared.store.journal.stop_elsewhere, request))
         try:
             return await _add_up(partial(self.stop_here, request), elsewhere)
-        except Fenced:  # what another process took over meanwhile, it has to stop
+        except Fenced:  # another process took a thread over meanwhile, and has to stop it
             return await elsewhere()
 
     async def status_everywhere(self, place: ThreadId) -> tuple[int, int]:
-        """Return how many turns run and messages wait in the thread or channel, whichever process serves them.
+        """Return how many turns run and messages wait in the thread or channel, in all processes.
 
         Raises `StoreUnavailable`.
         """
@@ -92,11 +92,11 @@ class Registry:
         return running + here, waiting + queued
 
     async def stop_here(self, request: StopRequest) -> tuple[int, int]:
-        """Stop what this process serves; raises `Fenced` if another took some of it over meanwhile."""
+        """Stop the threads of this process. Raises `Fenced` if another process took one over meanwhile."""
         return await _add_up(*(partial(actor.stop, request) for actor in self._at(request.thread)))
 
     def lose(self, thread: ThreadId) -> None:
-        """Cancel the thread's actor, because another worker serves the thread. Nothing is ended, nobody is told."""
+        """Cancel the thread's actor, because another worker serves the thread now. Messages get no outcome here."""
         if actor := self._actors.get(thread):
             actor.lose()
 
@@ -105,21 +105,21 @@ class Registry:
         return thread in self._actors
 
     def recovering(self, thread: ThreadId) -> bool:
-        """Return whether what the last process left in the thread is being served, or about to be."""
+        """Return whether messages that an earlier process left in the thread are being served, or wait."""
         actor = self._actors.get(thread)
         if actor is None:
             return False
         return actor.current.recovered if actor.current else len(actor.mailbox) > 0
 
     async def forget(self, thread: ThreadId) -> bool:
-        """Put the thread's conversation aside; False when a turn is running or messages wait."""
+        """Archive the thread's conversation. Returns False if a turn is running or messages wait."""
         if any(self.status(thread)):
             return False
         await (self._actors.get(thread) or Actor(thread, self._shared)).forget()
         return True
 
     async def conversation(self, thread: ThreadId) -> Sequence[Message]:
-        """Return what the model sees of the thread; nothing of one that a newer version wrote.
+        """Return the conversation as the model sees it. Empty if a newer version wrote it.
 
         Raises `StoreUnavailable`.
         """
@@ -132,19 +132,19 @@ class Registry:
             return ()
 
     def status(self, thread: ThreadId) -> tuple[bool, int]:
-        """Return whether a turn is running in the thread, or the channel, and how many messages wait."""
+        """Return whether a turn runs in the thread or channel, and how many messages wait."""
         actors = self._at(thread)
         running = any(actor.current is not None for actor in actors)
         return running, sum(len(actor.mailbox) for actor in actors)
 
     @property
     def waiting(self) -> int:
-        """Return how many messages wait in all mailboxes."""
+        """How many messages wait in all mailboxes."""
         return sum(len(actor.mailbox) for actor in self._actors.values())
 
     @property
     def settling(self) -> int:
-        """Return how many actors have ended a turn and are bringing what came of it out."""
+        """How many actors have ended a turn and are posting its outcome."""
         return sum(actor.settling for actor in self._actors.values())
 
     def _at(self, place: ThreadId) -> list[Actor]:
@@ -158,31 +158,30 @@ class Registry:
                     try:
                         await actor.serve()
                     except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice
-                        await self._restart(thread, actor, error, failures)
+                        failures = await self._restart(thread, actor, error, failures)
         finally:
             del self._actors[thread]
         if actor.life.cancel_called:
             self._lost(thread, actor)
 
-    async def _restart(self, thread: ThreadId, actor: Actor, failed: Exception, failures: _Failures) -> None:
-        """Pause before the actor goes on; after too many crashes over one message, that is a dead letter."""
+    async def _restart(
+        self, thread: ThreadId, actor: Actor, failed: Exception, failures: _Failures
+    ) -> _Failures:
+        """Pause before the actor goes on. After too many crashes over one message, make that a dead letter."""
         if isinstance(failed, Fenced):
-            if not actor.life.cancel_called:  # else its mailbox holds what came since
+            if not actor.life.cancel_called:  # otherwise its mailbox has new messages
                 actor.lose()
-            return
-        if actor.current is not failures.at_hand:
-            failures.at_hand, failures.crashes, failures.pauses = (
-                actor.current,
-                0,
-                enumerate(retry_pauses(), 2),
-            )
+            return failures
+        if actor.current is not failures.message:
+            failures = _Failures(actor.current)
         failures.crashes += not isinstance(failed, StoreUnavailable)
         actor.crashed(failures.crashes)
         await self._pause(thread, actor, failed, *next(failures.pauses))
+        return failures
 
     def _lost(self, thread: ThreadId, actor: Actor) -> None:
         log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
-        while pending := actor.mailbox.take():  # the thread has come back meanwhile
+        while pending := actor.mailbox.take():  # the thread came back meanwhile
             self.tell(pending)
 
     async def _pause(
@@ -202,7 +201,7 @@ class Registry:
 
 
 async def _add_up(*stops: Callable[[], Awaitable[tuple[int, int]]]) -> tuple[int, int]:
-    """Stop all at once, and return the sums of what they return. Raises `Fenced` if one does, once all are done."""
+    """Run all stops at once, and return the sums of their results. Raises `Fenced` at the end if one did."""
     stopped: list[tuple[int, int]] = []
     fenced: list[Fenced] = []
 

@@ -1,6 +1,6 @@
-"""Limits how many turns run at once, in all and per person, in the order of asking.
+"""Limits how many turns run at once, in all and per person, in the order of request.
 
-Once closed, because the process stops, no new turn begins; running ones go on.
+When the process stops, the slots are closed: no new turn begins, and running turns go on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import anyio
 
 
 class Slots:
-    """A fair pool of turn slots. Nobody overtakes, except past a person who already runs all that one may."""
+    """A fair pool of turn slots. A turn is passed over only while its person runs the most that one may."""
 
     def __init__(self, total: float, per_user: float) -> None:
         self._total, self._per_user = total, per_user
@@ -52,9 +52,9 @@ class Slots:
             raise
 
     def retake(self, user: str) -> None:
-        """Count a turn that goes on after a wait, at once: whoever let it go on holds something for it.
+        """Take a slot at once for a turn that goes on after a wait, because it may hold other resources.
 
-        For a moment there may be more turns than slots.
+        There may be more turns than slots for a moment.
         """
         self._running[user] += 1
 

@@ -1,4 +1,4 @@
-"""One turn in progress: what the agent works with, and what the actor needs to end it well."""
+"""One turn in progress, as the agent and the actor use it."""
 
 from __future__ import annotations
 
@@ -47,19 +47,20 @@ from .questions import Questions
 from .slots import Slots
 
 MOST_OPEN = 8
-"""Questions of one turn that are open at once; the next one is asked when one of them is decided."""
+"""Open questions of one turn. The next one is asked when one of these is decided."""
 
 
 def correlation_id(key: str, attempt: int) -> str:
-    """Return what joins a thread's text, the log and the audit: eight hex digits, the same after a restart."""
+    """Return the id that joins a thread's text, the log and the audit: eight hex digits, the same after a restart."""
     return hashlib.sha256(f"{key}#{attempt}".encode("utf-8", "replace")).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class ActorParts:
-    """What all actors share. ``on_error`` records an exception with the message it met and its reference.
+    """What all actors share.
 
-    ``explain`` says what the thread may read about it.
+    ``on_error`` records an exception with its message and its reference. ``explain`` returns the text about it for
+    the thread.
     """
 
     store: Store
@@ -75,10 +76,10 @@ class ActorParts:
 
 
 class ActorTurn:
-    """A `threads.model.Turn`. ``notes`` are said once, above the answer; ``clock`` holds the turn's deadline.
+    """A `threads.model.Turn`. ``notes`` go above the answer, once each. ``clock`` has the turn's deadline.
 
-    ``started`` is its start on the way to the disk. Nobody sees anything of the turn before that is durable: while
-    the disk refuses, what there is to show is held back.
+    ``started`` is the write of its ``started`` record. Nobody sees anything of the turn before that is durable. While
+    the disk refuses, events are held back.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class ActorTurn:
         self._conversation.saved = False
 
     async def compact(self, messages: list[Message]) -> None:
-        await self._conversation.keep_aside()
+        await self._conversation.copy_to_archive()
         self.replace_messages(messages)
         await self.checkpoint()
 
@@ -150,7 +151,7 @@ class ActorTurn:
 
     @contextmanager
     def _clock_stopped(self) -> Iterator[None]:
-        """Stop the turn's clock for as long as any of its questions is open."""
+        """Stop the turn's clock while any of its questions is open."""
         if not self._open:
             self._left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
         self._open += 1
@@ -167,7 +168,7 @@ class ActorTurn:
         await self.begun()
 
     async def begun(self) -> None:
-        """Return when the start of the turn is on disk, and show what was held back; raises `StoreUnavailable`."""
+        """Return when the start of the turn is durable, and show the held events. Raises `StoreUnavailable`."""
         if self.started is not None and self._pending.attempts < self.attempt:
             await self._shared.store.journal.durable(self.started)
         for event in self._held:
@@ -175,10 +176,10 @@ class ActorTurn:
         self._held.clear()
 
     async def begin(self) -> None:
-        """Begin to write that the turn starts. Waiting for a slot, which comes first, is no attempt.
+        """Wait for a slot, then begin to write the start of the turn. The wait is not an attempt.
 
-        The start is awaited where the process may have died of the message, where an edit is on its way, and where
-        the disk has refused it once: no model is paid for that again.
+        The write is awaited if the message may have killed an earlier process, if an edit is being written, and if
+        the disk has refused it once, so that the model is not paid again.
         """
         await self.acquire()
         again = self._pending.recovered or self._pending.begun
@@ -186,7 +187,7 @@ class ActorTurn:
         self.started, self._pending.begun = self._shared.store.journal.carry(start), True
         if again or self._pending.edits:
             await self.begun()
-        self.incoming = self._pending.incoming  # as edited until now
+        self.incoming = self._pending.incoming  # with its last edit
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
         files = await self._shared.files.files(incoming)
@@ -212,7 +213,7 @@ class ActorTurn:
             await self._merge(lambda pending: not pending.incoming.first, render)
 
     async def recognise(self) -> None:
-        """Settle messages that joined this turn before a crash: they are in the conversation already."""
+        """Settle messages that joined this turn before a crash. They are in the conversation already."""
         sources = self._sources("user")
         await self._merge(lambda pending: pending.received.message_id in sources)
 
@@ -227,7 +228,7 @@ class ActorTurn:
             case Resumed():
                 self._retake()
         self._held.append(event)
-        with suppress(StoreUnavailable):  # the turn goes on, and its ending waits for the disk
+        with suppress(StoreUnavailable):  # the turn goes on, and its outcome waits for the disk
             await self.begun()
 
     async def acquire(self) -> None:
@@ -245,8 +246,8 @@ class ActorTurn:
             self._holds_slot = False
             self._shared.slots.release(self.incoming.author.id)
 
-    def keep_shown(self) -> None:
-        """Put text that the person saw of a cut answer into the conversation, as plain text with a note."""
+    def add_interrupted_text(self) -> None:
+        """Add the visible text of an interrupted answer to the conversation, with a note."""
         if self._shown.strip() and not self._held:
             self.add(Message("assistant", (Text(f"{self._shown}\n\n{wording.INTERRUPTED}"),)))
 
@@ -255,7 +256,7 @@ class ActorTurn:
         which: Callable[[PendingMessage], bool],
         render: Callable[[Incoming], Awaitable[Message]] | None = None,
     ) -> None:
-        """Settle messages as part of this turn, but none whose own answer is there and only has to be posted."""
+        """Settle matching messages as part of this turn, except those that already have an answer of their own."""
         done = self._sources("assistant")
         with self._mailbox.withdrawing(lambda o: which(o) and o.received.message_id not in done) as joined:
             if not joined:
@@ -265,7 +266,7 @@ class ActorTurn:
                 before = len(self.messages)
                 self.add(*[await render(incoming) for incoming in new])
                 if not await self._conversation.checkpoint(self.tell):
-                    # Settled now, they would be lost with the process. They are answered on their own.
+                    # They are not durable in the conversation, so each gets a turn of its own.
                     del self.messages[before:]
                     self._mailbox.put_back(joined)
                     return
@@ -273,9 +274,9 @@ class ActorTurn:
             await retry_until_stored(lambda: self._settle_merged(joined))
 
     async def _settle_merged(self, joined: list[PendingMessage]) -> None:
-        with anyio.CancelScope(shield=True):  # records on their way to the disk cannot be called back
+        with anyio.CancelScope(shield=True):  # a write that has begun cannot be undone
             await self._shared.delivery.cover(joined, "merged", self.incoming.id)
 
     def _sources(self, role: Literal["user", "assistant"]) -> set[str]:
-        """Return the messages that the conversation holds, or those that it holds the answer to."""
+        """Return the ids of the messages that are in the conversation, or whose answers are, by *role*."""
         return {message.source for message in self.messages if message.source and message.role == role}

@@ -1,9 +1,9 @@
-"""journal.jsonl: the one place where a promise becomes durable.
+"""journal.jsonl: the file in which promises become durable.
 
-One writer, many waiters: records that arrive while a batch is being fsynced share the next one. They are applied to
-the ledger and routed once they are on disk, in the order of the file. `FileJournal.put` begins a write and leaves its
-caller to do something else meanwhile; records that nobody waits for are carried. After a failed write nothing more
-goes to that descriptor: the ledger is written to a fresh file first.
+Records that arrive while a batch is being fsynced share the next one. Once they are on disk they are applied to the
+ledger and routed, in the order of the file. `FileJournal.put` begins a write, and its caller may do something else
+meanwhile. Nobody waits for records that are carried. After a failed write that descriptor is never used again: the
+ledger is written to a new file first.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .records import Ledger, Received, Record, Settled, record_adapter
 log = logging.getLogger(__name__)
 
 Written = Batch[tuple[bytes, Record]]
-"""Records on their way to the disk."""
+"""Records that are being written."""
 
 COMPACT_ABOVE = 16_000_000
-"""Bytes appended since the last compaction before the next: read back in well under a second."""
+"""Bytes appended before the next compaction. So much is read in well under a second."""
 
 
 class FileJournal:
@@ -52,45 +52,45 @@ class FileJournal:
         self._taker: Taker
 
     def open(self) -> int:
-        """Read what is there, put damage aside, and return how many lines were damaged. Blocking."""
+        """Read the file, move damaged lines to the sidecar, and return how many there were. Blocking."""
         data = read_or_empty(self._disk, self._path)
         found = scan(data)
         damaged = list(found.broken)
-        kept: list[bytes] = []
+        good: list[bytes] = []
         for line in found.good:
             try:
                 self.ledger.apply(read_line(record_adapter(), line))
-                kept.append(line + b"\n")
+                good.append(line + b"\n")
             except ValueError:
                 damaged.append(line)
         if found.tail:
             damaged.append(found.tail)
         for part in damaged:
             set_aside(self._disk, self._path, part)
-        # A torn tail was never durable, so nobody acted on it; a whole line there has lost its newline later.
+        # A torn tail was never durable, so nobody acted on it. An intact line there lost its newline later.
         lost = len(damaged) > bool(found.tail) or intact(found.tail[:-1])
         self.ledger.sort()
         for pending in self.ledger.pending.values():
             pending.recovered, pending.interrupted = True, pending.started is not None
             pending.received.unsure = pending.received.unsure or lost
-        # Always into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
+        # Always into a new file: what a killed process wrote may be only in the page cache, after a failed fsync.
         if lost or len(data) > COMPACT_ABOVE:
             self._compact()
         else:
-            self._replace(b"".join(kept))
+            self._replace(b"".join(good))
         return len(damaged)
 
     async def knows(self, key: str) -> bool:
-        """Say whether a message is on disk, waiting for it if it is just being written."""
+        """Return whether a message is on disk. Waits for one that is being written."""
         if (first := self._receiving.get(key)) is not None:
             await self.durable(first)
         return self.ledger.knows(key)
 
     async def receive(self, incoming: Incoming, _: int | None = None) -> bool:
-        """Make a message durable; False when it was there already. Raises `StoreUnavailable`.
+        """Make a message durable. Returns False if it already is. Raises `StoreUnavailable`.
 
-        A duplicate of a message that is just being written waits for that write: acknowledging it any earlier
-        would promise what a crash can still take back.
+        A duplicate of a message that is being written waits for that write. To acknowledge it earlier would promise
+        something that a crash can still take back.
         """
         for key in incoming.keys:
             if await self.knows(key):
@@ -109,7 +109,7 @@ class FileJournal:
         return False
 
     async def amend(self, edited: Edited) -> bool:
-        """Replace the text of a message whose turn has not started; False when it is too late for that."""
+        """Replace the text of a message. Returns False if its turn has started."""
         key = message_key(edited.thread, edited.id)
         await self.knows(key)
         pending = self.ledger.pending.get(key)
@@ -123,26 +123,26 @@ class FileJournal:
         return True
 
     async def append(self, *records: Record) -> None:
-        """Return when the records are on disk, all of them; raises `StoreUnavailable`."""
+        """Write the records, and return when all of them are on disk. Raises `StoreUnavailable`."""
         await self.durable(self.put(*records))
 
     def put(self, *records: Record) -> Written:
-        """Begin to write the records; `durable` waits for the end of it."""
+        """Begin to write the records. `durable` waits for the end."""
         return self._group.put(*self._lines(records))
 
     def carry(self, *records: Record) -> Written:
-        """As `put`, for records that nobody may wait for: those that fail are written before any later ones."""
+        """As `put`, for records that nobody has to wait for. Those that fail are written before any later ones."""
         return self._group.carry(*self._lines(records))
 
     async def durable(self, written: Write) -> None:
-        """Return when the records of a `put` are on disk, all of them; raises `StoreUnavailable`."""
+        """Return when all records of a `put` are on disk. Raises `StoreUnavailable`."""
         if not written.done.is_set():
             await written.done.wait()
         if written.error is not None:
             raise StoreUnavailable(f"journal: {written.error}") from written.error
 
     async def run(self, taker: Taker) -> None:
-        """Write until cancelled. *taker* learns of what is durable, in the order of the file."""
+        """Write until cancelled. *taker* learns what is durable, in the order of the file."""
         self._taker = taker
         await self._group.run()
 
@@ -185,7 +185,7 @@ class FileJournal:
         self._grown += len(data)
 
     def _compact(self) -> None:
-        """Write what still counts to a fresh file and go on there."""
+        """Write the records that still count to a new file, and go on there."""
         self.ledger.forget(self._now())
         lines = [encode(record_adapter(), record) for record in self.ledger.records()]
         self._replace(b"".join(lines))
@@ -198,7 +198,7 @@ class FileJournal:
         self._grown = len(data)
 
     def close(self) -> None:
-        """Close the file, as the last use of it or before a fresh one."""
+        """Close the file."""
         file, self._file = self._file, None
         if file is not None:
             file.close()

@@ -1,4 +1,4 @@
-"""What a journal gives to those who write, and whom it tells what became of messages."""
+"""The journal's side of its callers: a write in progress, and the receiver of durable records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .records import PendingMessage, Settled
 
 
 class Write(Protocol):
-    """Records on their way to the store: ``done`` once they are there, or with the ``error`` that kept them out."""
+    """Records that are being written. ``done`` is set when they are durable, or when ``error`` says why not."""
 
     @property
     def done(self) -> anyio.Event: ...
@@ -23,35 +23,35 @@ class Write(Protocol):
 
 
 class Taker(Protocol):
-    """Takes up messages and threads. Only `changed` waits. Files call the first two."""
+    """Receives messages and threads from a store. Only `changed` waits. The file store calls only the first two."""
 
     def route(self, pending: PendingMessage) -> None:
-        """Serve a new message, which is durable. Called in the order of its thread."""
+        """Serve a new message, which is durable. Called in the order of the thread."""
         ...
 
     def settled(self, pending: PendingMessage, end: Settled) -> None:
-        """Learn how a message ended, once that is durable."""
+        """Learn that a message has settled, durably."""
         ...
 
     def take_up(self, pending: Sequence[PendingMessage]) -> None:
-        """Serve what another worker left in a thread that this one owns from now on, in the order of receipt."""
+        """Serve the messages, in order of receipt, of a thread that this process takes over."""
         ...
 
     def lose(self, thread: ThreadId) -> None:
-        """Stop serving a thread, which another worker owns: nothing is said or written about it any more."""
+        """Stop serving a thread that another worker owns now. Post and write nothing more about it."""
         ...
 
     def serves(self, thread: ThreadId) -> bool:
-        """Return whether the thread has an actor, which knows its conversation by heart."""
+        """Return whether the thread has an actor, and so its conversation in memory."""
         ...
 
     async def changed(self, event: FollowUp) -> None:
-        """Carry out, durably, what somebody did to messages of an owned thread, and another worker received."""
+        """Carry out, durably, an edit, a deletion or a stop that another worker received for a thread of ours."""
         ...
 
 
 class NullTaker:
-    """Serves nobody: for commands that only write."""
+    """Serves no thread: for commands that only write."""
 
     def route(self, pending: PendingMessage) -> None: ...
 

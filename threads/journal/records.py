@@ -1,4 +1,4 @@
-"""The five kinds of journal record, and what they add up to: which messages have no outcome yet.
+"""The five kinds of journal record, and their fold: which messages have no outcome yet.
 
     received -> [started ->]* [intent -> posted ->] settled
 
@@ -25,16 +25,15 @@ DEDUPE_WINDOW = timedelta(hours=1)
 """Redelivery after six minutes has been seen in the field; one hour is the floor."""
 
 DEDUPE_AT_LEAST = 20_000
-"""How many ids are kept however old they are: about 10 MB."""
-
+"""Ids that stay in the journal however old they are: about 10 MB."""
 
 RECENT = 256
-"""How many endings keep their story, so that a start can show them again."""
+"""Settled messages that keep all their records, so that a start can show their outcomes again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """Where and what it is about. The journal stamps ``seq`` and ``at`` when it takes the record in."""
+    """The message that a record is about. The journal sets ``seq`` and ``at``."""
 
     thread_id: str
     message_id: str
@@ -54,7 +53,7 @@ class Received(_Record):
     stale: bool = False
     reply_address: str = field(default="", repr=False)
     unsure: bool = False
-    """A line about it may be lost: its post may be out although no record says so."""
+    """A record of it may be lost, so it may have been posted although no record says so."""
     kind: Literal["received"] = "received"
 
     @classmethod
@@ -74,7 +73,7 @@ class Received(_Record):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All that the message may be known by, its key first."""
+        """All keys that identify the message, its own first."""
         thread = ThreadId.parse(self.thread_id)
         key = message_key(thread, self.message_id)
         return (key, message_key(thread, self.alias)) if self.alias else (key,)
@@ -97,9 +96,9 @@ class Received(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Started(_Record):
-    """A turn began; ``attempt`` counts from 1. It is durable before anything of the turn is seen.
+    """A turn began. ``attempt`` counts from 1. It is durable before anybody sees anything of the turn.
 
-    After a crash it is durable before the turn itself, or poison would loop for ever.
+    After a crash it is durable before the turn runs. Otherwise a message that kills the process would loop for ever.
     """
 
     attempt: int
@@ -109,10 +108,10 @@ class Started(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Intent(_Record):
-    """What is about to be posted, and the outcome that the post makes true.
+    """A post that is about to go out, and the outcome that it stands for.
 
-    ``mentions`` are the keys of messages whose undelivered replies the text speaks of, ``ways`` how its person may
-    go on.
+    ``mentions`` are the keys of messages whose undelivered replies the text mentions. ``ways`` are the person's ways
+    to go on.
     """
 
     text: str
@@ -132,10 +131,10 @@ class Posted(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Settled(_Record):
-    """The end of a message. ``by`` is the message whose post also speaks for this one, if it has none itself.
+    """The outcome of a message. If it has no post of its own, ``by`` is the message whose post covers it.
 
-    ``logged``: when this was written, the threads' logs told of every end up to the record of that number.
-    ``interrupted``: a process that is gone by the next start may have left its answer unfinished in the thread.
+    ``logged``: the threads' logs had every outcome up to the record of this number when this one was written.
+    ``interrupted``: an earlier process may have left an unfinished answer in the thread.
     """
 
     outcome: Outcome
@@ -159,11 +158,11 @@ def record_adapter() -> TypeAdapter[Record]:
 class PendingMessage:
     """A message without an outcome yet. ``platform_id`` is set as soon as its post is known to be out.
 
-    One that has ``begun`` may not be ``started`` on the disk yet; ``edits`` of it are on their way there. A
-    ``recovered`` one was found at the start; one that was ``interrupted`` had begun by then, and what was shown of
-    its answer may still stand in the thread. The post of a ``dropped`` one was given up.
-    Its thread was ``taken_at`` that time of the event loop's clock from another worker. It is ``over_rate`` if all
-    workers together have had too many of its author; None where one process counts for itself.
+    ``begun``: its turn began, although ``started`` may not be durable yet. ``edits`` counts edits that are being
+    written. ``recovered``: it was pending when the process started. ``interrupted``: its turn had begun by then, and
+    an unfinished answer may still be visible. ``dropped``: its post was given up.
+    ``taken_at`` is when its thread was taken over from another worker, by the event loop's clock. ``over_rate``: all
+    workers together have had too many messages of its author; None where each process counts for itself.
     """
 
     received: Received
@@ -181,12 +180,12 @@ class PendingMessage:
 
     @property
     def damaged(self) -> bool:
-        """Its own line was damaged: that it was received is known from later ones, what it said is lost."""
+        """Whether its ``received`` record is lost. Later records show that it existed, but not its text."""
         return not self.received.author.id
 
     @property
     def code(self) -> str:
-        """Return why it fails or is refused; blank for an answer."""
+        """Return why it fails or is refused. Blank for an answer."""
         return self.intent.code if self.intent else ""
 
     @property
@@ -195,20 +194,20 @@ class PendingMessage:
 
     @property
     def reference(self) -> str:
-        """Return the correlation id of its last turn; blank before the first."""
+        """Return the correlation id of its last turn. Blank before the first."""
         return self.started.correlation_id if self.started else ""
 
     def __post_init__(self) -> None:
         self.incoming = self.received.incoming
 
     def amend(self, received: Received) -> None:
-        """Take the message as its person has put it now; its place in the order stays."""
+        """Replace the text with that of an edit. The message keeps its place in the order."""
         before = self.received
         self.received = replace(received, seq=before.seq, at=before.at, unsure=before.unsure)
         self.incoming = received.incoming
 
     def say_above(self, note: str) -> None:
-        """Put a note above the text that is about to be posted, once; only this process knows of it."""
+        """Put a note above the text that is about to be posted, once. It is in memory only."""
         assert self.intent is not None
         if not self.intent.text.startswith(note):
             self.intent = replace(self.intent, text=f"{note}\n\n{self.intent.text}")
@@ -222,7 +221,7 @@ class PendingMessage:
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
         end = Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
-        # A stop, or a post that was given up, may come right before a death, and what it showed stand there for ever.
+        # If the process dies now, an unfinished answer of a stopped or undelivered turn would stay in the thread.
         cut = self.started is not None and outcome in ("stopped", "undelivered")
         end.interrupted = self.interrupted or cut
         return end
@@ -232,7 +231,7 @@ class PendingMessage:
         return Posted(thread_id=r.thread_id, message_id=r.message_id, platform_id=self.platform_id)
 
     def records(self) -> Iterator[Record]:
-        """Return the records that say all this."""
+        """Return the records that fold to this message."""
         yield self.received
         yield from (part for part in (self.started, self.intent) if part is not None)
         if self.platform_id:
@@ -242,10 +241,10 @@ class PendingMessage:
 
 @dataclass(slots=True)
 class Ledger:
-    """All that the journal's records add up to; ``pending`` and ``settled`` are in the order of the file.
+    """The fold of the journal's records. ``pending`` and ``settled`` are in the order of the file.
 
-    ``aliases`` leads from a second id to the message's own, ``unlogged`` from a record's number to an end that the
-    threads' logs may not tell of yet, the oldest first.
+    ``aliases`` maps a second key of a message to its own. ``unlogged`` maps a record's number to an outcome that may
+    be missing in the threads' logs, oldest first.
     """
 
     pending: dict[str, PendingMessage] = field(default_factory=dict)
@@ -259,23 +258,23 @@ class Ledger:
     _logged: int = 0
 
     def stamp(self, record: Record, at: str) -> None:
-        """Give a record its number and its time, and an ending up to where the logs tell of every one before it."""
+        """Set a record's number and time, and how far the threads' logs are complete."""
         self.seq += 1
         record.seq, record.at = self.seq, at
         if isinstance(record, Settled):  # what is not applied yet is not logged
             record.logged = next(iter(self.unlogged), self.applied + 1) - 1
 
     def sort(self) -> None:
-        """Bring the unlogged ends into order: a compaction has mixed them."""
+        """Sort the unlogged outcomes. A compaction writes them in another order."""
         self.unlogged = dict(sorted(self.unlogged.items()))
 
     def log_holds(self, *ends: int) -> None:
-        """Note that the threads' logs tell of the endings of these numbers."""
+        """Note that the threads' logs have the outcomes of these numbers."""
         for seq in ends:
             self.unlogged.pop(seq, None)
 
     def doubt(self, before: str) -> None:
-        """Note that what was received before that instant may be posted though no record says so."""
+        """Note that messages received before this time may have been posted although no record says so."""
         for pending in self.pending.values():
             pending.received.unsure = pending.received.unsure or pending.received.at < before
 
@@ -318,17 +317,17 @@ class Ledger:
             self.unlogged[end.seq] = pending, end
         if end.logged > self._logged:
             self._logged = end.logged
-            self.unlogged = {seq: told for seq, told in self.unlogged.items() if seq > self._logged}
+            self.unlogged = {seq: entry for seq, entry in self.unlogged.items() if seq > self._logged}
 
     def _mention(self, posted: Posted, mentions: Sequence[str]) -> None:
-        """Note which undelivered replies a post has spoken of."""
-        unsaid = self.undelivered.get(posted.thread_id, {})
+        """Note which undelivered replies a post has mentioned."""
+        unmentioned = self.undelivered.get(posted.thread_id, {})
         for key in mentions:
-            if (end := unsaid.pop(key, None)) is not None and key in self.settled:
+            if (end := unmentioned.pop(key, None)) is not None and key in self.settled:
                 self.settled[key] = replace(end, by=posted.message_id)
 
     def _stray(self, key: str, record: Started | Intent | Posted) -> None:
-        """Take up a message whose ``received`` line was damaged: it still needs an outcome."""
+        """Add a message whose ``received`` record was damaged. It still needs an outcome."""
         if key not in self.settled:
             ids = record.thread_id, record.message_id
             lost = Received(thread_id=ids[0], message_id=ids[1], author=Author(""), text="", at=record.at)
@@ -336,7 +335,7 @@ class Ledger:
             self.apply(record)
 
     def forget(self, now: datetime) -> None:
-        """Drop ids that no platform will deliver again: older than the window, and more than a floor of them."""
+        """Drop ids older than the window, except the newest `DEDUPE_AT_LEAST`: no platform delivers them again."""
         horizon = (now - DEDUPE_WINDOW).isoformat(timespec="milliseconds")
         surplus = max(0, len(self.settled) - DEDUPE_AT_LEAST)
         for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
@@ -346,17 +345,20 @@ class Ledger:
         }
 
     def records(self) -> Iterator[Record]:
-        """Return the fewest records that fold to this same ledger; endings that a start may need keep their story."""
+        """Return the fewest records that fold to this ledger. What a start may show again keeps all records."""
         for pending in self.pending.values():
             yield from pending.records()
-        unsaid = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
+        unmentioned = {key: end for ends in self.undelivered.values() for key, end in ends.items()}
         recent = {
             **dict(self.recent),
-            # A copy: this runs in the writer's thread, and the logs are noted in the event loop meanwhile.
+            # A copy, because the event loop removes entries while this runs in the writer's thread.
             **{pending.incoming.key: pending for pending, _ in list(self.unlogged.values())},
         }
-        # What no post has spoken of yet comes last, or an older post would seem to speak of it.
-        for key, end in {**{k: e for k, e in self.settled.items() if k not in unsaid}, **unsaid}.items():
+        # Outcomes that no post has mentioned come last. Otherwise an older post would seem to mention them.
+        for key, end in {
+            **{k: e for k, e in self.settled.items() if k not in unmentioned},
+            **unmentioned,
+        }.items():
             if key in recent:
                 yield from recent[key].records()
             yield end

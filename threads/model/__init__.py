@@ -1,8 +1,8 @@
-"""The words everything else is written in: values only, no I/O, no policy, no platform.
+"""The values that every other module uses. No I/O, no policy, no platform.
 
-Import them from here: `from threads.model import Incoming`. This is the only place that re-exports.
+Import them from here: `from threads.model import Incoming`. No other package re-exports names.
 """
-# ruff: noqa: F403 - all that these modules define is the model
+# ruff: noqa: F403 - everything in these modules is part of the model
 
 from .conversation import *
 from .events import *

@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """``outside``: it was not typed by anybody who may give orders here."""
+    """``outside``: the text comes from outside the thread, so it may not give orders."""
 
     text: str
     type: Literal["text"] = "text"
@@ -29,7 +29,10 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish. ``malformed`` is the raw text of arguments that were no JSON object: never run those."""
+    """A call that the model asks for.
+
+    ``malformed`` is the raw text of arguments that are not a JSON object. Never run such a call.
+    """
 
     id: str
     name: str
@@ -40,9 +43,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back. ``content`` is the JSON result as text, exactly as the model reads it.
+    """The result of a tool call. ``content`` is JSON, exactly as the model reads it.
 
-    ``outside``: it holds text from the web, a file that came, or another program.
+    ``outside``: it holds text from the web, from an attached file, or from another program.
     """
 
     call_id: str
@@ -54,7 +57,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture. ``file`` is its path in the thread's workspace; ``data`` is read for a request and never stored."""
+    """A picture. ``file`` is its path in the thread's workspace. ``data`` is read for each request, never stored."""
 
     file: str
     media_type: str
@@ -69,11 +72,11 @@ Block = Annotated[Text | Thinking | ToolCall | ToolResult | Image, Field(discrim
 class Message:
     """One entry of a conversation as the model sees it.
 
-    ``source`` is the id of the incoming message that a user entry came from, or that an assistant entry is the
-    final answer to, so that a turn served again after a crash recognises both; ``model`` is the
-    ``provider/model`` that wrote an assistant entry, and ``tokens`` how long the conversation was with it, system
-    prompt and tools included, as that provider counted; 0 is unknown. ``at`` is when it was added (UTC, ISO 8601):
-    for `why`, no part of what a model reads.
+    ``source`` is the id of the incoming message: the one that a user entry comes from, or that an assistant entry is
+    the final answer to. A turn that runs again after a crash recognises its entries by it. ``model`` is the
+    ``provider/model`` that wrote an assistant entry. ``tokens`` is the length of the conversation up to this entry,
+    system prompt and tools included, as that provider counted it; 0 if unknown. ``at`` is when the entry was added
+    (UTC, ISO 8601). `why` shows it, and no model reads it.
     """
 
     role: Literal["user", "assistant"]

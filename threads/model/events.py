@@ -1,4 +1,4 @@
-"""What happens in a turn, for those who show it."""
+"""Events of a turn, for transports to show."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .messages import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message is on disk and waits for its turn: show a sign. ``text`` and ``author`` are the message's.
+    """A message is on disk and waits for its turn. ``text`` and ``author`` are the message's.
 
-    ``again``: an earlier process had taken it, and may have left its signs.
+    ``again``: an earlier process had received it, and may have left signs on it.
     """
 
     text: str = ""
@@ -22,7 +22,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A message's turn began: show a sign. ``text`` and ``author`` are the message's."""
+    """The turn of a message began. ``text`` and ``author`` are the message's."""
 
     text: str = ""
     author: str = ""
@@ -37,19 +37,19 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
-    """More of what the model says to itself: a sign of progress, no part of the answer."""
+    """More of the model's reasoning. It shows progress and is not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TextReset:
-    """Forget the text shown since the last step began: the call failed and will be made again."""
+    """Remove the text shown since the last step began. The call failed and is made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits ``seconds`` for something outside, and holds no slot meanwhile."""
+    """The turn waits ``seconds`` for something outside the process. It holds no slot while it waits."""
 
     reason: str
     seconds: float
@@ -64,7 +64,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """``label`` says what the tool does, in a few plain words such as "reading notes.md"."""
+    """A tool call began. ``label`` says what it does in a few plain words, such as "reading notes.md"."""
 
     name: str
     summary: str = ""
@@ -74,6 +74,8 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
+    """A tool call ended."""
+
     name: str
     ok: bool
     call_id: str = ""
@@ -81,7 +83,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """The question that was posted under ``key`` is open no more: decided ``by`` a person, or by nobody in time."""
+    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out."""
 
     key: str
     approved: bool
@@ -90,10 +92,11 @@ class QuestionClosed:
 
 @dataclass(frozen=True, slots=True)
 class TurnSettled:
-    """The message at hand has its outcome; nothing more of this turn follows.
+    """The message has its outcome. No more events of this turn follow.
 
-    ``again``: an earlier process had taken it, and may even have shown this; ``interrupted``: it had begun to answer,
-    and what it showed may still stand there unfinished. ``code`` says why a message failed or was refused.
+    ``again``: an earlier process had received it, and may already have shown this outcome. ``interrupted``: that
+    process had begun to answer, and an unfinished answer may still be visible. ``code`` says why a message failed or
+    was refused.
     """
 
     outcome: Outcome

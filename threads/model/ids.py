@@ -1,4 +1,4 @@
-"""Who and where: threads, people and the keys of messages."""
+"""Identities: threads, people and the keys of messages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class ThreadId:
-    """Where a conversation lives, for example ``slack:T1:C123:1700000000.1``.
+    """The id of a conversation, for example ``slack:T1:C123:1700000000.1``.
 
-    Only ``root`` may hold a colon, so that the text form can be parsed back.
+    Only ``root`` may contain a colon, so that `parse` can read the text form.
     """
 
     transport: str
@@ -22,27 +22,27 @@ class ThreadId:
         return f"{self.transport}:{self.workspace}:{self.channel}:{self.root}"
 
     def within(self, place: ThreadId) -> bool:
-        """Return whether this is *place*, or, if that has a blank root, a thread of that channel."""
+        """Return whether this thread is *place*, or is in the channel *place* if that has a blank root."""
         return self == (place if place.root else replace(place, root=self.root))
 
     @staticmethod
     @lru_cache(4096)
     def parse(text: str) -> ThreadId:
-        """Read the text form back; raises ValueError when it has fewer than four parts."""
+        """Parse the text form. Raises ValueError if it has fewer than four parts."""
         transport, workspace, channel, root = text.split(":", 3)
         return ThreadId(transport, workspace, channel, root)
 
 
 def message_key(thread: ThreadId, message_id: str) -> str:
-    """Return what makes a message itself, whatever thread view or event it arrived through."""
+    """Return the identity of a message. It is the same for every event that carries the message."""
     return f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote a message. ``id`` is the platform's and is what rights hang on; ``name`` is for reading.
+    """The author of a message. ``id`` is the platform's, and decides about rights. ``name`` is only shown.
 
-    ``roles`` are the ids of what they are there, as far as rights hang on that too.
+    ``roles`` are the ids of the author's roles, on platforms where roles give rights.
     """
 
     id: str

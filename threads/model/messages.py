@@ -1,4 +1,4 @@
-"""What comes in and goes out: messages, files, posts and their outcomes."""
+"""Incoming messages, files, posts and outcomes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .ids import Author, ThreadId, message_key
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file that came with a message; ``size`` is in bytes as the platform says, 0 if it does not.
+    """A file attached to a message. ``size`` is in bytes as the platform says, 0 if unknown.
 
-    ``url`` is where the platform keeps it: only its transport reads from there, and nobody else is shown it.
+    ``url`` is for the transport only. Nobody else sees it.
     """
 
     id: str
@@ -25,10 +25,10 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that came with a message, as it lies at ``path`` in the thread's workspace; ``size`` is in bytes.
+    """An attached file, stored at ``path`` in the thread's workspace. ``size`` is in bytes.
 
-    One that could not be had has a ``problem``, a sentence for people, and no path. A ``picture`` is one that models
-    can be shown. ``media_type`` is what a picture's own bytes say, else what the platform says.
+    If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``picture``: a
+    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform.
     """
 
     name: str
@@ -40,21 +40,22 @@ class File:
 
 
 Via = Literal["direct", "mention", "overheard"]
-"""How a message reached the bot: written to it alone, naming it, or said beside it in a thread it may have joined."""
+"""How a message reached the bot: addressed to it alone, with a mention, or in a thread that it may have joined."""
 
 Way = Literal["compact", "new", "without-files"]
-"""How a message that was too long is served again: after a summary, in a fresh conversation, or without its files."""
+"""How to serve a message that was too long: after a summary, in a new conversation, or without its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """One message a person sent to a thread. ``id`` is the platform's own; ``sent_at`` is UTC, ISO 8601.
+    """A message that a person sent to a thread. ``id`` is the platform's. ``sent_at`` is UTC, ISO 8601.
 
-    ``first`` is what is done to the conversation before it is served; then it takes a turn of its own, and joins no
-    other. A ``control`` is nothing but that: no model reads it.
-    ``alias`` is a second id under which the same message may come again. A ``stale`` one was missed while the bot was
-    down and is too old to be answered now.
-    ``reply_address`` is where the platform takes answers for this person alone, for a while; it is in no log.
+    ``first`` changes the conversation before the message is served. Such a message gets a turn of its own. If it is a
+    ``control``, that is all it does, and no model reads it.
+    ``alias`` is a second id that the platform may deliver the same message with. A ``stale`` message was missed while
+    the bot was down, and is too old to answer.
+    ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
+    logged.
     """
 
     id: str
@@ -76,13 +77,13 @@ class Incoming:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All that the message may be known by, its key first."""
+        """All keys that identify the message, its own first."""
         return (self.key, message_key(self.thread, self.alias)) if self.alias else (self.key,)
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The person changed a message; it counts only while the message's turn has not started."""
+    """A person edited a message. It counts only if the message's turn has not started."""
 
     id: str
     thread: ThreadId
@@ -91,7 +92,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The person took a message back; it counts only while the message's turn has not started."""
+    """A person deleted a message. It counts only if the message's turn has not started."""
 
     id: str
     thread: ThreadId
@@ -99,9 +100,9 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """A person stopped a thread, or with a blank root a channel: what is older than ``seq`` ends.
+    """A person stopped a thread, or a whole channel if the root is blank.
 
-    ``id`` is that of the message that said so, ``seq`` its place in the journal.
+    ``id`` is the id of the stopping message and ``seq`` its place in the journal. Messages before ``seq`` end.
     """
 
     id: str
@@ -110,12 +111,12 @@ class StopRequest:
 
 
 FollowUp = Edited | Deleted | StopRequest
-"""What a person does to messages that were received before."""
+"""What a person does to earlier messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a person thinks of an answer: ``post_id`` is the platform's id of the post they judged."""
+    """A person's verdict on an answer. ``post_id`` is the platform's id of that post."""
 
     id: str
     thread: ThreadId
@@ -126,9 +127,9 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A line of a thread from before the bot was asked into it; ``ours`` was the bot's own.
+    """A message in a thread from before the bot joined it. ``ours``: the bot wrote it.
 
-    A ``forwarding`` one also holds what somebody else wrote: a message that was forwarded with it.
+    ``forwarding``: it contains a forwarded message, which somebody else wrote.
     """
 
     author: Author
@@ -140,18 +141,18 @@ class Spoken:
 Inbound = Incoming | Edited | Deleted | Feedback
 
 Sink = Callable[[Inbound], Awaitable[None]]
-"""Takes one event. When it returns, the event is on disk and may be acknowledged to the platform.
+"""Receives one event. When it returns, the event is durable and may be acknowledged to the platform.
 
-Raises `threads.errors.StoreUnavailable` when it could not be made durable: do not acknowledge it then.
+Raises `threads.errors.StoreUnavailable` if the event is not durable. Do not acknowledge it then.
 """
 
 OutgoingKind = Literal["reply", "notice", "error", "refusal"]
-"""A refusal is for the person it answers alone, where the platform can show it so."""
+"""A refusal is shown to its person alone, if the platform can do that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to go on: what a button says, and the command that pressing it stands for."""
+    """A button: its label, and the command that a press stands for."""
 
     label: str
     command: str
@@ -159,10 +160,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One post. ``key`` is the same however often it is tried.
+    """One post. ``key`` stays the same over all tries.
 
-    ``reply_to`` is the message it answers, ``to`` that message's author. A platform without buttons writes the
-    ``choices`` out; either way a choice comes back as a message. ``correlation_id`` is that of its turn, for the log.
+    ``reply_to`` is the message it answers, and ``to`` that message's author. A platform without buttons writes the
+    ``choices`` out. Either way a choice comes back as a message. ``correlation_id`` is its turn's, for the log.
     """
 
     thread: ThreadId
@@ -179,4 +180,4 @@ class Outgoing:
 Outcome = Literal[
     "answered", "merged", "refused", "failed", "stopped", "withdrawn", "dead_letter", "undelivered"
 ]
-"""How an accepted message can end: exactly one of these, once."""
+"""How an accepted message ends: with exactly one of these, once."""

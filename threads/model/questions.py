@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One answer to a question. ``words`` are what it grants, such as an amount."""
+    """A possible answer to a question. ``words`` are what it grants, such as an amount."""
 
     label: str
     approve: bool
@@ -17,9 +17,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person decided. ``words`` are what they added, or the option's own.
+    """A person's decision. ``words`` are what they added, or the option's own.
 
-    A no ``by`` nobody: the question was open for as long as it may be.
+    If time ran out, the answer is a no and ``by`` is blank.
     """
 
     approved: bool
@@ -32,17 +32,18 @@ class Answer:
 
 
 async def nothing_to_keep(_: Answer) -> None:
-    """Do nothing: the answer is for this process alone."""
+    """Do nothing: the answer need not outlive this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something only a person may decide. ``may_answer`` judges an author's id; ``about`` is for a status line.
+    """A question that only a person may decide.
 
-    ``brief`` tells it from other questions that are open beside it. ``fault`` tells what is wrong with the words of
-    a yes, or gives ``""``: then the question stays open. ``same`` is what makes it the same question after a restart;
-    without it, its text and its place among the turn's questions do. It stays open for ``within_s`` seconds. ``keep``
-    makes the answer durable, before anybody is told of it.
+    ``may_answer`` says whether the author with this id may answer. ``about`` is for a status line. ``brief``
+    distinguishes the question from others that are open at the same time. ``fault`` returns what is wrong with the
+    words of a yes, or a blank; the question stays open after a fault. ``same`` identifies the question after a
+    restart; without it, its text and its place among the turn's questions do. The question stays open for
+    ``within_s`` seconds. ``keep`` makes the answer durable before anybody sees it.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a run may see and do, and its limits."""
+"""What the agent may see and do in a turn, and the limits."""
 
 from __future__ import annotations
 
@@ -14,95 +14,95 @@ from .questions import Answer, Question
 
 
 class Turn(Protocol):
-    """What a run may see and do: one incoming message, its thread's conversation, and a listener."""
+    """What the agent may see and do: one incoming message, its thread's conversation, and a listener."""
 
     @property
     def incoming(self) -> Incoming: ...
 
     @property
     def known_answer(self) -> str:
-        """The answer, where a crash has kept no more than its text: there is nothing to ask. Blank otherwise."""
+        """The answer, if it is known from before a crash and only the conversation lacks it. Blank otherwise."""
         ...
 
     @property
     def attempt(self) -> int:
-        """The number of this try to answer the message, from 1."""
+        """The number of this attempt to answer the message, from 1."""
         ...
 
     @property
     def correlation_id(self) -> str:
-        """What joins the thread's text, the log and the audit; another one at each attempt."""
+        """The id that joins the thread's text, the log and the audit. Each attempt has its own."""
         ...
 
     @property
     def timed_out(self) -> bool:
-        """Whether the turn was cut because its time was over."""
+        """Whether the turn ran out of time."""
         ...
 
     @property
     def messages(self) -> list[Message]:
-        """The conversation so far, oldest first; change it only through ``add`` and ``replace_messages``."""
+        """The conversation so far, oldest first. Change it only through `add` and `replace_messages`."""
         ...
 
     def add(self, *messages: Message) -> None:
-        """Append to the conversation; the next checkpoint makes it durable."""
+        """Append to the conversation. The next checkpoint makes it durable."""
         ...
 
     def replace_messages(self, messages: list[Message]) -> None:
-        """Put a repaired conversation in place of the current one."""
+        """Replace the conversation with a repaired one."""
         ...
 
     async def compact(self, messages: list[Message]) -> None:
-        """Put a shorter conversation in place; the whole one is kept aside first. Raises `StoreUnavailable`."""
+        """Archive the conversation and replace it with a shorter one. Raises `StoreUnavailable`."""
         ...
 
     def note(self, text: str) -> None:
-        """Have something said once, above the answer."""
+        """Show a note above the answer, once."""
         ...
 
     async def ask(self, question: Question) -> Answer | None:
-        """Ask the people of the thread. Waits without a slot and with the turn's clock stopped.
+        """Ask the people of the thread, and wait without a slot and with the turn's clock stopped.
 
-        None when nobody can be asked here.
+        Returns None if nobody can be asked here.
         """
         ...
 
     async def checkpoint(self) -> None:
-        """Make the conversation durable. A disk that refuses costs a wait and a note, never the turn."""
+        """Make the conversation durable. If the disk refuses, the turn waits, notes it, and goes on."""
         ...
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
-        """Return the files of a message, on disk and whole; what is wrong with one is noted, and said in it."""
+        """Return the files of a message, complete and on disk. A file with a problem says so, and a note does too."""
         ...
 
     async def earlier(self) -> Sequence[Spoken]:
-        """Return what was said in the thread before the bot was asked into it, oldest first; a failure is noted."""
+        """Return the thread's messages from before the bot joined it, oldest first. A note tells of a failure."""
         ...
 
     async def picture(self, image: Image) -> Image:
-        """Return the picture with its bytes; without them when it is not there any more as it was."""
+        """Return the picture with its bytes, or without them if the file is gone or has changed."""
         ...
 
     async def attach(self, call_id: str, file: Path, name: str) -> None:
-        """Post a file to the thread, for a tool's call. Raises `threads.errors.PostFailed`."""
+        """Post a file to the thread for a tool call. Raises `threads.errors.PostFailed`."""
         ...
 
     async def steer(self, render: Callable[[Incoming], Awaitable[Message]]) -> None:
-        """Let messages that arrived meanwhile join this turn, rendered; nothing in a thread that queues."""
+        """Let messages that arrived meanwhile join this turn. Does nothing if the settings say to queue them."""
         ...
 
     async def tell(self, event: TurnEvent) -> None:
-        """Let the person see what goes on; `Waiting` gives the turn's slot back until `Resumed`."""
+        """Show the person an event. `Waiting` gives the turn's slot back until `Resumed`."""
         ...
 
 
 Run = Callable[[Turn], Awaitable[str]]
-"""Answers a turn: returns the text to post, or raises; whatever it raises ends only this turn."""
+"""Answers a turn. It returns the text to post, or raises; an exception ends only this turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be held and how long it may take; counts, seconds and bytes. Infinity is no limit."""
+    """Limits, as counts, seconds and bytes. Infinity means no limit."""
 
     mailbox: int = 20
     running_turns: float = 256

@@ -1,7 +1,7 @@
-"""A file that came with a message, on its way to the disk: what it may be called, and how it gets there whole.
+"""Stores attached files: safe names, and writes that are complete or leave nothing.
 
-The bytes go to a temporary file outside the workspace, and only a file that is complete and fsynced is moved into it:
-whoever looks there finds all of a file or nothing. What an earlier process kept is found again by its path.
+The bytes go to a temporary file outside the workspace. Only a complete, fsynced file is moved into the workspace. A
+file that an earlier process stored is found by its path.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .disk import Disk, File, Offload, write_all, write_new
 from .image_header import HEAD
 
 FOLDER = "attachments"
-"""Where they are, in the workspace of their thread."""
+"""Their folder in the thread's workspace."""
 
 TEXTS, PICTURES = f"{FOLDER}/.text", f"{FOLDER}/.shown"
-"""Where the texts of documents are, and pictures as they are shown to models; each is named after its file."""
+"""The folders of extracted texts, and of pictures scaled for models. Each is named after its file."""
 
 MAX_NAME = 120
-"""Bytes of a name; the id of its message comes before it, and file systems take 255."""
+"""Bytes of a name. The message's id is put before it, and file systems take 255 bytes."""
 
 
 def safe_name(name: str) -> str:
-    """Return the name as a file may have it: letters, digits and a few marks, no folders, never blank."""
+    """Return a safe file name: letters, digits and a few marks, no folders, never blank."""
     last = scrub(name).replace("\\", "/").rstrip("/").rpartition("/")[2]
     allowed = (c if _allowed(c) else "_" for c in unicodedata.normalize("NFC", last))
     stem, dot, ending = "".join(allowed).strip(". ").rpartition(".")
@@ -49,21 +49,23 @@ def _allowed(character: str) -> bool:
 
 
 def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
-    """Return where each file of a message goes, relative to the workspace; no two files have the same path."""
-    owner = plain(message_id).replace("-", "%2D")  # the first dash ends it: no two messages share a path
-    taken: set[str] = set()
+    """Return the path of each file of a message in the workspace. No two files have the same path."""
+    owner = plain(message_id).replace(
+        "-", "%2D"
+    )  # it ends at the first dash, so no two messages share a path
+    used: set[str] = set()
     for name in map(safe_name, names):
-        number, free = 1, name
-        while free.casefold() in taken:
+        number, unique = 1, name
+        while unique.casefold() in used:
             number += 1
-            free = f"{number}-{name}"
-        taken.add(free.casefold())
-        yield f"{FOLDER}/{owner}-{free}"
+            unique = f"{number}-{name}"
+        used.add(unique.casefold())
+        yield f"{FOLDER}/{owner}-{unique}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file on the disk: its size in bytes, and how it begins."""
+    """A file on disk: its size in bytes, and its first bytes."""
 
     size: int
     head: bytes
@@ -71,10 +73,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """What there is to read in a file, as Markdown or plain text.
+    """The text of a file, as Markdown or plain text.
 
-    Without a text, ``problem`` is a sentence that says why; with one, it says what is missing from it. ``as_is``: the
-    file itself is this text, in UTF-8.
+    ``problem`` is a sentence that says why there is no text, or what is missing from it. ``as_is``: the file itself
+    is this text, in UTF-8.
     """
 
     text: str
@@ -85,7 +87,7 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class ModelImage:
-    """A picture as models take it, or a ``problem``, a sentence, and no bytes."""
+    """A picture in a form that models accept, or no bytes and a ``problem``, which is a sentence."""
 
     data: bytes
     media_type: str = ""
@@ -94,9 +96,9 @@ class ModelImage:
 
 @dataclass(frozen=True, slots=True)
 class ReadableFile(model.File):
-    """A file with what of it can be put before a model: its ``text``, or the picture ``shown``.
+    """A file with its content for a model: its ``text``, or the picture ``shown``.
 
-    All of the text is in the file ``text_path`` of the workspace; ``missing`` is a sentence on what it lacks.
+    The whole text is in the file ``text_path`` of the workspace. ``missing`` is a sentence on what it lacks.
     """
 
     text: str = ""
@@ -107,14 +109,14 @@ class ReadableFile(model.File):
 
 @dataclass(frozen=True, slots=True)
 class AttachmentStore:
-    """Keeps whole files of at most ``max_bytes``. A workspace takes one at a time."""
+    """Stores files of at most ``max_bytes``, one at a time in each workspace."""
 
     disk: Disk
     offload: Offload
     max_bytes: int
 
     async def find(self, workspace: Path, path: str) -> StoredFile | None:
-        """Return what is kept there already. Raises OSError when the disk does not say."""
+        """Return the file if it is stored already. Raises OSError if the disk cannot be read."""
         try:
             data = await self.offload(self.read, workspace, path, self.max_bytes)
         except FileNotFoundError:
@@ -122,12 +124,12 @@ class AttachmentStore:
         return StoredFile(len(data), data[:HEAD])
 
     def read(self, workspace: Path, path: str, most: int) -> bytes:
-        """Return a file of the workspace, or the last *most* bytes of a longer one. Raises OSError. Blocking."""
+        """Return a file's bytes, or the last *most* bytes of a longer one. Raises OSError. Blocking."""
         _follow_no_link(workspace, path)
         return self.disk.tail(workspace / path, most)
 
     async def keep(self, workspace: Path, path: str, chunks: AsyncIterator[bytes]) -> StoredFile:
-        """Write what comes to *path*, all or nothing. Raises `FileUnavailable` or OSError."""
+        """Write the chunks to *path*, all or nothing. Raises `FileUnavailable` or OSError."""
         async with self._moving_to(workspace, path) as temporary:
             return await self._write(await self.offload(self._create, temporary), chunks)
 
@@ -138,7 +140,7 @@ class AttachmentStore:
 
     @asynccontextmanager
     async def _moving_to(self, workspace: Path, path: str) -> AsyncIterator[Path]:
-        """Give the name of a temporary file, which is moved to *path* if the block succeeds."""
+        """Yield a temporary path. The file is moved to *path* if the block succeeds."""
         temporary = workspace.parent / "attachment.tmp"
         try:
             yield temporary
@@ -164,7 +166,7 @@ class AttachmentStore:
         return StoredFile(size, head)
 
     def place(self, workspace: Path, path: str) -> Path:
-        """Return where a file of the workspace is. Raises OSError when a link is in its way. Blocking."""
+        """Return the absolute path of a file. Raises OSError if a link is in its path. Blocking."""
         _follow_no_link(workspace, path)
         return workspace / path
 
@@ -181,19 +183,19 @@ class AttachmentStore:
         self.disk.fsync_folder(target.parent)
 
     def _drop(self, temporary: Path) -> None:
-        with suppress(OSError):  # what stays behind is ignored, and replaced by the next file
+        with suppress(OSError):  # a leftover is ignored, and replaced by the next file
             self.disk.unlink(temporary)
 
 
 def unavailable(why: str) -> FileUnavailable:
-    """Return the error of a file that cannot be had; *why* is a sentence for people."""
+    """Return the error for a file that is not available. *why* is a sentence for people."""
     error = FileUnavailable(why)
     error.friendly = why
     return error
 
 
 def _follow_no_link(workspace: Path, path: str) -> None:
-    """Refuse a link that a tool has put in the way; no tool runs while files are kept, or looked at."""
+    """Refuse a link that a tool has put in the path. No tool runs while files are stored or read."""
     target = workspace / path
     for place in (target, *(parent for parent in target.parents if parent.is_relative_to(workspace))):
         if place.is_symlink():

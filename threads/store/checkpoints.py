@@ -1,4 +1,4 @@
-"""Replaces the conversations' files for all threads: two writers, which each take a share of what waits."""
+"""Replaces the conversation files of all threads. Each of a few writers takes a share of those that wait."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .disk import Disk, Offload, Replacement, replace_files
 from .group_commit import GroupWriter
 
 WRITERS = 2
-"""One prepares files while the disk works for the other. More cost more, and replace no more files a second."""
+"""While the disk works for one, the other prepares files. More writers cost CPU and gain nothing."""
 
 SHARE = 16
-"""Files that one writer takes before the other is asked: few files are not worth a second thread."""
+"""Files that one writer takes before the next one is used. Fewer are not worth another thread."""
 
 
 class Checkpoints:
@@ -24,9 +24,9 @@ class Checkpoints:
         self._groups = [GroupWriter(self._commit) for _ in range(WRITERS)]
 
     async def replace(self, path: Path, data: bytes, new: bool) -> None:
-        """Return when the file, maybe a *new* one, holds the data, durably. Raises OSError with the old one in place.
+        """Replace the file, or create a *new* one, durably. Raises OSError, and leaves the old one in place.
 
-        Waits even if the task is cancelled: the next one of the same file must not overtake this one.
+        It waits even if the task is cancelled: the next replacement of the file must not overtake this one.
         """
         replacement = Replacement(path, data, new)
         group = min(self._groups, key=lambda one: len(one.filling.items) // SHARE)

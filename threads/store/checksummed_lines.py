@@ -1,7 +1,7 @@
-"""One record, one line: JSON with a checksum as its last field, split on newline bytes and on nothing else.
+"""One record per line: JSON with a checksum as its last field. Lines end at newline bytes only.
 
-A line is ``{…,"crc":"1a2b3c4d"}``, the CRC-32 of the bytes before the comma. Without it a flipped bit inside a string
-would pass as a record, and a message might be answered twice for it. U+2028 and other odd ends of line are content.
+A line is ``{…,"crc":"1a2b3c4d"}``, with the CRC-32 of the bytes before the comma. Without it a flipped bit in a
+string would go unnoticed, and a message could be answered twice. U+2028 and other Unicode line ends are content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAIL = len(',"crc":"00000000"}')
 
 
 def encode(adapter: TypeAdapter[R], record: R) -> bytes:
-    """Return the line of *record*, newline included; lone surrogates become question marks."""
+    """Return the line of *record* with its newline. Lone surrogates become question marks."""
     try:
         body = adapter.serializer.to_json(record)
     except PydanticSerializationError:
@@ -36,16 +36,16 @@ def encode(adapter: TypeAdapter[R], record: R) -> bytes:
 
 
 class Versioned(Protocol):
-    """A record that says which schema it was written in."""
+    """A record with its schema version."""
 
     @property
     def v(self) -> int: ...
 
 
 def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
-    """Return the record of an intact line; raises ValueError when it has another shape.
+    """Return the record of an intact line. Raises ValueError if it has another shape.
 
-    Raises `NewerSchema` when a newer version of the program wrote it: such a file is not ours to change.
+    Raises `NewerSchema` if a newer version of the program wrote it. Leave such a file unchanged.
     """
     try:
         record = adapter.validate_json(line)
@@ -63,7 +63,7 @@ def read_line(adapter: TypeAdapter[V], line: bytes) -> V:
 
 
 def version_of(line: bytes) -> int:
-    """Return the schema that a JSON object says it is in; 0 when it says none."""
+    """Return the schema version of a JSON object, 0 if it has none."""
     try:
         version = from_json(line).get("v")
     except (ValueError, AttributeError):
@@ -72,19 +72,19 @@ def version_of(line: bytes) -> int:
 
 
 def scrub(text: str) -> str:
-    """Return *text* without lone surrogates: one half of an emoji must not poison a thread for ever."""
+    """Return *text* with lone surrogates replaced, because they cannot be encoded."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def intact(line: bytes) -> bool:
-    """Say whether the line (without its newline) is as it was written."""
+    """Return whether the line, without its newline, has its checksum."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
     return tail == b',"crc":"%08x"}' % zlib.crc32(body)
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a file of lines holds. ``end`` is where its last good line ends; after it comes ``tail``."""
+    """The content of a file of lines. The last good line ends at ``end``, and ``tail`` follows it."""
 
     good: list[bytes]
     broken: list[bytes]
@@ -108,7 +108,7 @@ def scan(data: bytes) -> Scan:
 
 
 def read_records(adapter: TypeAdapter[V], data: bytes) -> tuple[list[tuple[V, bytes]], list[bytes]]:
-    """Return the records among a file's bytes with their lines, and the damaged pieces; raises `NewerSchema`."""
+    """Return a file's records with their lines, and its damaged parts. Raises `NewerSchema`."""
     found = scan(data)
     good: list[tuple[V, bytes]] = []
     damaged = [*found.broken, *([found.tail] if found.tail else [])]
@@ -121,7 +121,7 @@ def read_records(adapter: TypeAdapter[V], data: bytes) -> tuple[list[tuple[V, by
 
 
 def repair_tail(disk: Disk, path: Path) -> None:
-    """Put a torn last line aside, so that the next one does not stick to it; raises FileNotFoundError."""
+    """Set a torn last line aside, so that the next one starts on its own line. Raises FileNotFoundError."""
     if disk.tail(path, 1) not in (b"", b"\n"):
         found = scan(disk.read(path))
         set_aside(disk, path, found.tail)

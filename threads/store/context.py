@@ -1,7 +1,7 @@
-"""context.jsonl: what the model sees of a thread, replaced whole at every checkpoint.
+"""context.jsonl: a thread's conversation as the model sees it. Each checkpoint replaces the whole file.
 
-A message is encoded once; a checkpoint is a join and a write, and the same conversation gives the same bytes. Damaged
-lines are put aside, the rest is used; the agent's `repair` makes a valid request of whatever is left.
+A message is encoded once, so a checkpoint costs a join and a write. The same conversation always gives the same
+bytes. Damaged lines are set aside and the rest is used. The agent's `repair` turns it into a valid request.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
 T = TypeVar("T")
 
 Replace = Callable[[Path, bytes, bool], Awaitable[None]]
-"""As `replace_file`, but off the event loop; `Checkpoints` has one for all threads."""
+"""As `replace_file`, but off the event loop. `Checkpoints` provides it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a message stands in the file."""
+    """One line of the file."""
 
     message: Message
     v: int = SCHEMA_VERSION
@@ -44,9 +44,9 @@ def line_adapter() -> TypeAdapter[Line]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A conversation from disk; ``damaged`` lines were put aside and are not in it.
+    """A conversation from disk. ``damaged`` counts the lines that were set aside.
 
-    An empty one that is ``anew`` follows an older one that people here have put aside.
+    ``anew``: it is empty, and people archived an earlier one.
     """
 
     messages: list[Message]
@@ -55,7 +55,7 @@ class Loaded:
 
 
 class ContextFile:
-    """Where one thread's conversation is kept: ``<folder>/context.jsonl``."""
+    """The file of one thread's conversation: ``<folder>/context.jsonl``."""
 
     def __init__(self, disk: Disk, folder: Path, offload: Offload, replace: Replace) -> None:
         self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
@@ -64,26 +64,26 @@ class ContextFile:
         self._lines: list[bytes] = []
 
     async def load(self) -> Loaded:
-        """Read it; raises `NewerSchema` when a newer version wrote it, `StoreUnavailable` when the disk fails."""
+        """Read it. Raises `NewerSchema` if a newer version wrote it, and `StoreUnavailable` if the disk fails."""
         found = await self._stored(self._offload(self._read))
         self._messages = list(found.messages)
         self._lines = [_encode(message) for message in found.messages]
         return found
 
     async def save(self, messages: list[Message]) -> None:
-        """Make the whole conversation durable; raises `StoreUnavailable` with the last one still in place."""
+        """Make the conversation durable. Raises `StoreUnavailable`, and leaves the old one in place."""
         same = [*map(is_, self._messages, messages), False].index(False)
         self._lines[same:] = map(_encode, messages[same:])
         self._messages[same:] = messages[same:]
         await self._stored(self._replace(self._path, b"".join(self._lines), self._new))
         self._new = False
 
-    async def keep_aside(self) -> None:
-        """Copy the conversation as it is on disk to where the old ones are. Raises `StoreUnavailable`."""
-        await self._stored(self._offload(self._keep_aside))
+    async def copy_to_archive(self) -> None:
+        """Copy the conversation on disk to the archive. Raises `StoreUnavailable`."""
+        await self._stored(self._offload(self._copy_to_archive))
 
     async def archive(self) -> None:
-        """Put the conversation aside and start an empty one. Raises `StoreUnavailable`."""
+        """Move the conversation to the archive and start an empty one. Raises `StoreUnavailable`."""
         await self._stored(self._offload(self._archive))
 
     async def _stored(self, work: Awaitable[T]) -> T:
@@ -101,13 +101,13 @@ class ContextFile:
         anew = not lines and conversation_was_archived(self._disk, self._path.parent)
         return Loaded([line.message for line, _ in lines], len(broken), anew)
 
-    def _keep_aside(self) -> None:
+    def _copy_to_archive(self) -> None:
         data = read_or_empty(self._disk, self._path)
         old = self._path.with_name("context.old.jsonl")
         replace_file(self._disk, old, read_or_empty(self._disk, old) + data, self._new)
 
     def _archive(self) -> None:
-        self._keep_aside()
+        self._copy_to_archive()
         replace_file(self._disk, self._path, b"")
 
 

@@ -1,4 +1,4 @@
-"""Where things lie under the data folder, and that one process at a time has it."""
+"""The layout of the data folder, and its lock: one process at a time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LONGEST = 80
 
 
 class Spill(Protocol):
-    """Keeps a long text among a thread's files."""
+    """Writes a long text to a file of the thread."""
 
     async def __call__(self, name: str, text: str, *, outside: bool) -> str:
-        """Write it durably under that file name and return the path to show; raises `StoreUnavailable`.
+        """Write the text durably and return the path to show. Raises `StoreUnavailable`.
 
-        ``outside``: it was made of text from outside.
+        ``outside``: the text contains text from outside.
         """
         ...
 
@@ -45,18 +45,18 @@ class FolderTaken(BotError):
 
 
 class ForeignFolder(FolderTaken):
-    """The data folder belongs to another user, who could not use what root makes in it."""
+    """The data folder belongs to another user, who could not use files that root creates."""
 
 
 @lru_cache(4096)
 def thread_folder(data: Path, thread: ThreadId) -> Path:
-    """Return ``<data>/threads/<transport>/<slug>``; the slug is made only of ids, whatever they hold."""
+    """Return ``<data>/threads/<transport>/<slug>``. The slug consists of ids only, made safe for a path."""
     parts = (thread.workspace, thread.channel, thread.root)
     return data / "threads" / plain(thread.transport) / "~".join(map(plain, parts))
 
 
 def plain(part: str) -> str:
-    """Return a name that is safe in a path; different parts give different names."""
+    """Return a name that is safe in a path. Different parts give different names."""
     safe = "".join(
         c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "replace")) for c in part
     )
@@ -68,9 +68,9 @@ def plain(part: str) -> str:
 def recent_threads(
     data: Path, transport: str, within_s: float, most: int, *, now: Callable[[], float] = time.time
 ) -> list[ThreadId]:
-    """Return the transport's threads whose conversation changed in that time, newest first. Blocking.
+    """Return the transport's threads whose conversation changed in the last *within_s*, newest first. Blocking.
 
-    One that cannot be looked at is logged and left out. Raises OSError when none can.
+    A thread that cannot be read is logged and left out. Raises OSError if the folder cannot be read.
     """
     oldest, found = now() - within_s, list[tuple[float, ThreadId]]()
     folder = data / "threads" / plain(transport)
@@ -94,16 +94,16 @@ def _changed_at(path: Path) -> float:
 
 
 def conversation_exists(disk: Disk, folder: Path) -> bool:
-    """Return whether a conversation was ever held in the thread of this folder. Blocking; raises OSError."""
-    return any(_there(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
+    """Return whether the thread of this folder ever had a conversation. Blocking. Raises OSError."""
+    return any(_exists(disk, folder / name) for name in ("context.jsonl", "context.old.jsonl"))
 
 
 def conversation_was_archived(disk: Disk, folder: Path) -> bool:
-    """Return whether an older conversation of the thread was put aside. Blocking; raises OSError."""
-    return _there(disk, folder / "context.old.jsonl")
+    """Return whether an older conversation of the thread was archived. Blocking. Raises OSError."""
+    return _exists(disk, folder / "context.old.jsonl")
 
 
-def _there(disk: Disk, path: Path) -> bool:
+def _exists(disk: Disk, path: Path) -> bool:
     try:
         disk.tail(path, 1)
     except FileNotFoundError:
@@ -113,11 +113,10 @@ def _there(disk: Disk, path: Path) -> bool:
 
 @contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Hold the data folder for life; raises `FolderTaken` naming the holder, or OSError when it is not writable.
+    """Lock the data folder. Raises `FolderTaken`, which names the holder, or OSError if it is not writable.
 
-    Root is refused in somebody else's folder.
-
-    The kernel drops the lock with the process, however it dies, so a left-over lock file means nothing.
+    Raises `ForeignFolder` for root in another user's folder. The kernel drops the lock when the process ends, so a
+    left-over lock file means nothing.
     """
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     owner = data.stat().st_uid

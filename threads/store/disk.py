@@ -1,7 +1,7 @@
-"""The few file operations that storage is made of, so that a test can stand in for the disk.
+"""The file operations of the store, behind a Protocol that a test can implement.
 
-Everything durable goes through two of them: `replace_file` (a reader finds the old file or the new one, never half
-of either, also after a power cut) and `append` (whole, or an error). They are synchronous: callers `Offload` them.
+Everything durable goes through two of them. After `replace_file` a reader finds the old file or the new one, never a
+part of either, even after a power cut. `append` writes everything or raises. Both block, so callers `Offload` them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Offload(Protocol):
-    """Runs a blocking function off the event loop; it finishes, and returns, even when its caller is cancelled."""
+    """Runs a blocking function off the event loop. It waits for the function even if its caller is cancelled."""
 
     def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]: ...
 
@@ -27,7 +27,7 @@ class File(Protocol):
     """An open file. Every method may raise OSError."""
 
     def write(self, data: bytes | memoryview) -> int:
-        """Write at the end and return how many bytes were taken: at least one, maybe fewer than given."""
+        """Write at the end, and return how many bytes were written: at least one."""
         ...
 
     def fsync(self) -> None: ...
@@ -41,19 +41,19 @@ class Disk(Protocol):
     def read(self, path: Path) -> bytes: ...
 
     def tail(self, path: Path, size: int) -> bytes:
-        """Return the last *size* bytes, or all there is."""
+        """Return the last *size* bytes, or the whole file if it is shorter."""
         ...
 
     def create(self, path: Path) -> File:
-        """Open a new, empty file for writing, never the inode of an old one of that name."""
+        """Open a new, empty file for writing. An old file of that name is never reused."""
         ...
 
     def append(self, path: Path) -> File:
-        """Open for appending; the file is made if it is missing."""
+        """Open a file for appending. A missing file is created."""
         ...
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut the file to *size* bytes, durably."""
+        """Truncate the file to *size* bytes, durably."""
         ...
 
     def rename(self, source: Path, target: Path) -> None: ...
@@ -63,7 +63,7 @@ class Disk(Protocol):
     def fsync_folder(self, path: Path) -> None: ...
 
     def mkdir(self, *paths: Path) -> None:
-        """Make the folders and their parents, durably; one that exists may not be durable yet and is made so."""
+        """Create the folders and their parents, and make them durable, even those that exist already."""
         ...
 
 
@@ -123,12 +123,12 @@ class PosixDisk:
 
     def mkdir(self, *paths: Path) -> None:
         for parent in dict.fromkeys(parent for path in paths for parent in _make_folder(path)):
-            with suppress(PermissionError):  # a parent that is not ours to read has long been there
+            with suppress(PermissionError):  # a parent that we may not read existed long before
                 self.fsync_folder(parent)
 
 
 def _make_folder(path: Path) -> list[Path]:
-    """Make a folder and its parents; return those whose entries are new, the outermost first."""
+    """Create a folder and its parents. Returns the folders with new entries, the outermost first."""
     outer: list[Path] = []
     try:
         path.mkdir(mode=0o700)
@@ -141,7 +141,7 @@ def _make_folder(path: Path) -> list[Path]:
 
 
 def write_all(file: File, data: bytes) -> None:
-    """Write every byte, however short the disk's single writes are."""
+    """Write all bytes, in as many writes as it takes."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
@@ -149,9 +149,9 @@ def write_all(file: File, data: bytes) -> None:
 
 @dataclass(slots=True)
 class Replacement:
-    """A file and its new content. With an ``error`` the old one is in place, or the new one is not durable.
+    """A file and its new content. After an ``error`` the old file is in place, or the new one may not be durable.
 
-    The folder of a ``new`` file is made first, durably: one that is there may be what a crash has left.
+    The folder of a ``new`` file is created first and made durable. A crash may have left one that is not.
     """
 
     path: Path
@@ -161,7 +161,7 @@ class Replacement:
 
 
 def replace_file(disk: Disk, path: Path, data: bytes, new: bool = False) -> None:
-    """Replace *path* with *data*, all or nothing and durably; raises OSError with the old file in place."""
+    """Replace the file, all or nothing and durably. Raises OSError, and leaves the old file in place."""
     replacement = Replacement(path, data, new)
     replace_files(disk, [replacement])
     if replacement.error is not None:
@@ -169,9 +169,9 @@ def replace_file(disk: Disk, path: Path, data: bytes, new: bool = False) -> None
 
 
 def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
-    """Replace different files, each of them all or nothing and durably; what fails has its ``error``.
+    """Replace different files, each all or nothing and durably. A failure sets the replacement's ``error``.
 
-    The order is the whole point: file content first, then the name, then the folder that holds the name.
+    The order makes it safe: first the content, then the name, then the folder of the name.
     """
     if new := [one for one in replacements if one.new]:
         try:
@@ -198,7 +198,7 @@ def _write_temporary(disk: Disk, one: Replacement) -> None:
     try:
         write_new(disk, temporary, one.data)
     except OSError:
-        with suppress(OSError):  # what stays behind is ignored, and replaced by the next try
+        with suppress(OSError):  # a leftover is ignored, and replaced by the next try
             disk.unlink(temporary)
         raise
 
@@ -208,7 +208,7 @@ def temporary_of(path: Path) -> Path:
 
 
 def write_new(disk: Disk, path: Path, data: bytes) -> None:
-    """Create *path* with *data* and fsync it; a folder that is missing is made."""
+    """Create the file and fsync it. A missing folder is created."""
     try:
         file = disk.create(path)
     except FileNotFoundError:
@@ -222,15 +222,15 @@ def write_new(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def set_aside(disk: Disk, path: Path, damaged: bytes) -> None:
-    """Keep damaged bytes of *path* in its ``.broken`` sidecar, once."""
+    """Copy damaged bytes of *path* to its ``.broken`` sidecar, once."""
     sidecar = path.with_name(path.name + ".broken")
     before = read_or_empty(disk, sidecar)
-    # Written anew even when nothing is added: what is there may never have reached the disk.
+    # Written again even if nothing is added: what is there may not be durable.
     replace_file(disk, sidecar, before if damaged in before else before + damaged + b"\n")
 
 
 def read_or_empty(disk: Disk, path: Path) -> bytes:
-    """Return a file's bytes; a missing file has none."""
+    """Return a file's bytes. A missing file is empty."""
     try:
         return disk.read(path)
     except FileNotFoundError:

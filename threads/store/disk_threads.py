@@ -1,7 +1,7 @@
-"""The threads that do all work on the disk, so that the event loop never waits for it.
+"""The threads for all disk work, so that the event loop never waits for the disk.
 
-A job costs one hand-over, and the loop is woken once for all jobs that are done by then. Under load that is a fifth
-of what a job of `anyio.to_thread` costs.
+A job costs one hand-over, and the loop is woken once for all jobs that are done by then. Under load a job costs a
+fifth of one in `anyio.to_thread`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Job:
-    """A call on its way; ``over`` wakes the task that waits for it."""
+    """A call. ``over`` wakes the task that waits for it."""
 
     call: Callable[[], object]
     over: asyncio.Future[None]
@@ -33,9 +33,9 @@ class _Job:
 
 
 class DiskThreads:
-    """An `Offload` with a few threads of its own, for the event loop that it is made in; `close` it in the end.
+    """An `Offload` with threads of its own, for the event loop in which it is made. `close` it at the end.
 
-    The threads are daemons: a disk that hangs does not keep the process alive.
+    The threads are daemons, so a disk that hangs does not keep the process alive.
     """
 
     def __init__(self, threads: int) -> None:
@@ -48,13 +48,13 @@ class DiskThreads:
             Thread(target=self._work, name="disk", daemon=True).start()
 
     def close(self) -> None:
-        """End the threads once all that was begun is done. Does not wait."""
+        """End the threads once their jobs are done. Does not wait."""
         for _ in range(self._size):
             self._jobs.put(None)
 
     async def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> T:
         result: list[T] = []
-        context = copy_context()  # what is logged in the thread has the ids of the turn
+        context = copy_context()  # log lines of the thread have the ids of the turn
         await anyio.lowlevel.checkpoint_if_cancelled()
         job = self._start(lambda: result.append(context.run(function, *args)))
         with anyio.CancelScope(shield=True):  # the caller's next call must not overtake this one
@@ -64,7 +64,7 @@ class DiskThreads:
         return result[0]
 
     async def respond(self) -> None:
-        """Return when a thread has answered; one that hangs does not delay a cancelled caller."""
+        """Return when a thread has answered. A cancelled caller does not wait for one that hangs."""
         await self._start(lambda: None).over
 
     def _start(self, call: Callable[[], object]) -> _Job:
@@ -76,7 +76,7 @@ class DiskThreads:
         while (job := self._jobs.get()) is not None:
             try:
                 job.call()
-            except BaseException as error:  # noqa: BLE001 - it is the caller's, and raised there
+            except BaseException as error:  # noqa: BLE001 - raised in the caller
                 job.error = error
             self._done.append(job)
             if not self._announced:
@@ -85,7 +85,7 @@ class DiskThreads:
                     self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        self._announced = False  # before the look: whatever is appended now announces itself
+        self._announced = False  # before the loop: a job that is appended now announces itself
         while self._done:
             job = self._done.popleft()
             if not job.over.done():

@@ -1,4 +1,4 @@
-"""Many waiters, one writer: what comes while a batch is being written shares the next one."""
+"""Group commit: items that arrive while a batch is being written share the next batch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import anyio
 Item = TypeVar("Item")
 
 RETRY_S = 2.0
-"""How long carried items wait after a failed write, unless others come."""
+"""Seconds that carried items wait after a failed write, unless others arrive."""
 
 LAST_WRITE_S = 3.0
-"""How long the end of the process waits for the last items; a disk that hangs must not hold it up for ever."""
+"""Seconds that the end of the process waits for the last write. A disk that hangs must not delay it for ever."""
 
 CLOSED = OSError("the writer is closed")
 
 
 @dataclass(slots=True)
 class Batch(Generic[Item]):
-    """Items that are written together. After an ``error`` the next batch begins with the ``carried`` ones."""
+    """Items that are written together. After an ``error`` the next batch begins with the ``carried`` items."""
 
     items: list[Item] = field(default_factory=list)
     carried: list[Item] = field(default_factory=list)
@@ -31,10 +31,9 @@ class Batch(Generic[Item]):
 
 
 class GroupWriter(Generic[Item]):
-    """Gathers items into batches and hands them to *write*, one batch at a time; keep `run` going in a task.
+    """Gathers items into batches and passes them to *write*, one batch at a time. Keep `run` going in a task.
 
-    The last batch may be empty. *written* is called with the items once those who wait for them are woken, and before
-    they run.
+    The last batch may be empty. *written* is called with the items when their waiters are woken, before they run.
     """
 
     def __init__(
@@ -47,18 +46,18 @@ class GroupWriter(Generic[Item]):
         self._wake = anyio.Event()
 
     def put(self, *items: Item) -> Batch[Item]:
-        """Add items to the batch that is being filled, and return it: wait for its ``done``."""
+        """Add items to the current batch, and return it. Wait for its ``done``."""
         self.filling.items.extend(items)
         self._wake.set()
         return self.filling
 
     def carry(self, *items: Item) -> Batch[Item]:
-        """As `put`, but items of a batch that fails are written before those of the next one."""
+        """As `put`, but if the batch fails these items are written with the next one, first."""
         self.put(*items).carried.extend(items)
         return self.filling
 
     async def run(self) -> None:
-        """Write batches until cancelled, and then what is left; an error that is no OSError ends the writer."""
+        """Write batches until cancelled, then the last one. An error other than OSError ends the writer."""
         try:
             while True:
                 with anyio.move_on_after(RETRY_S if self.filling.carried else math.inf):
@@ -67,13 +66,13 @@ class GroupWriter(Generic[Item]):
         finally:
             with anyio.move_on_after(LAST_WRITE_S, shield=True):
                 await self._next()
-            self.filling.error = CLOSED  # whoever puts something in now learns it at once
+            self.filling.error = CLOSED  # later callers of `put` see it at once
             self.filling.done.set()
 
     async def _next(self) -> None:
         self._wake = anyio.Event()
         batch, self.filling = self.filling, Batch()
-        batch.error = CLOSED  # if this is cut
+        batch.error = CLOSED  # if the write is cancelled
         try:
             await self._write(batch.items)
             batch.error = None

@@ -1,4 +1,4 @@
-"""What a file's first bytes say about it as a picture: its kind and its sides, whatever its name and sender claim."""
+"""Reads a picture's type and size from its first bytes, whatever its name and sender claim."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import struct
 from dataclasses import dataclass
 
 HEAD = 262_144
-"""Bytes in which a picture must have told its size; a camera's notes and colour profile come before it."""
+"""Bytes that must include the picture's size. A camera's notes and colour profile come before it."""
 
 MAX_BYTES = 3_750_000
-"""The largest picture that is shown to a model: providers that take 5 MB count its base64 form."""
+"""Bytes of the largest picture for a model: providers take 5 MB, and count the base64 form."""
 
 MAX_SIDE = 8_000
-"""The longest side, in pixels, that every provider takes."""
+"""Pixels of the longest side that every provider accepts."""
 
 LONG_SIDE = 1_568
-"""The longest side, in pixels, that is of use: Anthropic makes larger pictures smaller itself (its vision guide)."""
+"""Pixels of the longest useful side: Anthropic scales larger pictures down (its vision guide)."""
 
-TAKEN = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The kinds that every provider takes."""
-
+ACCEPTED_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""The types that every provider accepts."""
 
 _STARTS = (
     ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
@@ -32,12 +31,12 @@ _STARTS = (
     ("image/heic", re.compile(rb".{4}ftyp(?:hei[cx]|mif1|msf1)", re.DOTALL)),
     ("image/avif", re.compile(rb".{4}ftypavif", re.DOTALL)),
 )
-"""How the kinds that people send begin."""
+"""The first bytes of the types that people send."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """``width`` and ``height`` are in pixels; 0 when the bytes do not tell."""
+    """A picture's type and size. ``width`` and ``height`` are in pixels, 0 if unknown."""
 
     media_type: str
     width: int = 0
@@ -45,20 +44,20 @@ class Picture:
 
     @property
     def fits(self) -> bool:
-        """Whether every provider takes a picture of this kind and these sides."""
+        """Whether every provider accepts a picture of this type and size."""
         return self._within(MAX_SIDE)
 
     @property
     def small(self) -> bool:
-        """Whether it fits, and nothing is gained by making it smaller."""
+        """Whether it fits, and scaling it down would gain nothing."""
         return self._within(LONG_SIDE)
 
     def _within(self, side: int) -> bool:
-        return self.media_type in TAKEN and 0 < self.width <= side and 0 < self.height <= side
+        return self.media_type in ACCEPTED_TYPES and 0 < self.width <= side and 0 < self.height <= side
 
 
-def look(head: bytes) -> Picture | None:
-    """Return what picture begins with these bytes; None when it is none of the kinds that people send."""
+def read_header(head: bytes) -> Picture | None:
+    """Return the picture that begins with these bytes, or None if it has no known type."""
     kind = next((kind for kind, start in _STARTS if start.match(head)), "")
     match kind:
         case "image/png":
@@ -96,7 +95,7 @@ def _webp(data: bytes) -> tuple[int, int]:
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:
-    """Walk from segment to segment to the frame header, the first that tells a size."""
+    """Walk the segments to the frame header, the first one with a size."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]

@@ -1,4 +1,4 @@
-"""One small value in one JSON file: read at the start, replaced whole with each change."""
+"""Small values, each in a JSON file that is read at the start and replaced with each change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class JsonState(BaseModel):
-    """What such a file holds; ``v`` is the schema it was written in."""
+    """The content of such a file. ``v`` is its schema version."""
 
     v: int = 1
 
@@ -27,9 +27,9 @@ F = TypeVar("F", bound=JsonState)
 
 
 class State(Protocol[F]):
-    """One small value that outlives the process. ``value`` is never changed in place: `change` it.
+    """A small value that outlives the process. Never change ``value`` in place: `change` it.
 
-    ``on_change`` is called after each change, by whomever.
+    ``on_change`` is called after each change, also after that of another worker.
     """
 
     on_change: Callable[[], None]
@@ -38,16 +38,16 @@ class State(Protocol[F]):
     def value(self) -> F: ...
 
     async def change(self, function: Callable[[F], F]) -> None:
-        """Make what *function* returns of the value durable, then current; nothing if it returns the very value.
+        """Replace the value with what *function* makes of it, durably. Does nothing if that is the same object.
 
-        *function* may be called again, with the value of another worker. Raises what it raises, and
-        `StoreUnavailable`; nothing has changed then.
+        *function* may be called again with the value of another worker. Raises its exceptions and
+        `StoreUnavailable`. Nothing has changed then.
         """
         ...
 
 
 class States(Protocol):
-    """Opens small values by their names."""
+    """Opens small values by name."""
 
     async def open(self, name: str, empty: F) -> State[F]:
         """Return the value, *empty* at first. Raises `NewerSchema` and OSError."""
@@ -55,7 +55,7 @@ class States(Protocol):
 
 
 class JsonFiles:
-    """The `States` of one folder, each in a file of its name."""
+    """The `States` of a folder, each in a file of its name."""
 
     def __init__(self, disk: Disk, folder: Path, offload: Offload) -> None:
         self._disk, self._folder, self._offload = disk, folder, offload
@@ -67,7 +67,7 @@ class JsonFiles:
 
 
 class JsonFile(Generic[F]):
-    """One file and its value, a `State`."""
+    """A `State` in a file."""
 
     def __init__(self, disk: Disk, path: Path, offload: Offload, empty: F) -> None:
         self.value = empty
@@ -76,9 +76,9 @@ class JsonFile(Generic[F]):
         self._disk, self._path, self._offload = disk, path, offload
 
     def open(self) -> None:
-        """Read the file. Blocking. One that cannot be understood is put aside, and the value stays empty.
+        """Read the file. Blocking. A damaged file is set aside, and the value stays empty.
 
-        Raises `NewerSchema` when a newer version of the program wrote it, and OSError.
+        Raises `NewerSchema` if a newer version of the program wrote it, and OSError.
         """
         if not (data := read_or_empty(self._disk, self._path)):
             return
@@ -102,7 +102,7 @@ class JsonFile(Generic[F]):
 
 
 def read_state(data: bytes, empty: F, name: str) -> F | None:
-    """Return a stored value, or None for one that cannot be understood, which is logged. Raises `NewerSchema`."""
+    """Return a stored value, or None if it is damaged, which is logged. Raises `NewerSchema`."""
     try:
         version = from_json(data).get("v", 1)
         if isinstance(version, int) and version > empty.v:

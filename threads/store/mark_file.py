@@ -1,4 +1,4 @@
-"""Where a transport stores how far it has read each channel; what it stores there is its own."""
+"""The store of a transport's high-water marks. The transport decides about the content."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from .disk import Disk, read_or_empty, replace_file, set_aside
 
 
 class MarkStore(Protocol):
-    """Where the marks of one transport are. All of it blocks and may raise OSError.
+    """The marks of one transport. Every method blocks and may raise OSError.
 
-    Times are the platform's. Reading begins ``overlap_s`` seconds before a mark: so far the marks of processes that
-    missed the same may lie apart, and events may overtake each other.
+    Times are the platform's. Reading begins ``overlap_s`` seconds before a mark, because events may overtake each
+    other, and the marks of several processes may differ by so much.
     """
 
     overlap_s: float
 
     def read(self) -> bytes:
-        """Return what was written last, blank at first."""
+        """Return what was written last. Empty at first."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Replace it, and forget what was taken over."""
+        """Replace the marks, and forget those that were taken over."""
         ...
 
     def set_aside(self, data: bytes) -> None:
-        """Move away what cannot be understood."""
+        """Set damaged data aside."""
         ...
 
     def take_over(self) -> Sequence[bytes]:
-        """Return the marks of processes that are gone. They come again until the next `write`."""
+        """Return the marks of processes that are gone. They are returned again until the next `write`."""
         ...
 
     def claim(self, channel: str, since: str, begins: str, due: str, now: str) -> str | None:
-        """Return "" if this process is to read a channel, from *begins* on; None while another reads it.
+        """Return "" if this process has to read a channel from *begins* on, and None while another process reads it.
 
-        Otherwise another has read all *since* then, and began after the gap, at *due*; return up to where.
+        If another process has read everything *since* then, and began after the gap at *due*, return up to where.
         """
         ...
 
     def finish(self, channel: str, upto: str) -> None:
-        """Note up to where this process has read a channel that it claimed."""
+        """Note up to where this process has read a claimed channel."""
         ...
 
 
 class MarkFile:
-    """A `MarkStore` of the only process there is: a file."""
+    """A `MarkStore` in a file, for a single process."""
 
     overlap_s = 5.0
 
@@ -70,4 +70,4 @@ class MarkFile:
         return ""
 
     def finish(self, *_: str) -> None:
-        """Do nothing: nobody else wants to know."""
+        """Do nothing. There is no other process."""

@@ -1,7 +1,7 @@
-"""Opens what lies below a folder and nothing else: the kernel resolves the path, and follows no link on the way.
+"""Opens files beneath a folder only. The kernel resolves the path and follows no link.
 
-On Linux `openat2` refuses whatever leaves the folder or goes through a link. Where it is missing, each part of a path
-is opened from the folder before it, with the same result.
+On Linux `openat2` refuses a path that leaves the folder or goes through a link. Without it, each part of the path is
+opened from the folder before it, with the same result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESOLVE = 0x02 | 0x04 | 0x08
 """RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, see openat2(2)."""
 
 _TRY_STEPS = (errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOTDIR)
-"""The call is missing or forbidden (an old kernel, a container's filter), or a link was taken for a file."""
+"""The call is missing or forbidden (an old kernel, a container's filter), or the path has a link."""
 
 
 @contextmanager
@@ -37,9 +37,9 @@ def closing(fd: int) -> Iterator[int]:
 
 
 def open_at(folder: int, parts: Sequence[str], flags: int) -> int:
-    """Open the path *parts* below *folder*, or *folder* itself. Raises OSError, ELOOP for any link on the way.
+    """Open the path *parts* beneath *folder*, or *folder* itself. Raises OSError, with ELOOP for a link in the path.
 
-    No part may be "..". Raises ValueError for a name that no file can have.
+    No part may be "..". Raises ValueError for a name with a NUL.
     """
     path = os.fsencode("/".join(parts) or ".")
     if b"\0" in path:
@@ -50,9 +50,9 @@ def open_at(folder: int, parts: Sequence[str], flags: int) -> int:
         except OSError as error:
             if error.errno not in _TRY_STEPS:
                 raise
-    with ExitStack() as passed:
+    with ExitStack() as parents:
         for part in parts[:-1]:
-            folder = passed.enter_context(closing(_step(part, FOLDER, folder)))
+            folder = parents.enter_context(closing(_step(part, FOLDER, folder)))
         return _step(parts[-1] if parts else ".", flags, folder)
 
 
@@ -70,7 +70,7 @@ def find_openat2() -> Callable[[int, bytes, bytes], int] | None:
     """Return openat2(2), or None if this system does not have it."""
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "aarch64"):
         return None
-    import ctypes  # noqa: PLC0415 - a process that opens no file does not need it
+    import ctypes  # noqa: PLC0415 - not needed by a process that opens no file
 
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     syscall.restype = ctypes.c_long

@@ -28,30 +28,30 @@ from .attachments import (
     safe_name,
     unavailable,
 )
-from .image_header import MAX_BYTES, look
+from .image_header import MAX_BYTES, read_header
 
 log = logging.getLogger(__name__)
 
 MAX_FILES = 10
-"""Files of one message that are kept."""
+"""Files of one message that are stored."""
 
 WITHIN_S = 120.0
-"""How long one file may take to arrive."""
+"""Seconds that the download of one file may take."""
 
 OPENED_WITHIN_S = 60.0
-"""How long it may take to read all files of one message, once they are there."""
+"""Seconds to extract the content of all files of one message, once they are stored."""
 
 EARLIER_WITHIN_S = 8.0
-"""How long an answer may wait for what was said before."""
+"""Seconds that an answer may wait for the thread's earlier messages."""
 
 TOO_SLOW, SHUT = "it took too long to read.", "my disk does not give it back."
 
 
 class Source(Protocol):
-    """What a transport gives and takes besides messages. See `transports.base.transport.Transport`."""
+    """A transport's files and earlier messages. See `transports.base.transport.Transport`."""
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        """Return what was said before that message; nothing where that cannot be. Raises `PostFailed`."""
+        """Return the messages before that one. Raises `PostFailed`."""
         ...
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
@@ -62,7 +62,7 @@ class Source(Protocol):
 
 
 class Reader(Protocol):
-    """Reads foreign files where that can do no harm. Both methods raise OSError if a file cannot be opened."""
+    """Reads foreign files in isolation. Both methods raise OSError if a file cannot be opened."""
 
     async def text_of(self, data: Path, media_type: str, name: str = "") -> Extracted:
         """Return the text of a file."""
@@ -75,9 +75,9 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ThreadFiles:
-    """One for all threads. ``source`` gives a transport by its name, ``workspace`` where a thread's files are.
+    """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder.
 
-    Without a ``reader`` files are kept and named, and only pictures that models take as they are are shown.
+    Without a ``reader`` files are stored and named, but a model sees only pictures that need no scaling.
     """
 
     store: AttachmentStore
@@ -86,7 +86,7 @@ class ThreadFiles:
     reader: Reader | None = None
 
     async def files(self, incoming: Incoming) -> list[File]:
-        """Return the message's files, each of them on disk, whole and read, or with what is wrong with it."""
+        """Return the message's files, each complete and read, or with its problem."""
         attachments = incoming.files[:MAX_FILES]
         places = paths(incoming.id, [attachment.name for attachment in attachments])
         files = [
@@ -94,27 +94,31 @@ class ThreadFiles:
             for attachment, path in zip(attachments, places, strict=True)
         ]
         until = anyio.current_time() + OPENED_WITHIN_S
-        files = [await self._opened(incoming.thread, file, until) if file.path else file for file in files]
+        files = [
+            await self._with_content(incoming.thread, file, until) if file.path else file for file in files
+        ]
         if (more := len(incoming.files) - MAX_FILES) > 0:
             files.append(File(wording.more_files(more), problem=wording.too_many_files(MAX_FILES)))
         return files
 
     async def picture(self, thread: ThreadId, image: Image) -> Image:
-        """Return the picture with its bytes, or without them when it is not there any more as it was."""
+        """Return the picture with its bytes, or without them if the file is gone or has changed."""
         read = self.store.read
         try:
             data = await self.store.offload(read, await self.workspace(thread), image.file, MAX_BYTES + 1)
         except OSError as error:
             log.warning("picture.unread: %s", error, extra={"thread_id": str(thread)})
             return image
-        seen = look(data)
-        same = seen and seen.fits and seen.media_type == image.media_type and len(data) <= MAX_BYTES
-        return replace(image, data=data) if same else image
+        header = read_header(data)
+        unchanged = (
+            header and header.fits and header.media_type == image.media_type and len(data) <= MAX_BYTES
+        )
+        return replace(image, data=data) if unchanged else image
 
     async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Sequence[Spoken]:
-        """Return what was said before the bot was asked into the thread; that it could not be read is noted.
+        """Return the thread's messages from before the bot joined it. If they cannot be read, *note* says so.
 
-        Nothing when the message began the thread.
+        Empty if the message began the thread.
         """
         thread = incoming.thread
         if thread.root == incoming.id:
@@ -124,13 +128,13 @@ class ThreadFiles:
                 return await self.source(thread.transport).earlier(thread, incoming.id)
         except (PostFailed, OSError) as error:
             log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
-            note(wording.NOT_HEARD)
+            note(wording.EARLIER_UNREAD)
             return ()
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}
         try:
-            kept = await self._kept(thread, attachment, path)
+            stored = await self._store(thread, attachment, path)
         except FileUnavailable as error:
             log.warning("file.unread: %s", error, extra=ids)
             return File(name, problem=error.friendly or wording.NO_FILE)
@@ -140,26 +144,27 @@ class ThreadFiles:
             log.warning("file.not_kept: %s", error, extra=ids)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
-        seen = look(kept.head)
+        header = read_header(stored.head)
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
-        takes = kept.size <= MAX_BYTES and seen is not None and (seen.small if self.reader else seen.fits)
-        return File(name, path, seen.media_type if seen else claimed, kept.size, picture=takes)
+        right_size = header is not None and (header.small if self.reader else header.fits)
+        media_type = header.media_type if header else claimed
+        return File(name, path, media_type, stored.size, picture=right_size and stored.size <= MAX_BYTES)
 
-    async def _opened(self, thread: ThreadId, file: File, until: float) -> File:
-        """Return the file with what of it a model can be shown; what cannot be is told in it."""
+    async def _with_content(self, thread: ThreadId, file: File, until: float) -> File:
+        """Return the file with its content for a model, or with its problem."""
         if self.reader is None or file.picture:
             return file
-        opened = self._shown if file.media_type.startswith("image/") else self._read
+        extract = self._picture if file.media_type.startswith("image/") else self._text
         try:
             with anyio.fail_after(until - anyio.current_time()):
-                return await opened(self.reader, thread, file)
+                return await extract(self.reader, thread, file)
         except TimeoutError:
             return replace(file, problem=TOO_SLOW)
         except OSError as error:
             log.warning("file.not_opened: %s", error, extra={"thread_id": str(thread)})
             return replace(file, problem=SHUT)
 
-    async def _read(self, reader: Reader, thread: ThreadId, file: File) -> File:
+    async def _text(self, reader: Reader, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.text_of(place, file.media_type, file.name)
@@ -178,7 +183,7 @@ class ThreadFiles:
             missing=found.problem,
         )
 
-    async def _shown(self, reader: Reader, thread: ThreadId, file: File) -> File:
+    async def _picture(self, reader: Reader, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.picture_of(place)
@@ -189,7 +194,7 @@ class ThreadFiles:
         shown = Image(path, found.media_type)
         return ReadableFile(file.name, file.path, file.media_type, file.size, shown=shown)
 
-    async def _kept(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
+    async def _store(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
         workspace = await self.workspace(thread)
         if found := await self.store.find(workspace, path):
             return found
@@ -206,6 +211,6 @@ class ThreadFiles:
                     yield chunk
         except FileUnavailable:
             raise
-        except Exception as error:  # the boundary of a transport: its bugs are files that cannot be had
+        except Exception as error:  # the boundary of a transport: its bugs make a file unavailable
             log.exception("file.download_failed: see the traceback", extra={"thread_id": str(thread)})
             raise unavailable(wording.NO_FILE) from error

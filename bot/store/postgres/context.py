@@ -49,7 +49,7 @@ class PostgresContext:
         await self._journal.durable(self._journal.save(self._thread, same, lines))
         self._messages[same:] = messages[same:]
 
-    async def keep_aside(self) -> None:
+    async def copy_to_archive(self) -> None:
         await self._turn_the_page(copied=True)
 
     async def archive(self) -> None:

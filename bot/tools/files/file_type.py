@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threads.store.image_header import look
+from threads.store.image_header import read_header
 
 CONTROLS = 0.1
 """The share of control characters above which bytes are not text; text with terminal colours stays below."""
@@ -33,7 +33,7 @@ def is_binary(data: bytes) -> bool:
 
 def describe_type(head: bytes) -> str:
     """Return in words which kind of file begins with these bytes."""
-    if picture := look(head):
+    if picture := read_header(head):
         size = f", {picture.width} x {picture.height}" if picture.width else ""
         return f"{picture.media_type.removeprefix('image/').upper()} picture{size}"
     if head[4:8] == b"ftyp":

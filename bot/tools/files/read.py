@@ -16,7 +16,7 @@ from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import Image
 from threads.store.disk import Offload
-from threads.store.image_header import HEAD, MAX_BYTES, look
+from threads.store.image_header import HEAD, MAX_BYTES, read_header
 from threads.store.open_beneath import FILE, FOLDER
 
 from .file_type import describe_type, is_binary
@@ -141,7 +141,7 @@ def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
 
 def _binary(head: bytes, size: int, path: str) -> ToolOutput:
     """Return the type of a file, with the image itself if models can see it."""
-    image = look(head)
+    image = read_header(head)
     images = (Image(path, image.media_type),) if image and image.fits and size <= MAX_BYTES else ()
     return ToolOutput({"binary": describe_type(head), "size": size}, images=images)
 

@@ -16,7 +16,7 @@ from bot.ports.errors import ToolError
 from bot.ports.tool import ItemError, ToolOutput
 from bot.tools.mcp.tool_list import truncate
 from threads.model import Image
-from threads.store.image_header import HEAD, MAX_BYTES, look
+from threads.store.image_header import HEAD, MAX_BYTES, read_header
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
@@ -83,7 +83,7 @@ def decode_image(block: ContentBlock) -> tuple[bytes, str] | None:
         data = base64.b64decode(block.data, validate=True)
     except ValueError:
         return None
-    header = look(data[:HEAD])
+    header = read_header(data[:HEAD])
     return (data, header.media_type) if header and header.fits else None
 
 

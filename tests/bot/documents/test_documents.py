@@ -15,7 +15,7 @@ from PIL import Image
 
 from bot.documents.reader import WHY, Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
-from threads.store.image_header import MAX_BYTES, look
+from threads.store.image_header import MAX_BYTES, read_header
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 504
 
@@ -218,7 +218,7 @@ async def test_a_picture_becomes_small_upright_and_bare(documents, which):
     data, media_type, size = PICTURES[which]
     shown = await documents.picture_of(data)
     assert (shown.problem, shown.media_type) == ("", media_type)
-    seen = look(shown.data)
+    seen = read_header(shown.data)
     assert (seen.media_type, seen.width, seen.height) == (media_type, *size)
     assert len(shown.data) <= MAX_BYTES
     with Image.open(io.BytesIO(shown.data)) as opened:

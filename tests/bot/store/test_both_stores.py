@@ -159,7 +159,7 @@ async def test_a_conversation_that_is_put_aside_begins_anew(process):
         context = store.context(THREAD)
         await context.load()
         await context.save([said("a", "m1")])
-        await context.keep_aside()
+        await context.copy_to_archive()
         assert (await store.context(THREAD).load()).messages == [said("a", "m1")]
         await context.archive()
         loaded = await store.context(THREAD).load()

@@ -174,7 +174,7 @@ async def test_a_conversation_is_put_aside_whole_and_begins_anew(dsn):
         await context.save(talk[:2])
         await context.save(talk)
         assert (await one.store.context(THREAD).load()).messages == talk
-        await context.keep_aside()
+        await context.copy_to_archive()
         await context.save([said("in short"), *talk[2:]])
         assert (await one.store.context(THREAD).load()).messages == [said("in short"), *talk[2:]]
         await context.archive()
