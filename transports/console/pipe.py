@@ -16,7 +16,7 @@ from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, Waiting
 from transports.console import parse
 from transports.console.streams import Streams
-from transports.console.view import waiting_words
+from transports.shared.live.activity import waiting_words
 
 MOST_WAITS = 20
 """Stored lines about waits, until standard error takes them."""
@@ -79,7 +79,7 @@ class Pipe:
             self._sent.outcome = event.outcome
             self._sent.settled.set()
         elif isinstance(event, Waiting):
-            text = f"line {self._sent.number}: {waiting_words(event, event.seconds)}"
+            text = f"line {self._sent.number} {waiting_words(event)}"
             with contextlib.suppress(anyio.WouldBlock):  # nobody reads that fast
                 self._waits.send_nowait(text)
 

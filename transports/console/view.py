@@ -8,8 +8,7 @@ printed above it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from math import ceil, inf
+from dataclasses import dataclass, field, replace
 
 from threads.model import (
     QuestionClosed,
@@ -24,7 +23,7 @@ from threads.model import (
     Waiting,
 )
 from transports.base.text import without_controls
-from transports.shared.live.activity import tool_label
+from transports.shared.live.activity import tool_label, waiting_words
 
 TAIL = 16_384
 """Stored characters of a draft: more than any screen shows."""
@@ -73,7 +72,8 @@ class LiveTurn:
 
     def status(self, now: float) -> str:
         if self.waiting:
-            return waiting_words(self.waiting, self.until - now)
+            words = waiting_words(replace(self.waiting, seconds=self.until - now))
+            return _one_line(words.removeprefix("is "))
         if self.tools:
             words = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in self.tools)
         else:
@@ -173,19 +173,6 @@ class View:
             + (" (busy)" if thread.busy else "")
             for name, thread in sorted(self.threads.items())
         )
-
-
-def waiting_words(waiting: Waiting, left: float) -> str:
-    """Return what a turn waits for, and for how long; *left* is in seconds."""
-    reason = _one_line(waiting.reason)
-    if waiting.seconds == inf:
-        return f"waiting: {reason}"
-    if waiting.seconds <= 0:
-        return reason
-    seconds = max(0, ceil(left))
-    if not waiting.attempts:
-        return f"{reason}, {seconds} s left"
-    return f"{reason}, trying again in {seconds} s, {waiting.attempt} of {waiting.attempts}"
 
 
 def _one_line(text: str) -> str:

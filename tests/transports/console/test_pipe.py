@@ -162,7 +162,9 @@ async def test_waits_and_retries_are_told_on_standard_error_as_they_come(piped):
         group.start_soon(piped.serve)
         await piped.type(b"limited\n")
         await anyio.wait_readable(piped.notes)
-        assert os.read(piped.notes, 1024) == b"line 1: rate limited, trying again in 20 s, 2 of 6\n"
+        assert (
+            os.read(piped.notes, 1024) == b"line 1 is waiting: rate limited, trying again in 20 s, 2 of 6\n"
+        )
         piped.bot.go.set()
     assert await piped.read(piped.answers) == ""
     assert piped.console.exit_code == 0

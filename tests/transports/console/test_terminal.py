@@ -185,7 +185,7 @@ async def test_errors_and_a_full_disk_are_told_in_red_and_the_prompt_comes_back(
 
 
 async def test_a_wait_for_the_provider_is_on_the_status_line(seat):
-    await seat.says("limited", "main | rate limited, trying again in 20 s, 2 of 6")
+    await seat.says("limited", "main | waiting: rate limited, trying again in 20 s, 2 of 6")
 
 
 async def test_alt_enter_makes_a_message_of_two_lines(seat):

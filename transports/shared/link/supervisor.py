@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from threads.errors import BotError, PostFailed, TransportFatal, retry_fields
+from threads.errors import BotError, PostFailed, TransportFatal, TransportUnavailable, retry_fields
 from transports.base.transport import LinkState
 
 log = logging.getLogger(__name__)
@@ -40,15 +40,8 @@ Link = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls its argument at each connect, and returns or raises when the link is down."""
 
 
-class LinkDown(BotError):
+class LinkDown(TransportUnavailable):
     """The link to a platform ended or never came up; ``retry_after`` is the platform's word, in seconds."""
-
-    code: str = "transport_unavailable"
-    retryable = True
-
-    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
-        super().__init__(message, retry_after=retry_after)
-        self.retry_after = retry_after
 
 
 def pause(failures: int, retry_after: float | None = None) -> float:
@@ -106,7 +99,7 @@ class Supervisor:
         except TransportFatal as error:
             log.error("transport.refused: %s: stopped for good: %s", self._name, error)  # noqa: TRY400  a fact, not a traceback
             raise
-        except (LinkDown, PostFailed) as error:
+        except PostFailed as error:
             return error
         except Exception as error:  # the boundary of a transport: a bug costs a reconnect, not the bot
             log.exception("transport.broke: %s: the link failed", self._name)
@@ -126,7 +119,7 @@ class Supervisor:
         steady = self._up_at is not None and anyio.current_time() - self._up_at >= STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._leave("disconnected" if self._failures >= DISCONNECTED_AFTER else "reconnecting")
-        retry_after = why.retry_after if isinstance(why, LinkDown | PostFailed) else None
+        retry_after = why.retry_after if isinstance(why, PostFailed) else None
         code = why.code if isinstance(why, BotError) else "transport_unavailable"
         wait = pause(self._failures, retry_after)
         log.log(
