@@ -130,31 +130,15 @@ class Lines:
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
-        self._held = bytearray()
-        self._too_long = False
+        self._rest = b""
+        """The start of a line, or one byte more than the limit of one that is too long."""
 
     def feed(self, data: bytes) -> list[bytes | None]:
         """Take more bytes and return the lines that they complete."""
-        *ends, rest = data.split(b"\n")
-        found = [self._complete(end) for end in ends]
-        self._hold(rest)
-        return found
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: self._limit + 1]
+        return [line if len(line) <= self._limit else None for line in lines]
 
     def end(self) -> list[bytes | None]:
         """Return the last line, if the input ends without a newline."""
-        return [self._complete(b"")] if self._held or self._too_long else []
-
-    def _hold(self, part: bytes) -> None:
-        if len(self._held) + len(part) > self._limit:
-            self._too_long = True
-        if self._too_long:
-            self._held.clear()
-        else:
-            self._held += part
-
-    def _complete(self, part: bytes) -> bytes | None:
-        self._hold(part)
-        line = None if self._too_long else bytes(self._held)
-        self._held.clear()
-        self._too_long = False
-        return line
+        return self.feed(b"\n") if self._rest else []

@@ -23,7 +23,7 @@ from threads.model import (
     Waiting,
 )
 from transports.base.text import without_controls
-from transports.shared.live.activity import tool_label, waiting_words
+from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 TAIL = 16_384
 """Stored characters of a draft: more than any screen shows."""
@@ -43,7 +43,7 @@ class LiveTurn:
     since: float
     before: str = ""
     text: str = ""
-    tools: list[ToolStarted] = field(default_factory=list)
+    tools: RunningTools = field(default_factory=RunningTools)
     waiting: Waiting | None = None
     until: float = 0.0
 
@@ -60,12 +60,10 @@ class LiveTurn:
                 self.waiting, self.until = event, now + seconds
             case ToolStarted():
                 self.before, self.text = (self.before + self.text)[-TAIL:], ""
-                self.tools.append(event)
-            case ToolFinished(name, ok=ok, call_id=call_id):
-                same = (tool for tool in self.tools if (tool.name, tool.call_id) == (name, call_id))
-                if started := next(same, None):
-                    self.tools.remove(started)
-                    return f"{_one_line(tool_label(started))}{'' if ok else ': did not work'}"
+                self.tools.started(event)
+            case ToolFinished(ok=ok):
+                if known := self.tools.finished(event):
+                    return f"{_one_line(tool_label(known[1]))}{'' if ok else ': did not work'}"
             case _:
                 pass
         return ""
@@ -74,10 +72,7 @@ class LiveTurn:
         if self.waiting:
             words = waiting_words(replace(self.waiting, seconds=self.until - now))
             return _one_line(words.removeprefix("is "))
-        if self.tools:
-            words = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in self.tools)
-        else:
-            words = "answering" if self.text else "thinking"
+        words = self.tools.words or ("answering" if self.text else "thinking")
         return f"{_one_line(words)}… {int(now - self.since)} s"
 
 

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 
 from threads.model import Author, ThreadId
@@ -31,13 +33,20 @@ def test_an_input_that_ends_with_a_newline_has_no_line_after_it():
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
-def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked_and_not_held(size):
+def test_a_line_of_the_limit_passes_and_one_byte_more_is_marked(size):
     data = b"12345\n123456\n1\n1234567"
     lines, found = Lines(limit=5), []
     for at in range(0, len(data), size):
         found += lines.feed(data[at : at + size])
-        assert len(lines._held) <= 5
     assert found + lines.end() == [b"12345", None, b"1", None]
+
+
+def test_a_line_without_an_end_is_not_stored():
+    lines, piece = Lines(limit=5), b"x" * 100_000
+    tracemalloc.start()
+    assert not any(lines.feed(piece) for _ in range(100))
+    assert tracemalloc.get_traced_memory()[0] < len(piece)
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def after(*events, view=None, name="main", message_id="m1", now=0.0):
         ([TurnStarted()], "", "main | thinking… 3 s"),
         ([TurnStarted(), TextDelta("a"), TextDelta("b")], "ab", "main | answering… 3 s"),
         ([TurnStarted(), TextDelta("a"), TextReset(), TextDelta("b")], "b", "main | answering… 3 s"),
-        ([TurnStarted(), ToolStarted("shell", "ls\n-l")], "", "main | shell ls -l… 3 s"),
+        ([TurnStarted(), ToolStarted("shell", label="running ls\n-l")], "", "main | running ls -l… 3 s"),
         ([TurnStarted(), ToolStarted("a"), ToolStarted("b"), ToolFinished("a", ok=True)], "", "main | b… 3 s"),
         ([TurnStarted(), ToolStarted("a"), ToolFinished("a", ok=False)], "", "main | thinking… 3 s"),
         ([TurnStarted(), ToolFinished("never started", ok=False)], "", "main | thinking… 3 s"),
