@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,7 @@ MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 LEAST_COLUMNS = 20
-"""The least columns for the meaning of a command."""
+"""The least columns for the meanings of commands, and of a whole list."""
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
@@ -109,20 +110,13 @@ def help_text(
 ) -> str:
     """List the console's own commands, the bot's and *keys*, each with its meaning in a second column.
 
-    In a narrow window the meaning stands below its command.
+    A window that is too narrow for a second column folds the rows as they come.
     """
     rows = {**OWN_COMMANDS, **commands, **keys}
     width = max(map(len, rows)) + 2
-    if columns - width < LEAST_COLUMNS:
-        return "\n".join(
-            f"{command}\n{textwrap.indent(textwrap.fill(meaning, max(columns - 2, LEAST_COLUMNS)), '  ')}"
-            for command, meaning in rows.items()
-        )
-    return "\n".join(
-        f"{' ' * width if more else command:<{width}}{row}"
-        for command, meaning in rows.items()
-        for more, row in enumerate(textwrap.wrap(meaning, columns - width))
-    )
+    indent = " " * (width if columns - width >= LEAST_COLUMNS else 2)
+    fill = partial(textwrap.fill, width=max(columns, LEAST_COLUMNS), subsequent_indent=indent)
+    return "\n".join(fill(f"{command:<{width}}{meaning}") for command, meaning in rows.items())
 
 
 class Lines:
