@@ -124,10 +124,8 @@ class Outbox:
                 if last:
                     break
                 await anyio.sleep(wait)
-        marked = (
-            outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
-        )
-        return None, replace(outgoing, text=marked)
+        text = outgoing.text.removesuffix(f"\n\n{MAYBE_REPEAT}")
+        return None, replace(outgoing, text=f"{text}\n\n{MAYBE_REPEAT}")
 
     async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
         """Wait for the transport, but not for ever. Raises only `PostFailed`."""
