@@ -89,7 +89,7 @@ class Egress:
         connect: Connect | None = None,
     ) -> None:
         self._hosts, self._networks = parse_allowed(allow_private)
-        self._resolve, self._connect = resolve or Resolver(), connect or _connect
+        self._resolve, self._connect = resolve or Resolver(), connect or anyio.connect_tcp
 
     def check(self, url: str) -> Url:
         """Return the parts of a web address that may be tried; raises `ToolDenied`. Resolves nothing."""
@@ -174,10 +174,6 @@ class Egress:
         if not addresses:
             raise ToolNotFound(f"There is no host {host[:200]}.", suggestion="Check the address.")
         return addresses
-
-
-async def _connect(address: str, port: int) -> SocketStream:
-    return await anyio.connect_tcp(address, port)
 
 
 def parse_allowed(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:
