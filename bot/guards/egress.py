@@ -149,12 +149,11 @@ class Egress:
 
     def _check_address(self, host: str, address: str) -> None:
         parsed = _address(address)
-        why = "not an address"
-        if parsed:
-            why = denial_reason(parsed, named=host in self._hosts, networks=self._networks)
-        if why:
+        named = host in self._hosts
+        reason = denial_reason(parsed, named=named, networks=self._networks) if parsed else "not an address"
+        if reason:
             verb = "is" if host == address else "leads to"
-            raise ToolDenied(f"{host[:200]} {verb} {why}.", suggestion=ELSEWHERE)
+            raise ToolDenied(f"{host[:200]} {verb} {reason}.", suggestion=ELSEWHERE)
 
     def _allowed(self, host: str, address: str) -> bool:
         """Return whether the operator allows this host."""
