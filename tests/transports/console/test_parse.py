@@ -3,7 +3,6 @@ import tracemalloc
 import pytest
 
 from threads.model import Author, ThreadId
-from transports.base.text import without_controls
 from transports.console.parse import (
     BAD_NAME,
     BOT_COMMANDS,
@@ -73,6 +72,9 @@ def test_a_line_without_an_end_is_not_stored():
             "/thead work",
             Action("reject", "I do not know /thead. Did you mean /thread? /help lists what I know."),
         ),
+        ("/attach", Action("attach", "")),
+        ("/attach  my list.csv ", Action("attach", "my list.csv")),
+        ("attach x", Action("send", "attach x")),
         ("/statsu", Action("send", "/statsu")),
         ("thead work", Action("send", "thead work")),
         ("/help", Action("help")),
@@ -113,10 +115,3 @@ def test_help_in_a_narrow_window_has_no_second_column():
     text = help_text({"/approve [always | AMOUNT]": "say yes to my question"}, 36, keys=KEYS)
     assert "/approve [always | AMOUNT]  say yes\n  to my question\n" in text
     assert max(map(len, text.splitlines())) <= 36
-
-
-def test_no_control_character_is_left_but_newline_and_tab():
-    assert (
-        without_controls("".join(map(chr, range(0xA1))))
-        == "\t\n" + "".join(map(chr, range(0x20, 0x7F))) + "\xa0"
-    )
