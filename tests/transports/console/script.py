@@ -106,8 +106,6 @@ class ScriptedBot:
                 return "refused"
             case "page":
                 await self.post(event, PAGE)
-            case "escape":
-                await self.post(event, "a\x1b[2Jb\x9b0mc\x07 \x1b]0;title\x07d")
             case "hold":
                 self.show(event, TextDelta("first "))
                 self.show(event, TextDelta("partial"))

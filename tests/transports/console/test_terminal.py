@@ -69,13 +69,10 @@ async def test_a_switch_of_threads_shows_the_draft_of_the_thread_one_comes_to(se
     await session.enter("/thread main", "work> /thread main\nfirst partial\nmain>")
 
 
-async def test_a_bad_thread_name_is_refused_with_a_clear_word(session):
-    await session.enter("/thread a b", "! A thread's name is 1 to 64", "digit among them.\n\nmain>")
-    assert session.got == []
-
-
 async def test_help_is_shown_and_other_commands_go_to_the_bot(session):
-    await session.enter("/help", "/status       what is going on")
+    await session.enter(
+        "/help", "/status       what is going on", "Alt-Enter", "a new line in the same message"
+    )
     await session.enter("/status", "· All is well.")
     await session.screen.ends_with("\nmain")
     assert session.got == ["/status"]
@@ -142,10 +139,6 @@ async def test_errors_and_a_full_disk_are_told_in_red_and_the_prompt_comes_back(
     assert "\x1b[31m! Something" in session.screen.raw
 
 
-async def test_a_wait_for_the_provider_is_on_the_status_line(session):
-    await session.enter("limited", "main | waiting: rate limited, trying again in 20 s, 2 of 6")
-
-
 async def test_alt_enter_makes_a_message_of_two_lines(session):
     session.keys.send_text("one\x1b\rtwo\r")
     await session.screen.shows("You said: one\ntwo")
@@ -175,10 +168,6 @@ async def test_a_raw_paste_that_ends_its_last_line_is_sent(session):
     assert session.got == ["one\ntwo\nthree"]
 
 
-async def test_help_tells_how_to_write_several_lines(session):
-    await session.enter("/help", "Alt-Enter", "a new line in the same message")
-
-
 async def test_a_mistyped_command_of_the_consoles_own_is_suggested(session):
     await session.enter("/thead work", "! I do not know /thead. Did you mean /thread?", "\n\nmain>")
     assert session.got == []
@@ -197,10 +186,6 @@ async def test_tools_of_another_thread_are_told_with_its_answer(session):
     await session.enter("/thread work", "work>")
     session.bot.go.set()
     await session.screen.shows("[main]\n· running wc a.txt\n· reading b.txt: did not work\ndone\n\nwork>")
-
-
-async def test_no_escape_sequence_of_the_model_reaches_the_terminal(session):
-    await session.enter("escape", "a[2Jb0mc ]0;titled")
 
 
 async def test_what_was_typed_is_kept_for_its_owner_alone(session, history):
@@ -255,11 +240,6 @@ async def test_a_long_draft_leaves_room_for_the_prompt(session):
     session.console.show(thread_id("main"), "m", TextDelta("\n".join(f"line {n}." for n in range(100))))
     await session.screen.shows("line 85.\n", "line 99.\nmain>", "main | answering…")
     assert "line 84." not in session.screen.text
-
-
-async def test_a_narrower_window_is_used_at_once(session):
-    session.screen.columns = 30
-    await session.enter("page", " alpha  the first letter of\n        the Greek alphabet,\n")
 
 
 async def test_a_bug_in_the_sink_ends_the_serving_loudly(history):

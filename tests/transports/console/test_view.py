@@ -106,24 +106,21 @@ def test_the_final_post_takes_the_draft_away_and_a_notice_does_not(message_id, f
 
 
 def test_another_thread_shows_as_busy_and_unread_until_it_is_visited():
-    view = after(TurnStarted(), TextDelta("there"), name="work")
-    assert (view.draft, view.status(0)) == ("", "main | busy: work")
+    view = after(TurnStarted(), TextDelta("here"), view=after(TurnStarted(), TextDelta("there"), name="work"))
+    assert (view.draft, view.status(0)) == ("here", "main | answering… 0 s | busy: work")
+    view.switch_to("work")
+    assert view.draft == "there"
+    view.switch_to("main")
+    after(TurnSettled("answered"), view=view)
     view.add_post("work", "m1", final=True)
     after(TurnSettled("answered"), view=view, name="work")
     view.add_post("work", "", final=False)
     assert view.status(0) == "main | unread: work (2)"
     assert view.listing() == "* main\n  work (2 unread)"
     view.switch_to("work")
-    assert view.status(0) == "work"
+    assert (view.draft, view.status(0)) == ("", "work")
     view.switch_to("main")
     assert view.status(0) == "main"
-
-
-def test_each_thread_has_its_own_draft():
-    view = after(TurnStarted(), TextDelta("here"), view=after(TurnStarted(), TextDelta("there"), name="work"))
-    assert view.draft == "here"
-    view.switch_to("work")
-    assert view.draft == "there"
 
 
 def test_only_the_tail_of_a_long_draft_is_stored():
