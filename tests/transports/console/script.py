@@ -18,7 +18,6 @@ from threads.model import (
     Outgoing,
     OutgoingKind,
     TextDelta,
-    TextReset,
     ToolFinished,
     ToolStarted,
     TurnSettled,
@@ -124,8 +123,6 @@ class ScriptedBot:
                 print("a stray warning", file=sys.stderr)
             case "tools":
                 await self.tools(event)
-            case "slow":
-                await self.slowly(event)
             case _:
                 await self.post(event, f"You said: {event.text}")
         return "answered"
@@ -137,19 +134,6 @@ class ScriptedBot:
         await self.go.wait()
         self.show(event, ToolFinished("read_file", ok=False, call_id="c2"))
         await self.post(event, "done")
-
-    async def slowly(self, event: Incoming) -> None:
-        self.show(event, TextDelta("This attempt is dropped"))
-        await anyio.sleep(1)
-        self.show(event, TextReset())
-        self.show(event, ToolStarted("shell", "ls -la"))
-        await anyio.sleep(1)
-        self.show(event, ToolFinished("shell", ok=True))
-        words = " ".join(f"word{n}" for n in range(200)) + "\n\n" + PAGE
-        for at in range(0, len(words), 7):
-            self.show(event, TextDelta(words[at : at + 7]))
-            await anyio.sleep(0.02)
-        await self.post(event, words)
 
     async def post(self, event: Incoming, text: str, kind: OutgoingKind = "reply") -> None:
         await self.transport.post(Outgoing(event.thread, f"{event.key}/reply", text, kind, event.id))
