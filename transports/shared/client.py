@@ -28,8 +28,7 @@ from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
 from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses, decision_text
-from transports.shared.delivery.reachability import Reachability
-from transports.shared.link.supervisor import Supervisor
+from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
 MOST_EARLY = 2_000

@@ -19,7 +19,8 @@ The pause before the next try is 1, 2, 4 … 60 s, or longer if the platform say
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
@@ -35,6 +36,9 @@ LONGEST_RETRY_AFTER_S = 300.0
 STEADY_S = 5.0
 """How long a link must stay up to reset the count of failures."""
 DISCONNECTED_AFTER = 5
+
+PROBE_EVERY_S = 5.0
+"""How often a platform is asked for a sign of life after it could not be reached."""
 
 Link = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls its argument at each connect, and returns or raises when the link is down."""
@@ -138,3 +142,37 @@ class Supervisor:
         self._state, self._up_at = state, None
         if self._up.is_set():
             self._up = anyio.Event()
+
+
+class Reachability:
+    """Whether a platform can be reached, as its posts find out. One probe serves everything that waits."""
+
+    def __init__(self) -> None:
+        self._lost = False
+        self._probing = anyio.Lock()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note when the block cannot reach the platform."""
+        try:
+            yield
+        except TransportUnavailable:
+            self._lost = True
+            raise
+
+    def found(self) -> None:
+        """Note that the platform answered."""
+        self._lost = False
+
+    async def regained(self, probe: Callable[[], Awaitable[object]]) -> None:
+        """Return when the platform answers *probe*, even with an error; at once if it was not lost."""
+        async with self._probing:
+            while self._lost:
+                try:
+                    await probe()
+                except TransportUnavailable:
+                    await anyio.sleep(PROBE_EVERY_S)
+                    continue
+                except PostFailed:
+                    pass  # it answered
+                self._lost = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
-from anyio.abc import TaskGroup
 
 from threads.errors import PostFailed
 from threads.model import ThreadId
@@ -43,20 +43,17 @@ class BackgroundCalls:
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
-        self._tasks: TaskGroup | None = None
-        self._early: list[Job] = []
-        """Jobs from before `run`."""
+        self._waiting: deque[Job] = deque()
+        self._news = anyio.Event()
 
     async def run(self) -> None:
         """Run the jobs, until cancelled."""
-        try:
-            async with anyio.create_task_group() as self._tasks:
-                for job in self._early:
-                    self._tasks.start_soon(self._guarded, job)
-                self._early.clear()
-                await anyio.sleep_forever()
-        finally:
-            self._tasks = None
+        async with anyio.create_task_group() as tasks:
+            while True:
+                while self._waiting:
+                    tasks.start_soon(self._guarded, self._waiting.popleft())
+                self._news = anyio.Event()
+                await self._news.wait()
 
     def soon(self, job: Job) -> bool:
         """Run the job in the background; return False, and drop it, if there are too many."""
@@ -64,10 +61,8 @@ class BackgroundCalls:
             log.info("live.full: too much to show at once")
             return False
         self._held += 1
-        if self._tasks is None:
-            self._early.append(job)
-        else:
-            self._tasks.start_soon(self._guarded, job)
+        self._waiting.append(job)
+        self._news.set()
         return True
 
     async def _guarded(self, job: Job) -> None:
