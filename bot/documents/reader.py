@@ -16,6 +16,7 @@ Each file has its own child, with little memory and time, no environment, and no
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import signal
@@ -123,21 +124,17 @@ class Documents:
         return ModelImage(b"" if header.problem else body, header.media_type, WHY[header.problem])
 
     async def _read(self, data: bytes | Path, kind: str, *claims: str) -> tuple[_Header, bytes]:
-        try:
-            with anyio.fail_after(WAIT_S):
-                await self._slots.acquire()
-        except TimeoutError:
-            return _Header(problem="busy"), b""
-        try:
-            if not isinstance(data, Path):
-                return await self._run(PIPE, data, kind, claims)
-            source = await self.offload(_open, data)
-            try:
-                return await self._run(source, b"", kind, claims)
-            finally:
-                os.close(source)
-        finally:
-            self._slots.release()
+        with anyio.move_on_after(WAIT_S) as waiting:
+            async with self._slots:
+                waiting.deadline = math.inf
+                if not isinstance(data, Path):
+                    return await self._run(PIPE, data, kind, claims)
+                source = await self.offload(_open, data)
+                try:
+                    return await self._run(source, b"", kind, claims)
+                finally:
+                    os.close(source)
+        return _Header(problem="busy"), b""
 
     async def _run(
         self, source: int, data: bytes, kind: str, claims: tuple[str, ...]

@@ -89,7 +89,7 @@ class Egress:
         connect: Connect | None = None,
     ) -> None:
         self._hosts, self._networks = parse_allowed(allow_private)
-        self._resolve, self._connect = resolve or Resolver(), connect or _connect
+        self._resolve, self._connect = resolve or Resolver(), connect or anyio.connect_tcp
 
     def check(self, url: str) -> Url:
         """Return the parts of a web address that may be tried; raises `ToolDenied`. Resolves nothing."""
@@ -149,12 +149,11 @@ class Egress:
 
     def _check_address(self, host: str, address: str) -> None:
         parsed = _address(address)
-        why = "not an address"
-        if parsed:
-            why = denial_reason(parsed, named=host in self._hosts, networks=self._networks)
-        if why:
+        named = host in self._hosts
+        reason = denial_reason(parsed, named=named, networks=self._networks) if parsed else "not an address"
+        if reason:
             verb = "is" if host == address else "leads to"
-            raise ToolDenied(f"{host[:200]} {verb} {why}.", suggestion=ELSEWHERE)
+            raise ToolDenied(f"{host[:200]} {verb} {reason}.", suggestion=ELSEWHERE)
 
     def _allowed(self, host: str, address: str) -> bool:
         """Return whether the operator allows this host."""
@@ -174,10 +173,6 @@ class Egress:
         if not addresses:
             raise ToolNotFound(f"There is no host {host[:200]}.", suggestion="Check the address.")
         return addresses
-
-
-async def _connect(address: str, port: int) -> SocketStream:
-    return await anyio.connect_tcp(address, port)
 
 
 def parse_allowed(entries: Iterable[str]) -> tuple[frozenset[str], tuple[Network, ...]]:

@@ -15,6 +15,7 @@ import anyio.to_thread
 from bot.guards.redaction import Masker
 from bot.tools.files.attach import Attach
 from bot.tools.files.read import ListFiles, ReadFile
+from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
 from tests.tool_context import make_toolbox
@@ -53,16 +54,17 @@ async def bot_over(
     model: object,
     *,
     connected: bool = True,
+    toolbox: Toolbox | None = None,
     **changes: object,
 ) -> AsyncIterator[T]:
     """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
     for name in PROXIES:
         os.environ.pop(name, None)
     offload = anyio.to_thread.run_sync
-    toolbox = make_toolbox([ReadFile(offload), ListFiles(offload), Attach(offload, Masker())])
+    toolbox = toolbox or make_toolbox([ReadFile(offload), ListFiles(offload), Attach(offload, Masker())])
     async with anyio.create_task_group() as tasks:
-        given = {"disk": PosixDisk(), "offload": offload, "now": utc_now}
-        core = await open_core(tasks, core_parts(data, edge, model, toolbox, **given, **changes))
+        changes |= {"disk": PosixDisk(), "offload": offload, "now": utc_now}
+        core = await open_core(tasks, core_parts(data, edge, model, toolbox, **changes))
         tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
         if connected:
             with anyio.fail_after(10):

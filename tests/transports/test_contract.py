@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import typing
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.transports.discord.bot import transport as discord_transport
+from tests.transports.settling import beside
 from tests.transports.slack.bot import transport as slack_transport
 from threads.errors import FileUnavailable, PostFailed
 from threads.model import (
@@ -67,30 +69,26 @@ async def console(tmp_path):
 
 
 @asynccontextmanager
+async def serving(edge):
+    async with beside(partial(edge.serve, sink)):
+        with anyio.fail_after(10):
+            await edge.reconnected()
+        yield
+
+
+@asynccontextmanager
 async def slack(tmp_path):
-    async with FakeSlack() as fake:
-        edge = slack_transport(fake, tmp_path)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(edge.serve, sink)
-            with anyio.fail_after(10):
-                await edge.reconnected()
-            root = fake.say("U1", "C2", "hello", quiet=True).ts
-            yield edge, ThreadId("slack", "T1", "C2", root)
-            tasks.cancel_scope.cancel()
+    async with FakeSlack() as fake, serving(edge := slack_transport(fake, tmp_path)):
+        root = fake.say("U1", "C2", "hello", quiet=True).ts
+        yield edge, ThreadId("slack", "T1", "C2", root)
 
 
 @asynccontextmanager
 async def discord(tmp_path):
-    async with FakeDiscord() as fake:
-        edge = discord_transport(fake, tmp_path)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(edge.serve, sink)
-            with anyio.fail_after(10):
-                await edge.reconnected()
-            root = fake.say(U1, CHANNEL, "hello", quiet=True)
-            thread = await fake.thread(U1, root, "a thread")
-            yield edge, ThreadId("discord", GUILD, CHANNEL, thread.id)
-            tasks.cancel_scope.cancel()
+    async with FakeDiscord() as fake, serving(edge := discord_transport(fake, tmp_path)):
+        root = fake.say(U1, CHANNEL, "hello", quiet=True)
+        thread = await fake.thread(U1, root, "a thread")
+        yield edge, ThreadId("discord", GUILD, CHANNEL, thread.id)
 
 
 @pytest.fixture(params=[console, slack, discord], ids=["console", "slack", "discord"])

@@ -111,15 +111,18 @@ def is_delimiter(line: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What is open at the border of a line: a fence, or a table of which ``header`` is the first two lines.
+class _Border:
+    """The border before the line ``at``, and what is open there: a fence, or a table that begins with ``header``.
 
-    ``above`` is the line before, which may turn out to be a table's header.
+    ``above`` is the line before, which may turn out to be a table's header. A ``paragraph`` ends at a blank line,
+    and is the best border to cut at.
     """
 
+    at: int
     fence: Fence | None = None
     header: str = ""
     above: str = ""
+    paragraph: bool = False
 
     @property
     def opening(self) -> str:
@@ -128,18 +131,6 @@ class _Place:
     @property
     def closing(self) -> str:
         return self.fence.closing if self.fence else ""
-
-    def reopened(self) -> _Place:
-        return replace(self, fence=self.fence and self.fence.reopened())
-
-
-@dataclass(frozen=True, slots=True)
-class _Border:
-    """A place to cut: the part ends before ``at``. A ``paragraph`` is better than any other line."""
-
-    at: int
-    place: _Place
-    paragraph: bool = False
 
 
 def split(text: str, limit: int, *, size: Callable[[str], int] = len) -> list[str]:
@@ -159,85 +150,87 @@ class _Splitter:
     size: Callable[[str], int]
 
     def parts(self) -> Iterator[str]:
-        at, place = 0, _Place()
-        while at < len(self.text):
-            border = self._cut(at, place)
-            piece = self.text[at : border.at]
-            piece = piece.removesuffix("\n") if border.place.fence else piece.rstrip(" \t\r\n")
+        begin = _Border(0)
+        while begin.at < len(self.text):
+            end = self._cut(begin)
+            piece = self.text[begin.at : end.at]
+            piece = piece.removesuffix("\n") if end.fence else piece.rstrip(" \t\r\n")
             if piece.strip():
-                yield place.opening + piece + border.place.closing
-            at, place = self._next(border)
+                yield begin.opening + piece + end.closing
+            begin = self._next(end)
 
-    def _next(self, border: _Border) -> tuple[int, _Place]:
-        """Skip what need not be said at the start of a part: blank lines, spaces amid a line, a fence's end."""
-        at, place = border.at, border.place.reopened()
-        if place.fence:
+    def _next(self, border: _Border) -> _Border:
+        """Skip what a part need not begin with: blank lines, spaces amid a line, the end of a fence."""
+        at = border.at
+        if border.fence:
+            fence = border.fence.reopened()
             end = self.text.find("\n", at, at + self.limit)
             line = self.text[at:end]
-            ends = end >= 0 and fence_after(line, place.fence) is None
-            return (end + 1, _Place()) if ends and _OPENER.fullmatch(line.lstrip("> \t")) else (at, place)
-        start = at
-        if self.text[at - 1] != "\n":
-            start = _end(_SPACES, self.text, at)
+            ends = end >= 0 and fence_after(line, fence) is None and _OPENER.fullmatch(line.lstrip("> \t"))
+            return _Border(end + 1) if ends else replace(border, fence=fence)
+        at_line = self.text[at - 1] == "\n"
+        start = at if at_line else _end(_SPACES, self.text, at)
         after = _end(_BLANK_LINES, self.text, start)
-        ends_table = after > start + 1 or (after > start and self.text[at - 1] == "\n")
-        return after, (_Place() if ends_table else place)
+        ends_table = after > start + (not at_line)
+        return _Border(after) if ends_table else replace(border, at=after)
 
-    def _cut(self, at: int, place: _Place) -> _Border:
-        room = self.limit - self.size(place.opening)
-        stop = at + self._fitting(at, room)
-        borders, start, here, used = self._lines(at, stop, place, room)
+    def _cut(self, begin: _Border) -> _Border:
+        """Return the border where the part that starts at *begin* ends."""
+        room = self.limit - self.size(begin.opening)
+        stop = begin.at + self._fitting(begin.at, room)
+        borders, here, used = self._lines(begin, stop, room)
         if borders and borders[-1].at == len(self.text):
             return borders[-1]
-        least = at + max(1, (stop - at) // 3)
-        far = [border for border in borders if border.at >= least]
-        for border in [*(border for border in reversed(far) if border.paragraph), *reversed(far)]:
-            return border
-        fit = min(stop, start + self._fitting(start, room - used - self.size(here.closing)))
-        end = self._amid(max(start + 1, least), fit, words=here.fence is None)
+        least = begin.at + max(1, (stop - begin.at) // 3)
+        if far := [border for border in borders if border.at >= least]:
+            return max(far, key=lambda border: (border.paragraph, border.at))
+        fit = min(stop, here.at + self._fitting(here.at, room - used - self.size(here.closing)))
+        end = self._amid(max(here.at + 1, least), fit, words=here.fence is None)
         if end is None and borders:
             return borders[-1]
-        end = max(end or _cluster_border(self.text, start, fit), at + 1)
-        after = self._after(here, self.text[start:end])
-        fits = used + self.size(self.text[start:end] + after.closing) <= room
-        return _Border(end, after if fits else _Place())
+        end = max(end or _cluster_border(self.text, here.at, fit), begin.at + 1)
+        after = self._after(here, self.text[here.at : end], end)
+        fits = used + self.size(self.text[here.at : end] + after.closing) <= room
+        return after if fits else _Border(end)
 
-    def _lines(self, at: int, stop: int, place: _Place, room: int) -> tuple[list[_Border], int, _Place, int]:
-        """Return the borders of whole lines in reach; then where the line beyond begins, its place, the room used."""
+    def _lines(self, begin: _Border, stop: int, room: int) -> tuple[list[_Border], _Border, int]:
+        """Return the borders of whole lines in reach; then the border before the line beyond, and the room used."""
         borders: list[_Border] = []
-        start, here, used = at, place, 0
-        while start < stop:
-            newline = self.text.find("\n", start, stop)
+        here, used = begin, 0
+        while here.at < stop:
+            newline = self.text.find("\n", here.at, stop)
             if newline < 0 and stop < len(self.text):
                 break
             end = stop if newline < 0 else newline + 1
-            line = self.text[start:end].removesuffix("\n")
-            after = self._after(here, line)
-            if used + self.size(self.text[start:end].rstrip("\n") + after.closing) > room:
+            line = self.text[here.at : end].removesuffix("\n")
+            after = self._after(here, line, end)
+            if used + self.size(line + after.closing) > room:
                 break
-            used += self.size(self.text[start:end])
-            if end == len(self.text) or self._may_end(line, here, after, end):
-                borders.append(_Border(end, after, paragraph=not after.fence and not line.strip()))
-            start, here = end, after
-        return borders, start, here, used
+            used += self.size(self.text[here.at : end])
+            if end == len(self.text) or self._may_end(line, here, after):
+                borders.append(after)
+            here = after
+        return borders, here, used
 
-    def _may_end(self, line: str, here: _Place, after: _Place, end: int) -> bool:
+    def _may_end(self, line: str, here: _Border, after: _Border) -> bool:
         """Keep a fence's first line with its second, and a table's header with what makes it one."""
         if after.fence:
             return here.fence is not None
-        return after.header != "" or "|" not in line or not _DELIMITER.match(self.text, end, end + self.limit)
+        is_header = "|" in line and _DELIMITER.match(self.text, after.at, after.at + self.limit)
+        return after.header != "" or not is_header
 
-    def _after(self, here: _Place, line: str) -> _Place:
+    def _after(self, here: _Border, line: str, end: int) -> _Border:
+        """Return the border after *line*, which begins at the border *here* and ends at *end*."""
         fence = fence_after(line, here.fence)
         if fence is not None and (fence is here.fence or self._affordable(fence.opening + fence.closing)):
-            return _Place(fence)
+            return _Border(end, fence)
         if here.fence is not None:
-            return _Place()
+            return _Border(end, paragraph=not line.strip())
         if here.header and "|" in line:
-            return here
+            return replace(here, at=end)
         if "|" in here.above and is_delimiter(line) and self._affordable(f"{here.above}\n{line}\n"):
-            return _Place(header=f"{here.above}\n{line}\n")
-        return _Place(above=line)
+            return _Border(end, header=f"{here.above}\n{line}\n")
+        return _Border(end, above=line, paragraph=not line.strip())
 
     def _affordable(self, repeated: str) -> bool:
         return self.size(repeated) <= self.limit // 4

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -16,7 +17,7 @@ MAX_LINE = 1 << 20
 """Bytes that one piped line may hold."""
 
 LEAST_COLUMNS = 20
-"""The least columns for the meaning of a command."""
+"""The least columns for the meanings of commands, and of a whole list."""
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
@@ -109,20 +110,13 @@ def help_text(
 ) -> str:
     """List the console's own commands, the bot's and *keys*, each with its meaning in a second column.
 
-    In a narrow window the meaning stands below its command.
+    A window that is too narrow for a second column folds the rows as they come.
     """
     rows = {**OWN_COMMANDS, **commands, **keys}
     width = max(map(len, rows)) + 2
-    if columns - width < LEAST_COLUMNS:
-        return "\n".join(
-            f"{command}\n{textwrap.indent(textwrap.fill(meaning, max(columns - 2, LEAST_COLUMNS)), '  ')}"
-            for command, meaning in rows.items()
-        )
-    return "\n".join(
-        f"{' ' * width if more else command:<{width}}{row}"
-        for command, meaning in rows.items()
-        for more, row in enumerate(textwrap.wrap(meaning, columns - width))
-    )
+    indent = " " * (width if columns - width >= LEAST_COLUMNS else 2)
+    fill = partial(textwrap.fill, width=max(columns, LEAST_COLUMNS), subsequent_indent=indent)
+    return "\n".join(fill(f"{command:<{width}}{meaning}") for command, meaning in rows.items())
 
 
 class Lines:
@@ -130,31 +124,15 @@ class Lines:
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
-        self._held = bytearray()
-        self._too_long = False
+        self._rest = b""
+        """The start of a line, or one byte more than the limit of one that is too long."""
 
     def feed(self, data: bytes) -> list[bytes | None]:
         """Take more bytes and return the lines that they complete."""
-        *ends, rest = data.split(b"\n")
-        found = [self._complete(end) for end in ends]
-        self._hold(rest)
-        return found
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: self._limit + 1]
+        return [line if len(line) <= self._limit else None for line in lines]
 
     def end(self) -> list[bytes | None]:
         """Return the last line, if the input ends without a newline."""
-        return [self._complete(b"")] if self._held or self._too_long else []
-
-    def _hold(self, part: bytes) -> None:
-        if len(self._held) + len(part) > self._limit:
-            self._too_long = True
-        if self._too_long:
-            self._held.clear()
-        else:
-            self._held += part
-
-    def _complete(self, part: bytes) -> bytes | None:
-        self._hold(part)
-        line = None if self._too_long else bytes(self._held)
-        self._held.clear()
-        self._too_long = False
-        return line
+        return self.feed(b"\n") if self._rest else []

@@ -6,30 +6,20 @@ A line is sent when the one before is settled.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from typing import assert_never
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectSendStream
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Outgoing, Sink, ThreadId, TurnEvent, TurnSettled, Waiting
 from transports.console import parse
 from transports.console.streams import Streams
-from transports.console.view import waiting_words
+from transports.shared.live.activity import waiting_words
 
-MOST_WAITS = 20
-"""Stored lines about waits, until standard error takes them."""
 SUCCESS = frozenset({"answered", "merged", "stopped", "withdrawn"})
-
-
-class _Sent:
-    """A line on its way to its outcome."""
-
-    def __init__(self, message_id: str, number: int) -> None:
-        self.message_id, self.number = message_id, number
-        self.settled = anyio.Event()
-        self.outcome = ""
 
 
 class Pipe:
@@ -39,24 +29,13 @@ class Pipe:
         self.exit_code = 0
         self._sender, self._commands = sender, commands
         self._streams = streams
-        self._sent: _Sent | None = None
+        self._message_id: str | None = None
+        self._events: MemoryObjectSendStream[TurnSettled | Waiting]
         self._thread = parse.FIRST_THREAD
         self._done = False
-        self._waits: MemoryObjectSendStream[str]
 
     async def serve(self, sink: Sink) -> None:
         """Return when the input ended, or nobody reads the answers any more, and every line is settled."""
-        self._waits, waits = anyio.create_memory_object_stream[str](MOST_WAITS)
-        async with anyio.create_task_group() as tasks, self._waits:
-            tasks.start_soon(self._tell_waits, waits)
-            await self._serve_lines(sink)
-
-    async def _tell_waits(self, waits: MemoryObjectReceiveStream[str]) -> None:
-        async with waits:
-            async for text in waits:
-                await self._streams.note(text)
-
-    async def _serve_lines(self, sink: Sink) -> None:
         lines, number = parse.Lines(), 0
         while not self._done:
             data = await self._read()
@@ -73,15 +52,9 @@ class Pipe:
         await self._print(heading + outgoing.text)
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
-        if self._sent is None or self._sent.message_id != message_id:
-            return
-        if isinstance(event, TurnSettled):
-            self._sent.outcome = event.outcome
-            self._sent.settled.set()
-        elif isinstance(event, Waiting):
-            text = f"line {self._sent.number}: {waiting_words(event, event.seconds)}"
-            with contextlib.suppress(anyio.WouldBlock):  # nobody reads that fast
-                self._waits.send_nowait(text)
+        if message_id == self._message_id and isinstance(event, TurnSettled | Waiting):
+            with contextlib.suppress(anyio.ClosedResourceError):  # settled already
+                self._events.send_nowait(event)
 
     async def _take(self, line: bytes | None, number: int, sink: Sink) -> None:
         if line is None:
@@ -111,15 +84,19 @@ class Pipe:
 
     async def _say(self, text: str, number: int, sink: Sink) -> None:
         incoming = self._sender.message(text, self._thread)
-        self._sent = sent = _Sent(incoming.id, number)
-        try:
-            await sink(incoming)
-        except StoreUnavailable:
-            await self._fault(f"line {number} was not sent: it could not be saved to disk")
-            return
-        await sent.settled.wait()
-        if sent.outcome not in SUCCESS:
-            await self._fault(f"line {number}: {sent.outcome}")
+        # Unbounded: it fills only as fast as a turn waits.
+        self._events, events = anyio.create_memory_object_stream[TurnSettled | Waiting](math.inf)
+        self._message_id = incoming.id
+        with self._events, events:
+            try:
+                await sink(incoming)
+            except StoreUnavailable:
+                await self._fault(f"line {number} was not sent: it could not be saved to disk")
+                return
+            while isinstance(event := await events.receive(), Waiting):
+                await self._streams.note(f"line {number} {waiting_words(event)}")
+        if event.outcome not in SUCCESS:
+            await self._fault(f"line {number}: {event.outcome}")
 
     async def _read(self) -> bytes:
         try:

@@ -20,19 +20,20 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import files, parse, render
-from transports.console.line_entry import EnterKey
 from transports.console.view import View
 
 REDRAW_S = 0.05
@@ -42,6 +43,7 @@ TWICE_S = 2.0
 """Two Ctrl-C within this time leave, whatever runs."""
 DRAIN_S = 5.0
 """How long leaving may wait until the last message is on disk."""
+LINE_ENDS = {Keys.Enter, Keys.ControlJ}
 PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
@@ -185,7 +187,10 @@ class Terminal:
                 )
 
     def _keys(self) -> KeyBindings:
-        keys = EnterKey().keys
+        keys = KeyBindings()
+        at_prompt = has_focus(DEFAULT_BUFFER) & ~is_searching
+        keys.add("enter", filter=at_prompt)(_enter)
+        keys.add("c-j", filter=at_prompt)(_enter)
 
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
@@ -258,6 +263,21 @@ class Terminal:
                     output.flush()
             except OSError as error:
                 raise TransportRejected(f"the terminal is gone: {error.strerror}") from error
+
+
+def _enter(event: KeyPressEvent) -> None:
+    """Send a typed message, or end a line of pasted text: there more text follows at once.
+
+    Most terminals mark their pastes, but not over a serial line or in some multiplexers.
+    """
+    ahead = [key.key for key in event.key_processor.input_queue if key.key != Keys.CPRResponse]
+    following = ahead[0] if ahead else None
+    if following == Keys.ControlJ and event.key_sequence[-1].key == Keys.Enter:
+        return  # CR LF is one end of a line
+    if following in LINE_ENDS or len(following or "") == 1:
+        event.current_buffer.insert_text("\n")
+    else:
+        event.current_buffer.validate_and_handle()
 
 
 class _History(FileHistory):

@@ -8,8 +8,7 @@ printed above it.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from math import ceil, inf
+from dataclasses import dataclass, field, replace
 
 from threads.model import (
     QuestionClosed,
@@ -24,7 +23,7 @@ from threads.model import (
     Waiting,
 )
 from transports.base.text import without_controls
-from transports.shared.live.activity import tool_label
+from transports.shared.live.activity import RunningTools, tool_label, waiting_words
 
 TAIL = 16_384
 """Stored characters of a draft: more than any screen shows."""
@@ -44,7 +43,7 @@ class LiveTurn:
     since: float
     before: str = ""
     text: str = ""
-    tools: list[ToolStarted] = field(default_factory=list)
+    tools: RunningTools = field(default_factory=RunningTools)
     waiting: Waiting | None = None
     until: float = 0.0
 
@@ -61,23 +60,19 @@ class LiveTurn:
                 self.waiting, self.until = event, now + seconds
             case ToolStarted():
                 self.before, self.text = (self.before + self.text)[-TAIL:], ""
-                self.tools.append(event)
-            case ToolFinished(name, ok=ok, call_id=call_id):
-                same = (tool for tool in self.tools if (tool.name, tool.call_id) == (name, call_id))
-                if started := next(same, None):
-                    self.tools.remove(started)
-                    return f"{_one_line(tool_label(started))}{'' if ok else ': did not work'}"
+                self.tools.started(event)
+            case ToolFinished(ok=ok):
+                if known := self.tools.finished(event):
+                    return f"{_one_line(tool_label(known[1]))}{'' if ok else ': did not work'}"
             case _:
                 pass
         return ""
 
     def status(self, now: float) -> str:
         if self.waiting:
-            return waiting_words(self.waiting, self.until - now)
-        if self.tools:
-            words = ", ".join(f"{tool.name} {tool.summary}".rstrip() for tool in self.tools)
-        else:
-            words = "answering" if self.text else "thinking"
+            words = waiting_words(replace(self.waiting, seconds=self.until - now))
+            return _one_line(words.removeprefix("is "))
+        words = self.tools.words or ("answering" if self.text else "thinking")
         return f"{_one_line(words)}… {int(now - self.since)} s"
 
 
@@ -173,19 +168,6 @@ class View:
             + (" (busy)" if thread.busy else "")
             for name, thread in sorted(self.threads.items())
         )
-
-
-def waiting_words(waiting: Waiting, left: float) -> str:
-    """Return what a turn waits for, and for how long; *left* is in seconds."""
-    reason = _one_line(waiting.reason)
-    if waiting.seconds == inf:
-        return f"waiting: {reason}"
-    if waiting.seconds <= 0:
-        return reason
-    seconds = max(0, ceil(left))
-    if not waiting.attempts:
-        return f"{reason}, {seconds} s left"
-    return f"{reason}, trying again in {seconds} s, {waiting.attempt} of {waiting.attempts}"
 
 
 def _one_line(text: str) -> str:

@@ -23,14 +23,12 @@ from threads.errors import TransportUnavailable
 from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
 from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
-from transports.base.presses import UNDECIDED, Presses, decided
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.delivery.open_questions import OpenQuestions
-from transports.shared.delivery.reachability import Reachability
-from transports.shared.link.supervisor import Supervisor
+from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses, decision_text
+from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
 MOST_EARLY = 2_000
@@ -97,7 +95,7 @@ class Connection(ABC, Generic[A]):
     async def close(self, question: Any, event: QuestionClosed) -> None:
         """Take the buttons off a question, and say how it ended."""
         who = await self.name_of(event.by) if event.by else ""
-        await self.posting.close_question(question, decided(event, who))
+        await self.posting.close_question(question, decision_text(event, who))
 
 
 S = TypeVar("S")
@@ -207,7 +205,7 @@ class Client(ABC, Generic[S, A, C]):
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
                 soon(partial(posting.close_question, question, UNDECIDED))
         connection.follow_up(thread, message_id, event)
-        if press := connection.presses.taken(message_id, event):
+        if press := connection.presses.pop_accepted(message_id, event):
             soon(partial(connection.retire, press))
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:

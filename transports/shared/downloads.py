@@ -9,13 +9,14 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import aiohttp
-import anyio
 from yarl import URL
 
-from threads.errors import FileUnavailable, retry_fields
+from threads.errors import FileUnavailable, PostFailed, TransportUnavailable
 from transports.shared.link.proxy import proxy_for
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,6 @@ REDIRECTS = 5
 IDLE_S = 30.0
 """A download that stays silent for so long is given up."""
 
-TRIES = 2
 PAUSE_S = 1.0
 LONGEST_WAIT_S = 20.0
 """A Retry-After is obeyed once, up to here: the turn waits for its files."""
@@ -76,9 +76,7 @@ class FileRefused(FileUnavailable):
 
 @asynccontextmanager
 async def opened(
-    session: aiohttp.ClientSession,
-    address: str,
-    host: FileHost,
+    session: aiohttp.ClientSession, address: str, host: FileHost
 ) -> AsyncIterator[aiohttp.ClientResponse]:
     """Open the file at *address*. Raises `FileUnavailable`, and `FileRefused` for what a status says."""
     if not address:
@@ -111,7 +109,7 @@ async def read(response: aiohttp.ClientResponse, size: int) -> AsyncIterator[byt
 
 
 def url_of(text: str) -> URL:
-    """Return an address, an empty one for what is none."""
+    """Return *text* as an address; an empty one if it is not valid."""
     try:
         return URL(text)
     except ValueError:
@@ -125,55 +123,48 @@ def unavailable(why: str, friendly: str) -> FileUnavailable:
 
 
 async def _open(session: aiohttp.ClientSession, url: URL, host: FileHost) -> aiohttp.ClientResponse:
-    """Follow redirects to the file and return the opened answer; one try more for what may pass."""
-    redirects = failures = 0
-    while True:
+    """Follow redirects to the file and return the opened answer. A failure that may pass costs one more try."""
+    for _ in range(REDIRECTS + 1):
         if not host.trusts(url):
             raise unavailable(f"{url.host} is none of {host.name}'s hosts", host.elsewhere)
-        last = failures + 1 >= TRIES
-        response = await _get(session, url, host.headers)
-        if isinstance(response, str):
-            pause = PAUSE_S
-            if last:
-                raise unavailable(response, host.trouble)
-        elif response.status == 200:
+        try:
+            response = await retry(partial(_get, session, url, host), (PAUSE_S,), partial(_log_retry, host))
+        except TransportUnavailable as error:
+            raise unavailable(str(error), error.friendly) from None
+        if response.status == 200:
             return response
-        else:
-            response.close()
-            if 300 <= response.status < 400 and redirects < REDIRECTS:
-                redirects += 1
-                url = url.join(url_of(response.headers.get("Location", "")))
-                continue
-            pause = _pause(response, host, last=last)
-        failures += 1
-        why = response if isinstance(response, str) else f"status {response.status}"
-        fields = retry_fields("transport_unavailable", failures + 1, pause)
-        log.info("file.download_retry: %s: %s", host.name, why, extra=fields)
-        await anyio.sleep(pause)
+        response.close()
+        url = url.join(url_of(response.headers.get("Location", "")))
+    raise unavailable("too many redirects", host.trouble)
 
 
-async def _get(
-    session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]
-) -> aiohttp.ClientResponse | str:
-    """Return the answer, or what went wrong in a word: aiohttp's errors hold the headers, and are not let out."""
+async def _get(session: aiohttp.ClientSession, url: URL, host: FileHost) -> aiohttp.ClientResponse:
+    """Return the file or a redirect. Raises `FileRefused`, and `TransportUnavailable` for what may pass."""
     try:
-        return await session.get(
+        response = await session.get(
             url,
-            headers={**headers, "Accept-Encoding": "identity"},
+            headers={**host.headers, "Accept-Encoding": "identity"},
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=IDLE_S),
             proxy=proxy_for(str(url)),
         )
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        return type(error).__name__
-
-
-def _pause(response: aiohttp.ClientResponse, host: FileHost, *, last: bool) -> float:
-    """Return how long to wait before the next try, or refuse."""
-    status, pause = response.status, PAUSE_S
-    if status == 429:
-        seconds = response.headers.get("Retry-After", "")
-        pause = float(seconds) if seconds.isdecimal() else PAUSE_S
-    if (status == 429 or status >= 500) and not last and pause <= LONGEST_WAIT_S:
-        return pause
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:  # aiohttp's errors hold the headers
+        raise _may_pass(type(error).__name__, host.trouble) from None
+    status, seconds = response.status, response.headers.get("Retry-After", "")
+    if status == 200 or 300 <= status < 400:
+        return response
+    response.close()
+    wait_s = float(seconds) if status == 429 and seconds.isdecimal() else None
+    if (status == 429 or status >= 500) and (wait_s or 0) <= LONGEST_WAIT_S:
+        raise _may_pass(f"status {status}", host.refusal(status), wait_s)
     raise FileRefused(status, host.refusal(status))
+
+
+def _may_pass(why: str, friendly: str, retry_after: float | None = None) -> TransportUnavailable:
+    error = TransportUnavailable(why, retry_after=retry_after)
+    error.friendly = friendly
+    return error
+
+
+def _log_retry(host: FileHost, error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.info("file.download_retry: %s: %s", host.name, error, extra=fields)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 from threads.invisible_text import prose
@@ -65,9 +66,13 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> tuple[str, s
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data.decode(encoding, "replace"), encoding
-    for encoding in (declared if _CHARSET.fullmatch(declared) else "", "utf-8"):
-        if encoding and "\0" not in (content := _strictly(data, encoding) or "\0"):
-            return content, encoding.lower()
+    for encoding in filter(None, (declared if _CHARSET.fullmatch(declared) else "", "utf-8")):
+        with suppress(UnicodeError, LookupError):
+            content = codecs.getincrementaldecoder(encoding)().decode(
+                data
+            )  # but for a character that is cut off
+            if "\0" not in content:
+                return content, encoding.lower()
     if len(_BINARY.findall(data)) > _MOST_BINARY * len(data):
         return None
     from bs4.dammit import EncodingDetector, UnicodeDammit  # noqa: PLC0415 - seldom needed
@@ -76,12 +81,3 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> tuple[str, s
     # windows-1252 comes before a guess: which guesser there is depends on the installation, and short texts fool it.
     guess = UnicodeDammit(data, user_encodings=[*filter(None, [named]), "windows-1252"], is_html=markup)
     return guess.unicode_markup or data.decode("latin-1"), guess.original_encoding or "latin-1"
-
-
-def _strictly(data: bytes, encoding: str) -> str | None:
-    """Return the text if it is in that encoding, without a character that is cut off at the end."""
-    try:
-        decoder = codecs.getincrementaldecoder(encoding)("strict")
-        return decoder.decode(data, final=False)
-    except (UnicodeError, LookupError):
-        return None

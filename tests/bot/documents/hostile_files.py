@@ -1,9 +1,10 @@
-"""Files that somebody might send, harmless and hostile, as bytes; what each must come to is in `test_documents`."""
+"""Files that somebody might send, harmless and hostile, as bytes."""
 
 import io
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 
 from docx import Document
 from openpyxl import Workbook
@@ -144,18 +145,19 @@ def packed(original: bytes, **parts: bytes) -> bytes:
 
 def lying(archive: bytes, size: int) -> bytes:
     """Return an archive whose directory says that each part has *size* bytes, unpacked."""
-    out, at = bytearray(archive), 0
-    while (at := out.find(b"PK\x01\x02", at)) >= 0:
-        struct.pack_into("<I", out, at + 24, size)
-        at += 4
-    return bytes(out)
+    return _with_entries(archive, lambda out, at: struct.pack_into("<I", out, at + 24, size))
 
 
 def locked_archive(archive: bytes) -> bytes:
     """Return an archive whose parts say that they are encrypted."""
+    return _with_entries(archive, lambda out, at: struct.pack_into("<H", out, at + 8, 1))
+
+
+def _with_entries(archive: bytes, change: Callable[[bytearray, int], None]) -> bytes:
+    """Return the archive with each entry of its directory changed."""
     out, at = bytearray(archive), 0
     while (at := out.find(b"PK\x01\x02", at)) >= 0:
-        out[at + 8] |= 1
+        change(out, at)
         at += 4
     return bytes(out)
 

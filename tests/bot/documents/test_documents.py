@@ -1,4 +1,7 @@
-"""Files from outside become text or a picture, or a word on why not; none of them costs more than its own child."""
+"""Files from outside become text or a picture, or a word on why not; none of them costs more than its own child.
+
+More bombs are in `tests.hostile.test_uploads` and `tests.hostile.test_web`, which send them to a whole bot.
+"""
 
 import ctypes
 import io
@@ -124,29 +127,15 @@ BAD = {
     "zeros": (b"\0" * 100_000, "unknown"),
     "an archive": (made.packed(made.docx("x"), a=b"x").replace(b"word/document.xml", b"word/docxment.xml"), "unknown"),
     "an archive cut off": (made.docx("x" * 5000)[:3000], "damaged"),
-    "a program": (b"\x7fELF" + bytes(range(256)), "unknown"),
     "an old Word document": (OLE, "old_office"),
     "a locked Word document": (OLE + "EncryptedPackage".encode("utf-16-le"), "password"),
     "a locked archive": (made.locked_archive(made.docx("x")), "password"),
-    "a locked PDF": (made.locked_pdf(), "password"),
     "a scanned PDF": (made.pdf("", ""), "scanned"),
     "a PDF cut off": (made.pdf("x")[:200], "damaged"),
     "a PDF in name only": (b"%PDF-1.7\n" + b"x" * 5000, "damaged"),
-    "a PDF of itself": (made.pdf_of_itself(), None),
-    "a PDF of depth": (made.pdf_of_depth(100_000), None),
     "a PDF of many pages": (made.pdf_of_pages(20_000), None),
-    "a PDF that unpacks to 50 MB": (made.pdf_of_streams(1), None),
     "a PDF that unpacks to 500 MB": (made.pdf_of_streams(2), None),
     "Word of 500 MB": (made.packed(made.docx("x"), word__document=made.word_xml(b"x" * 500_000_000)), "too_large"),
-    "Word that says it is small": (
-        made.lying(made.packed(made.docx("x"), word__document=made.word_xml(b"x" * 100_000_000)), 100),
-        "damaged",
-    ),
-    "Word of 10,000 parts": (
-        made.packed(made.docx("x"), **{f"part{n}": b"" for n in range(10_000)}),
-        "too_large",
-    ),
-    "Word that laughs": (made.packed(made.docx("x"), word__document=made.word_xml(b"&a11;", made.LAUGHS)), None),
     "Word, 100,000 deep": (
         made.packed(made.docx("x"), word__document=made.word_xml(b"<w:p>" * 100_000)),
         "damaged",
@@ -193,8 +182,6 @@ async def test_what_cannot_be_read_is_told_and_costs_little(documents, which):
         assert found == Extracted("", "", WHY[problem])
 
 
-HUGE = 100_000
-
 PICTURES = {
     "a photograph": (made.picture("JPEG", (4000, 3000)), "image/jpeg", (1568, 1176)),
     "a drawing": (made.png((3136, 100)), "image/png", (1568, 50)),
@@ -231,18 +218,11 @@ async def test_a_picture_becomes_small_upright_and_bare(documents, which):
 
 
 BAD_PICTURES = {
-    "a PNG of 10,000,000,000 pixels": (made.png_of(HUGE, HUGE), "pixels"),
-    "a PNG of 51 megapixels": (made.png_of(10_200, 5_000), "pixels"),
     "a PNG of 2,147,483,647 a side": (made.png_of(2**31 - 1, 2**31 - 1), "pixels"),
-    "a GIF of 65,535 a side": (made.gif_of(65_535, 65_535), "pixels"),
-    "a WebP of 16,384 a side": (made.webp_of(16_384, 16_384), "pixels"),
-    "a PNG whose note unpacks to 100 MB": (made.png_with_a_note(100_000_000), "damaged"),
-    "a PNG cut off": (made.png((3000, 3000))[:5000], "damaged"),
     "a JPEG cut off": (made.picture("JPEG", (3000, 3000))[:5000], "damaged"),
     "a PNG of no size": (made.png_of(0, 0), "unseen"),
     "a HEIC": (b"\0\0\0\x18ftypheic" + b"\0" * 99, "unseen"),
     "an icon": (made.picture("ICO"), "unseen"),
-    "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "unseen"),
     "words": (b"no picture", "unseen"),
     "nothing": (b"", "unseen"),
 }

@@ -32,7 +32,7 @@ from transports.discord.post import uploads
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
-from transports.shared.delivery import reachability, rewrite
+from transports.shared.delivery import rewrite
 from transports.shared.link import supervisor
 from transports.shared.live import background_calls
 
@@ -82,7 +82,7 @@ def hurry(scale: float) -> None:
     client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     MarkFile.overlap_s = max(1, round(MarkFile.overlap_s * scale))
-    reachability.PROBE_EVERY_S *= scale
+    supervisor.PROBE_EVERY_S *= scale
     supervisor.FIRST_PAUSE_S *= scale
 
 

@@ -22,7 +22,6 @@ from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill import catch_up, marks
-from transports.shared.delivery import reachability
 from transports.shared.link import supervisor
 from transports.shared.live import background_calls
 from transports.slack import client
@@ -71,7 +70,7 @@ def hurry(scale: float) -> None:
     client.OUTCOMES_FIRST_S *= scale
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
-    reachability.PROBE_EVERY_S *= scale
+    supervisor.PROBE_EVERY_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     history.PAUSES_S = tuple(pause * scale for pause in history.PAUSES_S)
     MarkFile.overlap_s = max(

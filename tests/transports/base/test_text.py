@@ -193,5 +193,6 @@ def test_two_million_characters_take_seconds_at_most(text):
     assert time.process_time() - began < 10
 
 
-def test_controls_go_and_line_ends_stay():
-    assert without_controls("a\x1b[31m\x00b\tc\nd\x9b\x7f") == "a[31mb\tc\nd"
+def test_no_control_is_left_but_newline_and_tab():
+    printable = "".join(map(chr, range(0x20, 0x7F)))
+    assert without_controls("".join(map(chr, range(0xA1)))) == f"\t\n{printable}\xa0"

@@ -18,7 +18,6 @@ from threads.model import (
     Outgoing,
     OutgoingKind,
     TextDelta,
-    TextReset,
     ToolFinished,
     ToolStarted,
     TurnSettled,
@@ -106,8 +105,6 @@ class ScriptedBot:
                 return "refused"
             case "page":
                 await self.post(event, PAGE)
-            case "escape":
-                await self.post(event, "a\x1b[2Jb\x9b0mc\x07 \x1b]0;title\x07d")
             case "hold":
                 self.show(event, TextDelta("first "))
                 self.show(event, TextDelta("partial"))
@@ -126,8 +123,6 @@ class ScriptedBot:
                 print("a stray warning", file=sys.stderr)
             case "tools":
                 await self.tools(event)
-            case "slow":
-                await self.slowly(event)
             case _:
                 await self.post(event, f"You said: {event.text}")
         return "answered"
@@ -139,19 +134,6 @@ class ScriptedBot:
         await self.go.wait()
         self.show(event, ToolFinished("read_file", ok=False, call_id="c2"))
         await self.post(event, "done")
-
-    async def slowly(self, event: Incoming) -> None:
-        self.show(event, TextDelta("This attempt is dropped"))
-        await anyio.sleep(1)
-        self.show(event, TextReset())
-        self.show(event, ToolStarted("shell", "ls -la"))
-        await anyio.sleep(1)
-        self.show(event, ToolFinished("shell", ok=True))
-        words = " ".join(f"word{n}" for n in range(200)) + "\n\n" + PAGE
-        for at in range(0, len(words), 7):
-            self.show(event, TextDelta(words[at : at + 7]))
-            await anyio.sleep(0.02)
-        await self.post(event, words)
 
     async def post(self, event: Incoming, text: str, kind: OutgoingKind = "reply") -> None:
         await self.transport.post(Outgoing(event.thread, f"{event.key}/reply", text, kind, event.id))

@@ -6,20 +6,13 @@ import errno
 import os
 from pathlib import Path
 
-import anyio
 import pytest
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.data_structures import Size
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output.vt100 import Vt100_Output
 
-from tests.transports.console.screen import Screen
-from tests.transports.console.script import ScriptedBot
-from tests.transports.console.test_pipe import between_pipes
+from tests.transports.console.consoles import at_terminal, between_pipes
 from threads.errors import FileUnavailable, TransportRejected, TransportUnavailable
 from threads.model import Attachment
 from transports.console import Console, files
-from transports.console.parse import Action, action, thread_id
+from transports.console.parse import thread_id
 
 pytestmark = pytest.mark.anyio
 
@@ -41,8 +34,7 @@ def a_file(tmp_path, data=b"%PDF"):
 
 
 async def test_a_file_from_the_bot_is_kept_and_the_pipe_says_where(tmp_path):
-    async with between_pipes() as piped:
-        piped.console._attached = tmp_path / "attached"
+    async with between_pipes(tmp_path / "attached") as piped:
         await piped.console.attach(MAIN, "k1", a_file(tmp_path), "report.pdf")
         await piped.console.attach(MAIN, "k2", a_file(tmp_path, b"x" * 1500), "report.pdf")
         answers, notes = await piped.run(b"")
@@ -84,8 +76,7 @@ async def test_a_name_leads_nowhere_else(tmp_path, name):
 async def test_a_full_disk_leaves_no_half_file_and_the_tool_hears_that_nothing_was_posted(
     tmp_path, monkeypatch
 ):
-    async with between_pipes() as piped:
-        piped.console._attached = tmp_path / "attached"
+    async with between_pipes(tmp_path / "attached") as piped:
 
         def full(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -112,22 +103,6 @@ async def test_a_line_of_a_pipe_attaches_nothing(mine):
     assert answers == "You said: hello\n"
     assert piped.bot.got[0].files == ()
     assert piped.console.exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("/attach", Action("attach", "")),
-        ("/attach  my list.csv ", Action("attach", "my list.csv")),
-        (
-            "/attached x",
-            Action("reject", "I do not know /attached. Did you mean /attach? /help lists what I know."),
-        ),
-        ("attach x", Action("send", "attach x")),
-    ],
-)
-def test_what_is_typed_to_attach(line, expected):
-    assert action(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -169,29 +144,21 @@ async def test_a_file_that_is_none_any_more_is_said_to_be(mine, now):
 
 
 async def test_at_a_terminal_a_file_goes_with_the_next_message_and_with_no_command(mine, tmp_path):
-    with create_pipe_input() as keys:
-        screen = Screen(30, 100, keys.send_text)
-        output = Vt100_Output(screen, lambda: Size(screen.rows, screen.columns), term="xterm")
-        with create_app_session(input=keys, output=output):
-            console = Console(session="s1", interactive=True, attached=tmp_path / "attached")
-            async with anyio.create_task_group() as group:
-                bot = ScriptedBot(console, group)
-                group.start_soon(console.serve, bot.sink)
-                await screen.shows("main>")
-                for line, shown in (
-                    (f"/attach {mine}/none", "(No such file or directory)"),
-                    (f"/attach {mine}", "Is a directory"),
-                    (f"/attach {mine}/my list.csv", "my list.csv (4 bytes) goes with your next message."),
-                    ("/attach", "Nothing goes with your next message."),
-                    (f"/attach {mine}/notes.txt", "notes.txt (4 bytes) goes with your next message."),
-                    ("/status", "All is well."),
-                    ("one", "You said: one"),
-                    ("two", "You said: two"),
-                ):
-                    keys.send_text(f"{line}\r")
-                    await screen.shows(shown)
-                await console.attach(MAIN, "k", a_file(tmp_path), "report.pdf")
-                await screen.shows("· File report.pdf (4 bytes):")
-                group.cancel_scope.cancel()
-    assert [[file.name for file in message.files] for message in bot.got] == [[], ["notes.txt"], []]
+    async with at_terminal(attached=tmp_path / "attached") as session:
+        session.screen.columns = 100
+        for line, shown in (
+            (f"/attach {mine}/none", "(No such file or directory)"),
+            (f"/attach {mine}", "Is a directory"),
+            (f"/attach {mine}/my list.csv", "my list.csv (4 bytes) goes with your next message."),
+            ("/attach", "Nothing goes with your next message."),
+            (f"/attach {mine}/notes.txt", "notes.txt (4 bytes) goes with your next message."),
+            ("/status", "All is well."),
+            ("one", "You said: one"),
+            ("two", "You said: two"),
+        ):
+            await session.enter(line, shown)
+        await session.console.attach(MAIN, "k", a_file(tmp_path), "report.pdf")
+        await session.screen.shows("· File report.pdf (4 bytes):")
+        messages = session.bot.got
+    assert [[file.name for file in message.files] for message in messages] == [[], ["notes.txt"], []]
     assert (tmp_path / "attached" / "report.pdf").read_bytes() == b"%PDF"

@@ -80,17 +80,6 @@ async def test_a_conversation_in_two_threads_and_a_way_out(window):
     assert await left(window) == 0
 
 
-async def test_ctrl_c_stops_a_turn_and_then_leaves(window):
-    await window.says("hold", "first partial", "One moment.")
-    window.type("\x03")
-    await window.screen.shows("· Stopped.\n\nmain>", "Ctrl-C again to leave")
-    await window.screen.lacks("Ctrl-C again to leave")
-    window.type("\x03")
-    await window.screen.shows("Ctrl-C again to leave")
-    window.type("\x03")
-    assert await left(window) == 0
-
-
 async def test_a_resized_window_is_drawn_anew_to_its_width(window):
     window.resize(20, 40)
     await window.says(

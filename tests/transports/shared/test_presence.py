@@ -6,7 +6,6 @@ import anyio
 import pytest
 
 from threads.model import Taken, ThreadId, TurnSettled
-from transports.shared.delivery.open_questions import OpenQuestions
 from transports.shared.live import presence as module
 from transports.shared.live.presence import LiveMessage, Presence
 
@@ -54,10 +53,3 @@ def test_the_message_that_was_silent_for_longest_is_given_up_when_there_are_too_
         signs.show(HERE, message_id, Taken())
     signs.show(HERE, "1", TurnSettled("answered"))
     assert signs.ended == [("2", "failed"), ("1", "answered")]
-
-
-def test_the_questions_of_a_message_are_known_by_its_key():
-    questions = OpenQuestions()
-    questions.update({"k?1": "a", "k?2": "b", "k1?1": "c"})
-    assert questions.pop_all_of("k") == ["a", "b"]
-    assert questions.pop_all_of("k") == []

@@ -1,10 +1,12 @@
 import logging
 import random
+from functools import partial
 
 import anyio
 import pytest
 
 from tests.sim.loop import SimLoop
+from tests.transports.settling import beside
 from threads.errors import TransportFatal, TransportUnavailable
 from transports.shared.link.supervisor import LONGEST_RETRY_AFTER_S, STEADY_S, LinkDown, Supervisor, pause
 
@@ -37,23 +39,17 @@ class Fake:
         if end is not None:
             raise end
 
-    async def play(self):
-        """Run until the script is played and the next try has begun, or the supervisor gives up."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.supervisor.run, self)
-            while self.script or len(self.tries) < self.planned:
-                await anyio.sleep(0.1)
-            tasks.cancel_scope.cancel()
-
     @property
     def gaps(self):
         return [round(b - a, 3) for a, b in zip(self.tries, self.tries[1:], strict=False)]
 
 
 async def play(*script):
+    """Run until the script is played and the next try has begun, or the supervisor gives up."""
     fake = Fake(*script)
-    fake.planned = len(script) + 1
-    await fake.play()
+    async with beside(partial(fake.supervisor.run, fake)):
+        while len(fake.tries) <= len(script):
+            await anyio.sleep(0.1)
     return fake
 
 
@@ -140,12 +136,10 @@ async def test_who_waits_for_the_reconnect_is_let_go_with_it_and_at_once_while_c
         await fake.supervisor.reconnected()
         passed.append(anyio.current_time() - 1000)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(fake.supervisor.run, fake)
+    async with beside(partial(fake.supervisor.run, fake)) as tasks:
         for at in (1005, 1010.5, 1022):  # connected, between two links, while the third hangs in its connect
             tasks.start_soon(wait_from, at)
         await anyio.sleep(100)
-        tasks.cancel_scope.cancel()
     assert passed == [5, 11]
 
 
@@ -170,9 +164,8 @@ async def test_connected_again_within_one_link_stays_connected(caplog):
 
 async def test_how_long_a_link_was_silent_is_counted_from_its_last_sign_and_not_while_it_is_down():
     fake = Fake((10, LinkDown("gone")))
-    async with anyio.create_task_group() as tasks:
-        assert fake.supervisor.silent_s is None
-        tasks.start_soon(fake.supervisor.run, fake)
+    assert fake.supervisor.silent_s is None
+    async with beside(partial(fake.supervisor.run, fake)):
         await anyio.sleep(4)
         assert fake.supervisor.silent_s == pytest.approx(4)
         fake.supervisor.heard()
@@ -180,4 +173,3 @@ async def test_how_long_a_link_was_silent_is_counted_from_its_last_sign_and_not_
         assert fake.supervisor.silent_s == pytest.approx(3)
         await anyio.sleep(4)
         assert fake.supervisor.silent_s is None
-        tasks.cancel_scope.cancel()

@@ -27,7 +27,6 @@ from cachetools import LRUCache
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
 from threads.model import Deleted, Incoming, Sink, ThreadId
-from transports.base.presses import ANSWERS, Presses
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
@@ -47,6 +46,7 @@ from transports.discord.post.thread_opening import Places
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
+from transports.shared.buttons import ANSWERS, Presses
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class Intake:
             self._tasks.start_soon(self._disarm, interaction)
         if pressed is None:
             return EXPIRED
-        self.presses.pressed(pressed)
+        self.presses.add(pressed)
         return await self.command(pressed.incoming, acknowledged)
 
     async def _disarm(self, interaction: discord.Interaction) -> None:

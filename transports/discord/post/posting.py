@@ -39,7 +39,7 @@ from transports.discord.post.page_sender import PageSender, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
-from transports.shared.delivery.open_questions import OpenQuestions
+from transports.shared.buttons import OpenQuestions
 
 log = logging.getLogger(__name__)
 

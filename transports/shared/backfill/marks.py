@@ -141,8 +141,6 @@ class Marks:
 
         Raises `NewerSchema` if a newer version of the program wrote it, and OSError.
         """
-        self._first = self.clock()
-        self._alive = _Place(self.scale, self._first)
         try:
             data = self._store.read()
             stored = _File.model_validate_json(data) if data else None
@@ -177,7 +175,6 @@ class Marks:
             log.warning("marks.damaged: what a process has left cannot be understood: %s", error)
             return
         self._fresh, self._first = False, self.scale.earlier(self._first, left.first_at)
-        self._gaps += 1
         alive = self.scale.before(left.alive_at, UNNOTICED_S)
         begins = {
             channel: mark if channel in left.due else self.scale.later(mark, alive)
@@ -186,8 +183,7 @@ class Marks:
         for channel, at in begins.items():
             self._place(channel, at).go_back(at)
         self._alive.go_back(left.alive_at)
-        for place in (self._alive, *(self._places[channel] for channel in begins)):
-            place.owe(self._gaps, self.clock())
+        self._open_gap(self._alive, *(self._places[channel] for channel in begins))
 
     def clock(self) -> str:
         """Return now, as the platform writes a time."""
@@ -205,10 +201,8 @@ class Marks:
 
     def gap(self) -> int:
         """Note that messages may be missed anywhere from now on, until a catch-up; return the gap's number."""
-        self._gaps += 1
         self._gap_at = self.clock()
-        for place in (self._alive, *self._places.values()):
-            place.owe(self._gaps, self._gap_at)
+        self._open_gap(self._alive, *self._places.values())
         return self._gaps
 
     @contextmanager
@@ -231,9 +225,7 @@ class Marks:
 
     def missed(self, channel: str, at: str) -> None:
         """Note that a message was not handed over: its channel has a gap since then."""
-        place = self._place_before(channel, at)
-        self._gaps += 1
-        place.owe(self._gaps, self.clock())
+        self._open_gap(self._place_before(channel, at))
 
     def begins_late(self, channel: str, at: str) -> bool:
         """Follow a channel from its first message on, if that came late: later ones may be missed."""
@@ -257,7 +249,9 @@ class Marks:
         """
         if channel not in self._places:
             none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
-            self._place(channel, at).owe(self._gaps if missed and not none else 0, self.clock())
+            place = self._place(channel, at)
+            if missed and not none:
+                self._open_gap(place)
 
     def joined(self, channel: str, at: str) -> None:
         """Follow a channel from when the bot joined it. That may be reported late, so there is a gap since then."""
@@ -265,8 +259,7 @@ class Marks:
         place = self._places[channel]
         if self.scale.is_before(at, place.mark):
             place.go_back(at)
-            self._gaps = max(self._gaps, 1)
-            place.owe(self._gaps, self.clock())
+            self._open_gap(place)
 
     def drop(self, channel: str) -> None:
         self._places.pop(channel, None)
@@ -393,6 +386,13 @@ class Marks:
             )
         else:
             self._written = stored
+
+    def _open_gap(self, *places: _Place) -> None:
+        """Note that messages were missed there: a newer gap replaces an older one."""
+        self._gaps += 1
+        now = self.clock()
+        for place in places:
+            place.owe(self._gaps, now)
 
     def _place_before(self, channel: str, at: str) -> _Place:
         """Return the place of a live message, whose mark is before it."""

@@ -50,18 +50,8 @@ class Outbox:
 
     def __init__(self, transport: Transport, ensure_ownership: Callable[[], Awaitable[None]]) -> None:
         self._transport, self._ensure_ownership = transport, ensure_ownership
-
-    @property
-    def finds(self) -> bool:
-        return self._transport.capabilities.find
-
-    @property
-    def lands_late(self) -> bool:
-        return self._transport.capabilities.lands_late
-
-    @property
-    def asks(self) -> bool:
-        return self._transport.capabilities.asks
+        able = transport.capabilities
+        self.finds, self.lands_late, self.asks = able.find, able.lands_late, able.asks
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._transport.show(thread, message_id, event)
@@ -124,10 +114,8 @@ class Outbox:
                 if last:
                     break
                 await anyio.sleep(wait)
-        marked = (
-            outgoing.text if outgoing.text.endswith(MAYBE_REPEAT) else f"{outgoing.text}\n\n{MAYBE_REPEAT}"
-        )
-        return None, replace(outgoing, text=marked)
+        text = outgoing.text.removesuffix(f"\n\n{MAYBE_REPEAT}")
+        return None, replace(outgoing, text=f"{text}\n\n{MAYBE_REPEAT}")
 
     async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
         """Wait for the transport, but not for ever. Raises only `PostFailed`."""

@@ -19,11 +19,12 @@ The pause before the next try is 1, 2, 4 … 60 s, or longer if the platform say
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 
-from threads.errors import BotError, PostFailed, TransportFatal, retry_fields
+from threads.errors import BotError, PostFailed, TransportFatal, TransportUnavailable, retry_fields
 from transports.base.transport import LinkState
 
 log = logging.getLogger(__name__)
@@ -36,19 +37,15 @@ STEADY_S = 5.0
 """How long a link must stay up to reset the count of failures."""
 DISCONNECTED_AFTER = 5
 
+PROBE_EVERY_S = 5.0
+"""How often a platform is asked for a sign of life after it could not be reached."""
+
 Link = Callable[[Callable[[], None]], Awaitable[None]]
 """Connects, calls its argument at each connect, and returns or raises when the link is down."""
 
 
-class LinkDown(BotError):
+class LinkDown(TransportUnavailable):
     """The link to a platform ended or never came up; ``retry_after`` is the platform's word, in seconds."""
-
-    code: str = "transport_unavailable"
-    retryable = True
-
-    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
-        super().__init__(message, retry_after=retry_after)
-        self.retry_after = retry_after
 
 
 def pause(failures: int, retry_after: float | None = None) -> float:
@@ -106,7 +103,7 @@ class Supervisor:
         except TransportFatal as error:
             log.error("transport.refused: %s: stopped for good: %s", self._name, error)  # noqa: TRY400  a fact, not a traceback
             raise
-        except (LinkDown, PostFailed) as error:
+        except PostFailed as error:
             return error
         except Exception as error:  # the boundary of a transport: a bug costs a reconnect, not the bot
             log.exception("transport.broke: %s: the link failed", self._name)
@@ -126,7 +123,7 @@ class Supervisor:
         steady = self._up_at is not None and anyio.current_time() - self._up_at >= STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._leave("disconnected" if self._failures >= DISCONNECTED_AFTER else "reconnecting")
-        retry_after = why.retry_after if isinstance(why, LinkDown | PostFailed) else None
+        retry_after = why.retry_after if isinstance(why, PostFailed) else None
         code = why.code if isinstance(why, BotError) else "transport_unavailable"
         wait = pause(self._failures, retry_after)
         log.log(
@@ -145,3 +142,37 @@ class Supervisor:
         self._state, self._up_at = state, None
         if self._up.is_set():
             self._up = anyio.Event()
+
+
+class Reachability:
+    """Whether a platform can be reached, as its posts find out. One probe serves everything that waits."""
+
+    def __init__(self) -> None:
+        self._lost = False
+        self._probing = anyio.Lock()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note when the block cannot reach the platform."""
+        try:
+            yield
+        except TransportUnavailable:
+            self._lost = True
+            raise
+
+    def found(self) -> None:
+        """Note that the platform answered."""
+        self._lost = False
+
+    async def regained(self, probe: Callable[[], Awaitable[object]]) -> None:
+        """Return when the platform answers *probe*, even with an error; at once if it was not lost."""
+        async with self._probing:
+            while self._lost:
+                try:
+                    await probe()
+                except TransportUnavailable:
+                    await anyio.sleep(PROBE_EVERY_S)
+                    continue
+                except PostFailed:
+                    pass  # it answered
+                self._lost = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from threads.model import ToolFinished, ToolStarted, Waiting
 
@@ -24,14 +24,11 @@ def waiting_words(waiting: Waiting) -> str:
     return f"is waiting: {waiting.reason}, trying again in {math.ceil(waiting.seconds)} s{tries}"
 
 
+@dataclass(slots=True)
 class RunningTools:
-    """The running tools of a turn, oldest first; a tool without an id gets a number."""
+    """The running tools of a turn, oldest first, by their calls' ids, or their names where a call has no id."""
 
-    __slots__ = ("_count", "_tools")
-
-    def __init__(self) -> None:
-        self._tools: dict[str, ToolStarted] = {}
-        self._count = 0
+    _tools: dict[str, ToolStarted] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -42,19 +39,15 @@ class RunningTools:
         """Return an id for the running tool, ``""`` when too many run."""
         if len(self._tools) >= MOST_RUNNING:
             return ""
-        self._count += 1
-        tool_id = tool.call_id or f"tool-{self._count}"
+        tool_id = tool.call_id or tool.name
         self._tools[tool_id] = tool
         return tool_id
 
     def finished(self, tool: ToolFinished) -> tuple[str, ToolStarted] | None:
         """Return the tool's id and how it started, if that is known."""
-        tool_id = tool.call_id if tool.call_id in self._tools else _named(self._tools.items(), tool.name)
-        return (tool_id, self._tools.pop(tool_id)) if tool_id in self._tools else None
+        tool_id = tool.call_id or tool.name
+        started = self._tools.pop(tool_id, None)
+        return (tool_id, started) if started else None
 
     def clear(self) -> None:
         self._tools.clear()
-
-
-def _named(tools: Iterable[tuple[str, ToolStarted]], name: str) -> str:
-    return next((tool_id for tool_id, tool in tools if tool.name == name and not tool.call_id), "")

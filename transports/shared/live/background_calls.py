@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
-from anyio.abc import TaskGroup
 
-from threads.errors import PostFailed, retry_fields
+from threads.errors import PostFailed
 from threads.model import ThreadId
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -18,26 +19,23 @@ Soon = Callable[[Job], bool]
 """Runs a job in the background; returns False, and drops it, if there are too many."""
 
 AGAIN_S = (5.0, 30.0, 120.0)
-"""Waits before a sweep is repeated: what is left unfinished looks like a second answer."""
+"""Waits before a sweep is repeated: an unfinished message looks like a second answer."""
 
 TIDY_AFTER_S = 10.0
-"""When what killed processes left unfinished is first swept: all they sent has landed, and outcomes came first."""
+"""When the unfinished messages of killed processes are first swept: by then all posts of theirs have landed."""
 
 
 async def retry_sweep(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
-    """Sweep a thread, a few times if the platform refuses; the last refusal is logged."""
-    for tried, pause in enumerate((*AGAIN_S, None), 1):
-        try:
-            await work()
-        except PostFailed as error:
-            if pause is None:
-                log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
-                return
-            fields = {"thread_id": str(thread), **retry_fields(error.code, tried + 1, pause)}
-            log.info("live.unswept: looked for again: %s", error, extra=fields)
-            await anyio.sleep(pause)
-        else:
-            return
+    """Sweep a thread, a few times if the platform cannot do it now; the last refusal is logged."""
+
+    def log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+        fields = {"thread_id": str(thread), **fields}
+        log.info("live.unswept: looked for again: %s", error, extra=fields)
+
+    try:
+        await retry(work, AGAIN_S, log_retry)
+    except PostFailed as error:
+        log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
 
 
 class BackgroundCalls:
@@ -45,19 +43,17 @@ class BackgroundCalls:
 
     def __init__(self, most: int) -> None:
         self._most, self._held = most, 0
-        self._tasks: TaskGroup | None = None
-        self._early: list[Job] = []  # from before `run`
+        self._waiting: deque[Job] = deque()
+        self._news = anyio.Event()
 
     async def run(self) -> None:
         """Run the jobs, until cancelled."""
-        try:
-            async with anyio.create_task_group() as self._tasks:
-                for job in self._early:
-                    self._tasks.start_soon(self._guarded, job)
-                self._early.clear()
-                await anyio.sleep_forever()
-        finally:
-            self._tasks = None
+        async with anyio.create_task_group() as tasks:
+            while True:
+                while self._waiting:
+                    tasks.start_soon(self._guarded, self._waiting.popleft())
+                self._news = anyio.Event()
+                await self._news.wait()
 
     def soon(self, job: Job) -> bool:
         """Run the job in the background; return False, and drop it, if there are too many."""
@@ -65,10 +61,8 @@ class BackgroundCalls:
             log.info("live.full: too much to show at once")
             return False
         self._held += 1
-        if self._tasks is None:
-            self._early.append(job)
-        else:
-            self._tasks.start_soon(self._guarded, job)
+        self._waiting.append(job)
+        self._news.set()
         return True
 
     async def _guarded(self, job: Job) -> None:

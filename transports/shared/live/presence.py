@@ -1,4 +1,4 @@
-"""Signs of work for the messages that are not settled, on any platform: which are known, and the draft of each."""
+"""Signs of work for the messages that are not settled: which messages are live, and the draft of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transports.shared.live.background_calls import BackgroundCalls
 log = logging.getLogger(__name__)
 
 MOST_LIVE = 1_000
-"""Messages that are known; beyond, the one that was silent for longest is given up."""
+"""Live messages that are remembered; beyond, the one that was silent for longest is dropped."""
 
 
 @dataclass(slots=True)
@@ -30,21 +30,16 @@ L = TypeVar("L", bound=LiveMessage)
 D = TypeVar("D")
 
 
-class Presence(ABC, Generic[L, D]):
-    """*new_message* makes what is known of a message; at most *most_jobs* jobs run or wait."""
+class Presence(BackgroundCalls, ABC, Generic[L, D]):
+    """The live messages of a transport. *new_message* makes the record of one; *most_jobs* may run or wait."""
 
     def __init__(self, new_message: Callable[[ThreadId], L], most_jobs: int) -> None:
+        super().__init__(most_jobs)
         self._new_message = new_message
         self._messages: dict[tuple[ThreadId, str], L] = {}
-        self._jobs = BackgroundCalls(most_jobs)
-        self.soon = self._jobs.soon
-
-    async def run(self) -> None:
-        """Make the calls, until cancelled."""
-        await self._jobs.run()
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
-        """Note what goes on in the turn of a message. Never blocks, never raises."""
+        """Show an event of the turn of a message. Never blocks, never raises."""
         try:
             if isinstance(event, TurnSettled):
                 self._settle(thread, message_id, event)

@@ -127,7 +127,7 @@ class Intake:
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
             case ButtonPress() as press:
-                self.buttons.pressed(press)
+                self.buttons.add(press)
                 await self._hear(press.incoming)
             case Feedback() as feedback:
                 await self._hear(feedback)

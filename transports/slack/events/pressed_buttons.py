@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from threads.model import Feedback
-from transports.base.presses import Presses
+from transports.shared.buttons import Presses
 from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
 from transports.slack.events.parse_action import ButtonPress

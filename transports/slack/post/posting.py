@@ -30,8 +30,8 @@ from pydantic import JsonValue
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import progress
+from transports.shared.buttons import OpenQuestions
 from transports.shared.delivery.files import file_name
-from transports.shared.delivery.open_questions import OpenQuestions
 from transports.slack.api import thread_history
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
 from transports.slack.api.json_fields import Shape, instant, is_direct, is_one_persons, parts, stamp, string

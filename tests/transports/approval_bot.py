@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-import anyio
 import anyio.to_thread
 
 from bot.documents.reader import Documents
@@ -21,86 +19,78 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.write import WriteFile, Writer
 from bot.wiring.app import utc_now
-from bot.wiring.core import open_core
 from tests.run_tool import Run
 from tests.tool_context import make_toolbox
-from tests.transports.bot import PROXIES
-from tests.world import Scripted, core_parts, state_file
+from tests.transports.bot import bot_over
+from tests.world import Scripted, state_file
 from threads.store.disk import PosixDisk
 
 SECRET = "canary-Zk4v9Qx7Lw2"
+ONCE, ALWAYS, DENY = "Allow once", "Always here", "Deny"
 
 
-class Scene:
-    """One data folder over several lives of a bot in one chat."""
+class ApprovalBot:
+    """One data folder over several processes of a bot in one chat. ``commands`` are those that its shell has run."""
 
     def __init__(self, chat, data):
         self.chat, self.data = chat, data
-        self.run = Run()
-        self.tools = [self.run]
+        shell = Run()
+        self.tools, self.commands = [shell], shell.ran
 
     @asynccontextmanager
-    async def life(self, *script, rules=None, expires_s=3600, model=None) -> AsyncIterator[Scripted]:
+    async def running(self, *script, rules=None, expires_s=3600, model=None) -> AsyncIterator[Scripted]:
         """Run a bot until the block ends, as a process would: nothing is told to shut down."""
-        for name in PROXIES:
-            os.environ.pop(name, None)
         offload, disk, mask = anyio.to_thread.run_sync, PosixDisk(), Masker([SECRET])
-        edge = self.chat.edge(self.data)
         model = model or Scripted(*script)
-        audit = Audit(AuditFiles(disk, self.data / "audit", offload).append, utc_now)
         approvals = Approvals(
             Policy(rules or {}),
             state_file(self.data / "approvals.json", ApprovalsFile()),
             offload=offload,
             now=utc_now,
             is_admin=lambda who: who == self.chat.admin,
-            note=audit.note,
+            note=Audit(AuditFiles(disk, self.data / "audit", offload).append, utc_now).note,
             mask=mask,
             expires_s=expires_s,
         )
         write = WriteFile(Writer(disk, offload, Quota(10_000_000, 1_000)))
-        toolbox = make_toolbox(
-            [ReadFile(offload), ListFiles(offload), write, *self.tools],
-            permits=approvals,
-            mask=mask,
-        )
-        veil = partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
-        async with anyio.create_task_group() as tasks:
-            parts = core_parts(
-                self.data,
-                edge,
-                model,
-                toolbox,
-                disk=disk,
-                offload=offload,
-                now=utc_now,
-                agent={"veil": veil},
-                mask=mask,
-                reader=Documents(offload),
-            )
-            core = await open_core(tasks, parts)
-            tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
-            with anyio.fail_after(10):
-                await edge.reconnected()
+        tools = [ReadFile(offload), ListFiles(offload), write, *self.tools]
+        parts = {
+            "toolbox": make_toolbox(tools, permits=approvals, mask=mask),
+            "agent": {"veil": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))},
+            "mask": mask,
+            "reader": Documents(offload),
+        }
+        async with bot_over(self.chat.edge(self.data), self.data, model, **parts):
             yield model
-            tasks.cancel_scope.cancel()
+
+    async def ask(self, *words, **message):
+        """Begin a thread, and return it with the question that the bot asks there."""
+        thread = await self.chat.ask(*words, **message)
+        return thread, await self.question(thread)
 
     async def question(self, thread, number=1):
         """Return the n-th question of a thread, with its buttons, once it is there."""
-        await self.until(lambda: len(self.open(thread, number)) >= number)
-        return self.open(thread, number)[number - 1]
+        await self.until(lambda: self._open_question(thread, number))
+        return self._open_question(thread, number)
 
-    def open(self, thread, number):
+    def _open_question(self, thread, number):
         found = self.chat.questions(thread)
-        return found if len(found) >= number and found[number - 1].buttons else []
+        return found[number - 1] if len(found) >= number and found[number - 1].buttons else None
 
-    async def until(self, what):
+    async def press(self, question, label, *user, **options):
+        await self.chat.press(question, question.buttons[label], *user, **options)
+
+    async def until(self, condition):
         with contextlib.suppress(TimeoutError):
-            return await self.chat.fake.until(what)
+            return await self.chat.fake.until(condition)
         raise AssertionError("it did not happen in time")
 
     async def answered(self, thread, words):
         await self.until(lambda: any(words in text for text in self.chat.texts(thread)))
+
+    async def told_alone(self, user, words, times=1):
+        """Wait until only this person was told these words."""
+        await self.until(lambda: sum(words in text for text in self.chat.alone(user)) >= times)
 
     async def ended(self, thread, how, *, number=1):
         """Wait until the n-th question has no buttons any more, and says how it ended."""

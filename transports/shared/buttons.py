@@ -1,25 +1,26 @@
-"""Presses of buttons: an accepted press replaces the buttons by the choice.
+"""Buttons: which questions are open, and what replaces the buttons of a message.
 
-A stranger's press is not accepted and changes nothing for the others. The buttons of a question go when the question
-is closed.
+An accepted press replaces the buttons by the choice. A stranger's press is not accepted and changes nothing for the
+others. The buttons of a question go when the question is closed.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-from cachetools import FIFOCache
+from cachetools import FIFOCache, LRUCache
 
 from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
 
-REMEMBERED = 1_000
+MOST_PRESSES = 1_000
 """Presses that may still be accepted."""
+
+MOST_QUESTIONS = 1_000
 
 ANSWERS = ("/approve", "/deny")
 LASTING = ("/stop", *ANSWERS)
 """Commands whose buttons stay after a press. They go with their draft or question: without its stop button, what a
-killed
-process left would no longer be known as unfinished."""
+killed process left would no longer be known as unfinished."""
 
 UNDECIDED = "Not decided."
 """The decision of a question whose turn ended first."""
@@ -36,30 +37,38 @@ class Press(Protocol):
 
 
 P = TypeVar("P", bound=Press)
+Q = TypeVar("Q")
 
 
 class Presses(Generic[P]):
     def __init__(self) -> None:
-        self._pressed: FIFOCache[str, P] = FIFOCache(REMEMBERED)
+        self._pressed: FIFOCache[str, P] = FIFOCache(MOST_PRESSES)
 
-    def pressed(self, press: P) -> None:
+    def add(self, press: P) -> None:
         """Remember a press before it is handed over."""
         if not press.ephemeral and not press.incoming.text.startswith(LASTING):
             self._pressed[press.incoming.id] = press
 
-    def taken(self, message_id: str, event: TurnEvent) -> P | None:
+    def pop_accepted(self, message_id: str, event: TurnEvent) -> P | None:
         """Return the press that this event accepts, once."""
-        match event:
-            case Taken() | TurnSettled("answered"):
-                return self._pressed.pop(message_id, None)
-            case TurnSettled():
-                self._pressed.pop(message_id, None)
-            case _:
-                pass
-        return None
+        if not isinstance(event, Taken | TurnSettled):
+            return None
+        press = self._pressed.pop(message_id, None)
+        return press if isinstance(event, Taken) or event.outcome == "answered" else None
 
 
-def decided(event: QuestionClosed, who: str) -> str:
+class OpenQuestions(LRUCache[str, Q]):
+    """The open questions by the keys of their posts."""
+
+    def __init__(self) -> None:
+        super().__init__(MOST_QUESTIONS)
+
+    def pop_all_of(self, key: str) -> list[Q]:
+        """Remove the questions of the message with this *key*, and return them."""
+        return [self.pop(question) for question in [*self] if question.startswith(f"{key}?")]
+
+
+def decision_text(event: QuestionClosed, who: str) -> str:
     """Return the decision of a question, for below its text; *who* is the person's name, if known."""
     if not event.by:
         return "Nobody decided in time."

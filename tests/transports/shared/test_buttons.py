@@ -1,4 +1,4 @@
-"""Which buttons go when they are pressed, and which stay with their draft or question."""
+"""Which buttons go when they are pressed, which stay with their draft or question, and which questions are open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.world import message
 from threads.model import Incoming, Taken
-from transports.base.presses import Presses
+from transports.shared.buttons import OpenQuestions, Presses
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,12 @@ class Press:
 )
 def test_a_button_goes_when_its_press_is_taken_but_for_those_of_a_draft_or_a_question(command, goes):
     presses, press = Presses(), Press(message(1, command))
-    presses.pressed(press)
-    assert presses.taken("m1", Taken(again=False, text=command)) == (press if goes else None)
+    presses.add(press)
+    assert presses.pop_accepted("m1", Taken(again=False, text=command)) == (press if goes else None)
+
+
+def test_the_questions_of_a_message_are_known_by_its_key():
+    questions = OpenQuestions()
+    questions.update({"k?1": "a", "k?2": "b", "k1?1": "c"})
+    assert questions.pop_all_of("k") == ["a", "b"]
+    assert questions.pop_all_of("k") == []
