@@ -120,10 +120,7 @@ def _start_of(fd: int, line: int) -> int:
 
 def _end_of(data: bytes, lines: int) -> int:
     """Return where the first *lines* lines of *data*, which has as many, end."""
-    end = 0
-    for _ in range(lines):
-        end = data.index(b"\n", end) + 1
-    return end
+    return len(data) - len(data.split(b"\n", lines)[lines])
 
 
 def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:

@@ -71,7 +71,7 @@ class Writer:
             root = stack.enter_context(open_workspace(workspace))
             before = _state(root, parts)
             growth = (len(data) - before.st_size, 0) if before else (len(data), len(parts))
-            self.quota.reserve(workspace, *growth)
+            self.quota.check(workspace, *growth)
             folder = stack.enter_context(closing(_make_folders(root, parts[:-1])))
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import platform
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import ClassVar, Literal, get_args
 
-from . import bubblewrap, landlock, seccomp
+from . import bubblewrap, seccomp
 from .profile import Limits, environment, shell, system_paths
 
 Name = Literal["bubblewrap", "landlock", "unsafe-host"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+
+_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+_MAKE_DEVICES, _MAKE_SOCKET = 1 << 6 | 1 << 11, 1 << 9
+_TRUNCATE, _DEVICE = 1 << 14, 1 << 15
+"""Rights on files, from linux/landlock.h."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _LANDLOCK_VERSION = 444, None, 0, 1
 """A call of landlock_create_ruleset that returns the kernel's version of Landlock."""
@@ -35,20 +44,6 @@ class Launch:
     pass_fds: tuple[int, ...]
     status: int
     end: Callable[[], object] | None = None
-
-
-class Layer(Protocol):
-    """``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them."""
-
-    @property
-    def name(self) -> Name: ...
-
-    @property
-    def namespaces(self) -> tuple[str, ...]: ...
-
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        """Prepare *command*; *opened* closes our ends of its descriptors."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,15 @@ class Bubblewrap:
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """Uses version ``abi`` of Landlock. Without ``walls`` the command runs on the host, with limits only."""
+    """Lets a command open only its workspace and the system, on hosts without namespaces. `launcher` sets it up.
+
+    It cannot hide everything: a command can see names, sizes and times of files outside (not their content), guess
+    process ids of the host, and read the workspace's path on the host. A command cannot change modes, owners or times
+    by path (`chmod +x` fails; `sh script` works) or use sockets and /tmp (TMPDIR is the workspace).
+
+    ``abi`` is the version of Landlock. Without ``walls`` the command runs on the host: it only has limits, and its
+    whole tree is killed at the end.
+    """
 
     abi: int
     walls: bool = True
@@ -89,23 +92,52 @@ class Landlock:
         return "landlock" if self.walls else "unsafe-host"
 
     def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        plan = landlock.plan(
-            abi=self.abi,
-            system=system_paths(),
-            workspace=workspace,
-            limits=limits,
-            program=seccomp.program(_machine(), shared=True, mute=self.abi < 6),
-            walls=self.walls,
-        )
-        plan_fd, (status, status_write) = _pipe_with(opened, plan), _pipe(opened)
+        plan_fd, (status, status_write) = _pipe_with(opened, self.plan(workspace, limits)), _pipe(opened)
         life, life_write = os.pipe()
         opened.callback(os.close, life)
-        living = opened.enter_context(ExitStack())
-        living.callback(os.close, life_write)
-        passed = (plan_fd, life, status_write)
+        alive = opened.enter_context(ExitStack())
+        alive.callback(os.close, life_write)
+        pass_fds = (plan_fd, life, status_write)
         # -I and -S: neither the environment nor its folder changes what it imports.
-        argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, passed), shell(), "-c", command]
-        return Launch(argv, environment("/", "/"), passed, status, living.close)
+        argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, pass_fds), shell(), "-c", command]
+        return Launch(argv, environment("/", "/"), pass_fds, status, alive.close)
+
+    def plan(self, workspace: Path, limits: Limits) -> bytes:
+        """Return the plan that `launcher` carries out."""
+        files, net, scoped = handled_rights(max(self.abi, 1))
+        readable = (_EXECUTE | _READ | _LIST) & files
+        rules = [(path, readable) for path in system_paths()]
+        rules += [(path, (_READ | _WRITE | _TRUNCATE) & files) for path in DEVICES]
+        rules.append((str(workspace), files & ~(_MAKE_DEVICES | _MAKE_SOCKET | _DEVICE)))
+        program = seccomp.program(_machine(), shared=True, mute=self.abi < 6)
+        return marshal.dumps(
+            {
+                "landlock": (files, net, scoped, rules) if self.walls else None,
+                "filter": program if self.walls else b"",
+                "workspace": str(workspace),
+                "environment": environment(str(workspace), str(workspace)),
+                "processes": limits.processes,
+                "limits": (
+                    (resource.RLIMIT_AS, limits.address_space),
+                    (resource.RLIMIT_CPU, limits.cpu_s),
+                    (resource.RLIMIT_FSIZE, limits.file_size),
+                    (resource.RLIMIT_NOFILE, limits.open_files),
+                ),
+            }
+        )
+
+
+Layer = Bubblewrap | Landlock
+"""``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them.
+
+``start`` prepares a command; the stack *opened* closes our ends of its descriptors.
+"""
+
+
+def handled_rights(abi: int) -> tuple[int, int, int]:
+    """Return the rights on files, the network and other processes that version *abi* of Landlock controls."""
+    files = (1 << (13, 14, 15, 15, 16)[min(abi, 5) - 1]) - 1
+    return files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0
 
 
 @cache

@@ -34,7 +34,7 @@ from threads.store.disk import Offload
 from .layers import Launch, Layer
 from .output_capture import OutputCapture
 from .profile import Limits
-from .resource_watch import exceeds, room
+from .resource_watch import exceeds_memory, free_share
 from .workspace_meter import Meter
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,8 @@ async def run(
     """
     if meter:
         limits = replace(limits, file_size=min(limits.file_size, meter.file_size))
-    free = await offload(room, workspace)  # before the command can fill it
-    limits = replace(limits, spare=min(limits.spare, free / 2))
+    free = await offload(free_share, workspace)  # before the command can fill it
+    limits = replace(limits, min_free=min(limits.min_free, free / 2))
     with ExitStack() as opened:
         outputs = (_Output(limits, opened), _Output(limits, opened))
         try:
@@ -122,19 +122,12 @@ class _Output:
     """One output stream of a command: a pipe that is read at once."""
 
     def __init__(self, limits: Limits, opened: ExitStack) -> None:
-        self.captured = OutputCapture(limits.kept)
+        self.captured = OutputCapture(limits.captured)
         self._limit = limits.output
         self._fd, writing = os.pipe()
         opened.callback(os.close, self._fd)
         os.set_blocking(self._fd, False)
-        self._writing = opened.enter_context(os.fdopen(writing, "wb", buffering=0))
-
-    @property
-    def writing(self) -> int:
-        return self._writing.fileno()
-
-    def close_writing(self) -> None:
-        self._writing.close()
+        self.writing = opened.enter_context(os.fdopen(writing, "wb", buffering=0))
 
     async def read(self) -> bool:
         """Read to the end; return False if there was too much."""
@@ -211,9 +204,9 @@ class _Running:
     async def _watch(self) -> None:
         while True:
             await anyio.sleep(WATCH_S)
-            if await self.offload(room, self.workspace) < self.limits.spare:
+            if await self.offload(free_share, self.workspace) < self.limits.min_free:
                 self._stop("disk")
-            if await self.offload(exceeds, self.process.pid, self.limits.memory):
+            if await self.offload(exceeds_memory, self.process.pid, self.limits.memory):
                 self._stop("memory")
 
     async def _measure(self, meter: Meter) -> None:
@@ -242,8 +235,8 @@ async def _start(launch: Launch, out: _Output, err: _Output) -> Process:
             cwd="/",
             start_new_session=True,
         )
-    out.close_writing()
-    err.close_writing()
+    out.writing.close()
+    err.writing.close()
     return process
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.tools.sandbox import bubblewrap
 from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, links
-from bot.tools.sandbox.landlock import handled_rights
+from bot.tools.sandbox.layers import handled_rights
 from bot.tools.sandbox.profile import Limits, environment
 
 KINDS = ("user", "pid", "ipc", "uts", "net")

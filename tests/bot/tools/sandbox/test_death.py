@@ -104,7 +104,7 @@ async def test_a_fork_bomb_ends_at_its_time_and_others_go_on(name, marker, tmp_p
 
 @pytest.mark.parametrize("name", SOME)
 async def test_a_flood_of_output_is_stopped_and_its_two_ends_are_kept(name, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path, small(kept=1000, output=2**20))
+    sandbox = await sandbox_named(name, tmp_path, small(captured=1000, output=2**20))
     result = await ran(sandbox, "echo head; yes; echo never", tmp_path / "w")
     assert result.ended == "flood"
     assert result.stdout.startswith("head\ny\ny\n") and result.stdout.endswith("y\ny\n")
@@ -127,7 +127,7 @@ async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monk
 async def test_a_command_that_fills_the_disk_is_stopped(sandbox, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
     filled = tmp_path / "w" / "filled"
-    monkeypatch.setattr("bot.tools.sandbox.run.room", lambda _: 0.02 if filled.exists() else 0.06)
+    monkeypatch.setattr("bot.tools.sandbox.run.free_share", lambda _: 0.02 if filled.exists() else 0.06)
     assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).ended == "exited"
     assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).ended == "disk"
 

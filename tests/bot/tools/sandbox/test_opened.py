@@ -11,7 +11,7 @@ import pytest
 
 from bot.ports.errors import SandboxFailed, ToolDenied
 from bot.tools.sandbox import bubblewrap, layers, open_sandbox, selection
-from bot.tools.sandbox.probe import Canaries, Observation, find_leaks
+from bot.tools.sandbox.probe import Observation, find_leaks
 from bot.tools.sandbox.profile import Limits
 from bot.tools.sandbox.run import CommandResult
 
@@ -80,8 +80,10 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
     if not layers.landlock_abi():
         pytest.skip("no Landlock here")
     monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
-    plan = layers.landlock.plan
-    monkeypatch.setattr(layers.landlock, "plan", lambda **given: plan(**given | {"walls": False}))
+    plan = layers.Landlock.plan
+    monkeypatch.setattr(
+        layers.Landlock, "plan", lambda layer, *args: plan(replace(layer, walls=False), *args)
+    )
     sandbox = await chosen("auto", tmp_path)
     assert sandbox.layer == "off"
     for leak in ("can be read", "can be written", "services of this host", "signals"):
@@ -133,54 +135,53 @@ async def test_inside_a_container(tmp_path):
     assert (await ran(sandbox, "echo fine", tmp_path / "w")).stdout == "fine\n"
 
 
-LIMITED = "limits 0 1 1 1 1 1\n"
-FINE = Observation(CommandResult("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
-CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
+WORKS = "limits 0 1 1 1 1 1\nworks\n"
+
+
+def observation(stdout=WORKS, stderr="", ended="exited", **changes):
+    return Observation(
+        CommandResult(ended, 0, stdout, stderr),
+        **{
+            "made_inside": True,
+            "secret_changed": False,
+            "made_outside": False,
+            "connected": False,
+            **changes,
+        },
+        secret="s3cr3t",
+        namespaces={"net": "net:[1]"},
+        environment={"TOKEN": "xoxb-12345678"},
+    )
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
+    ("observed", "leak"),
     [
-        (FINE, None),
-        (replace(FINE, secret_changed=True), "written"),
-        (replace(FINE, made_outside=True), "written"),
-        (replace(FINE, connected=True), "services"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")),
-            "environment",
-        ),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")),
-            "environment",
-        ),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nreached the bot\n", "")),
-            "signals",
-        ),
-        (replace(FINE, result=CommandResult("exited", 0, "works\n", "")), "no limits"),
-        (
-            replace(FINE, result=CommandResult("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")),
-            "no limits",
-        ),
+        (observation(), None),
+        (observation(secret_changed=True), "written"),
+        (observation(made_outside=True), "written"),
+        (observation(connected=True), "services"),
+        (observation(WORKS + "s3cr3t"), "read"),
+        (observation(stderr="cat: s3cr3t"), "read"),
+        (observation(WORKS + "TOKEN=xoxb-12345678\n"), "environment"),
+        (observation(WORKS + "A=b␀TOKEN=xoxb-12345678␀"), "environment"),
+        (observation(WORKS + "ns net net:[1]\n"), "shared"),
+        (observation(WORKS + "ns net net:[2]\n"), None),
+        (observation(WORKS + "reached the bot\n"), "signals"),
+        (observation("works\n"), "no limits"),
+        (observation("works\nlimits 0 unlimited 1 1 1 1\n"), "no limits"),
     ],
 )
-def test_what_the_probe_saw_is_judged(seen, words):
-    leaks = find_leaks(("net",), CANARIES, seen)
-    assert bool(leaks) == bool(words)
-    assert not words or words in leaks[0]
+def test_the_probe_finds_each_leak(observed, leak):
+    leaks = find_leaks(("net",), observed)
+    assert bool(leaks) == bool(leak)
+    assert not leak or leak in leaks[0]
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [replace(FINE, made_inside=False), replace(FINE, result=CommandResult("timeout", None, "works", ""))],
-)
-def test_a_layer_in_which_nothing_works_is_not_used(seen):
+@pytest.mark.parametrize("observed", [observation(made_inside=False), observation(ended="timeout")])
+def test_a_layer_in_which_nothing_works_is_not_used(observed):
     with pytest.raises(SandboxFailed):
-        find_leaks((), CANARIES, seen)
+        find_leaks((), observed)
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])
