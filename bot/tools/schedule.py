@@ -64,10 +64,6 @@ class ScheduleArguments(Arguments):
         return f"{' '.join(filter(None, (when, self.zone)))}: {self.text}"
 
 
-class NoArguments(Arguments):
-    """No arguments."""
-
-
 class CancelArguments(Arguments):
     id: str = Field(min_length=2, max_length=64, description="Id of the schedule, as `schedules` lists it")
 
@@ -137,7 +133,7 @@ class ListSchedules:
     name: ClassVar[str] = "schedules"
     description: ClassVar[str] = "List what is scheduled in this thread, with ids and times."
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: ClassVar[type[Arguments]] = NoArguments
+    arguments: ClassVar[type[Arguments]] = Arguments
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:  # noqa: ARG002
         return [

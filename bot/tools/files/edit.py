@@ -16,7 +16,7 @@ from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.open_beneath import FILE
 
-from .file_type import is_binary
+from .read import is_binary
 from .workspace import AnyPathArguments, normalized, open_path, origin, require_regular
 from .write import MAX_WRITTEN, ScrubbedText, Writer
 

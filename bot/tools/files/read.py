@@ -19,7 +19,6 @@ from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, look
 from threads.store.open_beneath import FILE, FOLDER
 
-from .file_type import describe_type, is_binary
 from .walk import Entry, walk
 from .workspace import PathArguments, normalized, open_path, origin, parts_of, require_regular
 
@@ -34,6 +33,21 @@ MAX_VISITED = 20_000
 MAX_ERRORS = 20
 
 CHUNK = 1 << 20
+
+MAX_CONTROLS = 0.1
+"""The share of control characters above which bytes are not text; text with terminal colours stays below."""
+
+_CONTROLS = bytes([*range(8 + 1), *range(0x0E, 0x20), 0x7F])
+_FILE_TYPES = (
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "zip archive or office document"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"\x7fELF", "program"),
+    (b"SQLite format 3\x00", "SQLite database"),
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
+)
+"""The types of common binary files, by their first bytes."""
 
 
 class ReadArguments(PathArguments):
@@ -136,11 +150,19 @@ def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
+def is_binary(data: bytes) -> bool:
+    return b"\0" in data or len(data.translate(None, _CONTROLS)) < (1 - MAX_CONTROLS) * len(data)
+
+
 def _binary(head: bytes, size: int, path: str) -> ToolOutput:
     """Return the type of a file, with the image itself if models can see it."""
     image = look(head)
     images = (Image(path, image.media_type),) if image and image.fits and size <= MAX_BYTES else ()
-    return ToolOutput({"binary": describe_type(head), "size": size}, images=images)
+    file_type = next((name for start, name in _FILE_TYPES if head.startswith(start)), "unknown")
+    if image:
+        pixels = f", {image.width} x {image.height}" if image.width else ""
+        file_type = f"{image.media_type.removeprefix('image/').upper()} picture{pixels}"
+    return ToolOutput({"binary": file_type, "size": size}, images=images)
 
 
 def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
