@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from . import bubblewrap, seccomp
 from .profile import Limits, environment, shell, system_paths
@@ -54,7 +54,7 @@ class Bubblewrap:
     namespaces: ClassVar[tuple[str, ...]] = ("ipc", "mnt", "net", "pid", "user", "uts")
 
     def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        filter_fd = _pipe_with(opened, seccomp.program(_machine(), shared=False))
+        filter_fd = _pipe_with(opened, seccomp.program(platform.machine(), shared=False))
         status, status_write = _pipe(opened)
         argv = bubblewrap.arguments(
             self.binary,
@@ -109,7 +109,7 @@ class Landlock:
         rules = [(path, readable) for path in system_paths()]
         rules += [(path, (_READ | _WRITE | _TRUNCATE) & files) for path in DEVICES]
         rules.append((str(workspace), files & ~(_MAKE_DEVICES | _MAKE_SOCKET | _DEVICE)))
-        program = seccomp.program(_machine(), shared=True, mute=self.abi < 6)
+        program = seccomp.program(platform.machine(), shared=True, mute=self.abi < 6)
         return marshal.dumps(
             {
                 "landlock": (files, net, scoped, rules) if self.walls else None,
@@ -149,18 +149,6 @@ def landlock_abi() -> int:
     return max(
         0, int(syscall(*(value if value is None else ctypes.c_long(value) for value in _LANDLOCK_VERSION)))
     )
-
-
-def machine() -> seccomp.Machine | None:
-    """Return the architecture, or None if there is no system call filter for it."""
-    found = platform.machine()
-    return next((known for known in get_args(seccomp.Machine) if known == found), None)
-
-
-def _machine() -> seccomp.Machine:
-    found = machine()
-    assert found, "no layer starts without a filter"
-    return found
 
 
 def _pipe(opened: ExitStack) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,8 @@ from bot.ports.errors import SandboxFailed, ToolBusy, ToolDenied
 from bot.tools.files.quota import Quota
 from threads.store.disk import Offload
 
-from . import bubblewrap
-from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi, machine
+from . import bubblewrap, seccomp
+from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi
 from .probe import probe
 from .profile import DEFAULT_LIMITS, Limits
 from .run import CommandResult, run
@@ -120,7 +121,7 @@ def _impossible() -> str:
         return "commands need Linux: run the bot in a container, in a virtual machine, or under WSL 2"
     if os.geteuid() == 0 or os.getuid() == 0:
         return "commands are not run while the bot runs as root: start it as a user of its own"
-    if machine() is None:
+    if platform.machine() not in seccomp.MACHINES:
         return "commands need a system call filter, which exists only for x86_64 and aarch64"
     return ""
 

@@ -44,7 +44,7 @@ async def test_root_is_refused_whatever_the_settings_say(mode, tmp_path, monkeyp
 )
 async def test_where_there_are_no_walls_there_are_no_commands(platform, machine, word, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(layers.platform, "machine", lambda: machine)
+    monkeypatch.setattr(selection.platform, "machine", lambda: machine)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     sandbox = await chosen("unsafe-host", tmp_path)
