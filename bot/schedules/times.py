@@ -18,13 +18,13 @@ from cronsim import CronSim, CronSimError
 
 from bot.ports.errors import ToolInvalidInput
 
-FARTHEST = timedelta(days=366)
+HORIZON = timedelta(days=366)
 """How far ahead a time may be."""
 
 LONGEST_CRON, LONGEST_TIME = 100, 40
 """Characters."""
 
-LOOKED_AT = 200
+CHECKED = 200
 """Occurrences whose distance is checked: two days at every 15 minutes; later ones do not differ."""
 
 _CRON = "Five fields are needed: minute, hour, day of month, month, day of week, such as '0 9 * * 1-5'."
@@ -42,7 +42,7 @@ def find_zone(name: str) -> ZoneInfo:
     known = names.get(name.casefold())
     if known is None:
         raise ToolInvalidInput(
-            f"There is no time zone named {name[:60]!r}.", suggestion=_nearest(name[:60], names)
+            f"There is no time zone named {name[:60]!r}.", suggestion=_similar_zones(name[:60], names)
         )
     try:
         return ZoneInfo(known)
@@ -76,10 +76,10 @@ def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[s
     try:
         first = next_after(cron, zone, now)
         # In UTC: a gap that summer time makes shorter once a year is no reason to refuse.
-        times = list(islice(CronSim(cron, now.astimezone(UTC)), LOOKED_AT))
+        times = list(islice(CronSim(cron, now.astimezone(UTC)), CHECKED))
     except CronSimError as error:
         raise ToolInvalidInput(f"This is not a cron expression: {error}.", suggestion=_CRON) from error
-    if first is None or first > now + FARTHEST:
+    if first is None or first > now + HORIZON:
         raise ToolInvalidInput(
             "This does not occur within a year.", suggestion="Choose an earlier time, or use `at`."
         )
@@ -114,7 +114,7 @@ def parse_time(text: str, zone: str, now: datetime) -> datetime:
 
 def within_a_year(at: datetime, now: datetime) -> datetime:
     """Return the time; raises `ToolInvalidInput` if it is too far ahead."""
-    if at > now + FARTHEST:
+    if at > now + HORIZON:
         raise ToolInvalidInput("That is more than a year ahead.", suggestion="Choose an earlier time.")
     return at
 
@@ -136,7 +136,7 @@ def _zones() -> Mapping[str, str]:
     return {name.casefold(): name for name in names}
 
 
-def _nearest(name: str, names: Mapping[str, str]) -> str:
+def _similar_zones(name: str, names: Mapping[str, str]) -> str:
     folded = name.casefold().replace(" ", "_")
     cities = [known for low, known in names.items() if folded and folded == low.rpartition("/")[2]]
     close = [names[low] for low in get_close_matches(folded, names, n=3, cutoff=0.5)]

@@ -42,7 +42,7 @@ from threads.store.json_file import JsonState, State
 
 log = logging.getLogger(__name__)
 
-MOST_SHOWN = 1_500
+MAX_INLINE = 1_500
 """Characters of the arguments in the question itself; longer ones are posted as a file."""
 
 LONGEST_BRIEF = 80
@@ -51,7 +51,7 @@ LONGEST_BRIEF = 80
 LONGEST_AUDITED = 200
 """Characters of a call's subject in the audit; the question in the thread has all of it."""
 
-MOST_GRANTS = 1_000
+MAX_GRANTS = 1_000
 RETENTION = timedelta(days=1)
 """How long a decision is kept, so that nobody is asked about a denied call again."""
 
@@ -303,8 +303,8 @@ class Approvals:
             format_arguments(call.arguments.model_dump(mode="json", exclude_defaults=True))
         )
         block = _block(arguments)
-        if len(arguments) > MOST_SHOWN and await self._attach(call, arguments):
-            block = f"{_block(arguments[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
+        if len(arguments) > MAX_INLINE and await self._attach(call, arguments):
+            block = f"{_block(arguments[:MAX_INLINE])}\n{wording.WHOLE_IN_FILE}"
         why = wording.OUTSIDE_READ if call.context.tainted else ""
         return wording.may_i(name, block, why, call.describe_grant(self._pattern(call.arguments)))
 
@@ -339,7 +339,7 @@ class Approvals:
                 for id_, before in old.asked.items()
                 if before.expires_at > oldest and id_ not in (key, approval.same)
             }
-            grants = (*old.grants, grant)[-MOST_GRANTS:] if grant else old.grants
+            grants = (*old.grants, grant)[-MAX_GRANTS:] if grant else old.grants
             return ApprovalsFile(asked={**approvals, key: approval}, grants=grants)
 
         try:

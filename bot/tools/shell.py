@@ -85,16 +85,16 @@ class Shell:
         outside = await self.offload(holds_outside_text, context.workspace)
         result = await self.sandbox.run(arguments.command, context.workspace, deadline)
         origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
-        if result.ended == "exited":
+        if result.outcome == "exited":
             return ToolOutput(_report(result), origin=origin)
-        if result.ended == "timeout":
+        if result.outcome == "timeout":
             raise ToolTimeout(
                 f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",
                 suggestion="Do less at once, or let it write to a file and look at that.",
                 partial=_report(result),
                 origin=origin,
             )
-        message, suggestion = _ENDS[result.ended]
+        message, suggestion = _ENDS[result.outcome]
         raise ToolError(message, suggestion=suggestion, partial=_report(result), origin=origin)
 
 
@@ -106,6 +106,8 @@ def _report(result: CommandResult) -> dict[str, JsonValue]:
         report["signal"] = result.signal
     if result.left_out:
         report["left_out_bytes"] = result.left_out
-    if result.full:
-        report["workspace"] = f"{result.full} {FREE_IT}" if result.ended == "exited" else result.full
+    if result.limit_reached:
+        report["workspace"] = (
+            f"{result.limit_reached} {FREE_IT}" if result.outcome == "exited" else result.limit_reached
+        )
     return report

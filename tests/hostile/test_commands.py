@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.bot.tools.sandbox.stage import gone, real
+from tests.bot.tools.sandbox.sandboxes import gone, real
 from tests.world import ANN
 from threads.model import Answer, ToolCall
 

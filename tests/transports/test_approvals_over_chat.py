@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.ports import wording
-from bot.tools.approvals import MOST_SHOWN
+from bot.tools.approvals import MAX_INLINE
 from tests.transports.approving import Scene
 from tests.transports.chats import ASKS, chat_of
 from tests.world import calls, says
@@ -319,7 +319,7 @@ async def test_altered_buttons_do_nothing(scene):
 
 
 async def test_long_arguments_come_whole_as_a_file_in_the_thread_before_the_question(scene):
-    chat, command = scene.chat, "echo " + "x" * (2 * MOST_SHOWN)
+    chat, command = scene.chat, "echo " + "x" * (2 * MAX_INLINE)
     async with scene.life(calls("shell", command=command), says("one")):
         thread = await chat.ask()
         asked = await scene.question(thread)

@@ -17,7 +17,7 @@ from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.open_beneath import FILE
 
 from .read import is_binary
-from .workspace import AnyPathArguments, normalized, open_path, origin, require_regular
+from .workspace import AnyPathArguments, normalize, open_path, origin, require_regular
 from .write import MAX_WRITTEN, ScrubbedText, Writer
 
 CONTEXT = 2
@@ -84,7 +84,7 @@ class EditFile:
             error.origin = outside
             raise
         self.writer.write(workspace, arguments.path, edit.data)
-        path = normalized(arguments.path)
+        path = normalize(arguments.path)
         return ToolOutput(
             {"edited": path, "replaced": edit.count, "line": edit.line, "diff": edit.diff}, origin=outside
         )

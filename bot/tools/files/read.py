@@ -20,7 +20,7 @@ from threads.store.image_header import HEAD, MAX_BYTES, look
 from threads.store.open_beneath import FILE, FOLDER
 
 from .walk import Entry, walk
-from .workspace import PathArguments, normalized, open_path, origin, parts_of, require_regular
+from .workspace import PathArguments, normalize, open_path, origin, path_parts, require_regular
 
 MAX_READ = 20_000
 """Bytes of one read; the result says where to continue."""
@@ -101,10 +101,10 @@ def _read(workspace: Path, arguments: ReadArguments) -> ToolOutput:
     offset, skip = arguments.offset, arguments.skip
     with open_path(workspace, arguments.path, FILE) as fd:
         size = require_regular(fd, "read").st_size
-        start = _start_of(fd, offset) + skip
+        start = _line_start(fd, offset) + skip
         data = os.pread(fd, MAX_READ, start)
         if is_binary(data):
-            return _binary(os.pread(fd, HEAD, 0), size, normalized(arguments.path))
+            return _binary(os.pread(fd, HEAD, 0), size, normalize(arguments.path))
     page = cut_page(data, arguments.limit, last=start + len(data) >= size)
     result: dict[str, JsonValue] = {"text": page.decode("utf-8", "replace"), "size": size}
     if start + len(page) < size:
@@ -115,7 +115,7 @@ def _read(workspace: Path, arguments: ReadArguments) -> ToolOutput:
     return ToolOutput(result, origin=origin(workspace))
 
 
-def _start_of(fd: int, line: int) -> int:
+def _line_start(fd: int, line: int) -> int:
     """Return the byte at which the *line* begins, counted from 1."""
     at, missing = 0, line - 1
     while missing:
@@ -127,12 +127,12 @@ def _start_of(fd: int, line: int) -> int:
             raise ToolInvalidInput("The line is too far down.", suggestion="Use offset 1 and skip bytes.")
         count = chunk.count(b"\n")
         if count >= missing:
-            return at + _end_of(chunk, missing)
+            return at + _lines_end(chunk, missing)
         at, missing = at + len(chunk), missing - count
     return 0
 
 
-def _end_of(data: bytes, lines: int) -> int:
+def _lines_end(data: bytes, lines: int) -> int:
     """Return where the first *lines* lines of *data*, which has as many, end."""
     return len(data) - len(data.split(b"\n", lines)[lines])
 
@@ -140,7 +140,7 @@ def _end_of(data: bytes, lines: int) -> int:
 def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
     """Return up to *limit* whole lines of *data*; of a line that is longer than *data*, whole characters."""
     if data.count(b"\n") >= limit:
-        return data[: _end_of(data, limit)]
+        return data[: _lines_end(data, limit)]
     if last:
         return data
     if b"\n" in data:
@@ -167,7 +167,7 @@ def _binary(head: bytes, size: int, path: str) -> ToolOutput:
 
 def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
     errors: list[ItemError] = []
-    if not parts_of(arguments.path) and not workspace.exists():
+    if not path_parts(arguments.path) and not workspace.exists():
         return ToolOutput({"entries": []})
     with open_path(workspace, arguments.path, FOLDER) as fd:
         entries = list(islice(walk(fd, errors, recursive=arguments.recursive), MAX_VISITED + 1))

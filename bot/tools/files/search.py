@@ -25,7 +25,7 @@ from threads.store.open_beneath import FILE
 
 from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
 from .walk import Entry, walk
-from .workspace import PathArguments, open_path, origin, parts_of, require_regular
+from .workspace import PathArguments, open_path, origin, path_parts, require_regular
 
 TIMEOUT_S = 20.0
 MAX_MATCHES = 100
@@ -154,7 +154,7 @@ async def _collect(matcher: Process, findings: _Findings) -> None:
 
 def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[Entry]:
     """Return the files to search, with their paths in the workspace."""
-    top = parts_of(arguments.path)
+    top = path_parts(arguments.path)
     if not top and not workspace.exists():
         return []
     with open_path(workspace, arguments.path, FILE) as fd:

@@ -39,9 +39,9 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
 
     A folder that cannot be read is added to *errors* and skipped.
     """
-    waiting: list[tuple[str, ...]] = [()]
-    while waiting:
-        folder = waiting.pop()
+    pending: list[tuple[str, ...]] = [()]
+    while pending:
+        folder = pending.pop()
         try:
             states = list(islice(scan(root, folder), MAX_IN_FOLDER + 1))
         except OSError:
@@ -55,7 +55,7 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
         )
         yield from entries
         if recursive:
-            waiting += [entry.parts for entry in reversed(entries) if entry.kind == "folder"]
+            pending += [entry.parts for entry in reversed(entries) if entry.kind == "folder"]
 
 
 def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:

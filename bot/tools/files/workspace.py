@@ -14,16 +14,16 @@ from bot.ports.tool import Arguments
 from threads.store.attachments import FOLDER as ATTACHMENTS
 from threads.store.open_beneath import FOLDER, NO_LINK, closing, open_at
 
-INSIDE = "/workspace"
+MOUNT_POINT = "/workspace"
 """The workspace's path in the shell; a path may begin with it."""
 
 TOOL_OUTPUT = "tool-output"
 """The folder for output of tools: texts that are too long for a result, and pictures."""
 
-MARK = "outside"
+OUTSIDE_MARK = "outside"
 """A file beside the workspace that says that something from outside came in. Commands cannot remove it."""
 
-MADE_HERE = "made-here"
+LOCAL_MARK = "made-here"
 """A file beside the workspace that says that `TOOL_OUTPUT` began with output made here.
 
 Without it, as in the data of older versions, the folder itself says that something from outside came in.
@@ -53,13 +53,13 @@ _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
 }
 
 
-def parts_of(path: str) -> tuple[str, ...]:
+def path_parts(path: str) -> tuple[str, ...]:
     """Return the names on the way to *path*, none for the workspace itself.
 
     Raises `ToolDenied` for a path that leads out. ".." removes the name before it: links are never followed.
     """
-    if path == INSIDE or path.startswith(f"{INSIDE}/"):
-        path = path.removeprefix(INSIDE).lstrip("/")
+    if path == MOUNT_POINT or path.startswith(f"{MOUNT_POINT}/"):
+        path = path.removeprefix(MOUNT_POINT).lstrip("/")
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts:
@@ -71,17 +71,17 @@ def parts_of(path: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def normalized(path: str) -> str:
-    """Return *path* in the one form that rules match. Raises `ToolDenied` as `parts_of` does."""
-    return "/".join(parts_of(path)) or "."
+def normalize(path: str) -> str:
+    """Return *path* in the one form that rules match. Raises `ToolDenied` as `path_parts` does."""
+    return "/".join(path_parts(path)) or "."
 
 
 class PathArguments(Arguments):
     path: str
 
     def subject(self) -> str:
-        """Return the normalized path; raises `ToolDenied` for one that leads out."""
-        return normalized(self.path)
+        """Return the normalize path; raises `ToolDenied` for one that leads out."""
+        return normalize(self.path)
 
 
 class AnyPathArguments(PathArguments):
@@ -93,7 +93,7 @@ class AnyPathArguments(PathArguments):
 @contextmanager
 def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
     """Open *path* in *workspace*; raises `ToolError`s that name only what the model named."""
-    parts = parts_of(path)
+    parts = path_parts(path)
     with ExitStack() as stack:
         with tool_errors(path):
             root = stack.enter_context(open_workspace(workspace))
@@ -134,11 +134,11 @@ def check_regular(state: os.stat_result, action: str) -> os.stat_result:
 
 def holds_outside_text(workspace: Path) -> bool:
     """Return whether text from outside was ever put into the workspace. Blocking."""
-    mark = workspace.with_name(MARK)
+    mark = workspace.with_name(OUTSIDE_MARK)
     if os.path.lexists(mark):
         return True
-    made_here = os.path.lexists(workspace.with_name(MADE_HERE))
-    folders = (ATTACHMENTS,) if made_here else (ATTACHMENTS, TOOL_OUTPUT)
+    local = os.path.lexists(workspace.with_name(LOCAL_MARK))
+    folders = (ATTACHMENTS,) if local else (ATTACHMENTS, TOOL_OUTPUT)
     if not any(os.path.lexists(workspace / folder) for folder in folders):
         return False
     with suppress(OSError):  # without the mark, the folders still say it
@@ -149,7 +149,7 @@ def holds_outside_text(workspace: Path) -> bool:
 def mark_output(workspace: Path, *, outside: bool) -> None:
     """Record where a text comes from, before it is written to `TOOL_OUTPUT`. Blocking; raises OSError."""
     if outside or not holds_outside_text(workspace):
-        workspace.with_name(MARK if outside else MADE_HERE).touch(mode=0o600)
+        workspace.with_name(OUTSIDE_MARK if outside else LOCAL_MARK).touch(mode=0o600)
 
 
 def origin(workspace: Path) -> str:

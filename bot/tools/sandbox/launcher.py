@@ -1,4 +1,4 @@
-"""Starts a command behind Landlock and a system call filter: `python -I -S launcher.py PLAN LIFE STATUS COMMAND…`.
+"""Starts a command behind Landlock and a system call filter: `launcher.py PLAN LIFELINE STATUS COMMAND…`.
 
 This program imports nothing of ours. It is the subreaper of the command: a process that loses its parent becomes its
 child, so none escapes.
@@ -6,7 +6,7 @@ child, so none escapes.
 | event                                | what it does                                            |
 |--------------------------------------|---------------------------------------------------------|
 | the command ends                     | kills the rest of the tree, writes the code to STATUS   |
-| LIFE is closed: a stop, or no bot    | kills the whole tree                                    |
+| LIFELINE is closed: a stop, or no bot    | kills the whole tree                                    |
 | the sandbox cannot be set up         | writes the error to STATUS; the command does not start  |
 """
 
@@ -38,8 +38,13 @@ _FILE_RIGHTS = 1 | 2 | 4 | 1 << 14 | 1 << 15
 
 
 def main(arguments: list[str]) -> None:
-    plan_fd, life, status, command = int(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3:]
-    for fd in (plan_fd, life, status):
+    plan_fd, lifeline, status, command = (
+        int(arguments[0]),
+        int(arguments[1]),
+        int(arguments[2]),
+        arguments[3:],
+    )
+    for fd in (plan_fd, lifeline, status):
         os.set_inheritable(fd, False)
     _call(_libc.prctl, _PR_SET_SUBREAPER, 1, 0, 0, 0)
     wakeup, wakeup_write = os.pipe()
@@ -50,7 +55,7 @@ def main(arguments: list[str]) -> None:
     with open(plan_fd, "rb") as file:
         plan = marshal.loads(file.read())  # noqa: S302 - written by the process that started this one
     child = _start(plan, command, status)
-    exit_code = _wait(child, life, wakeup)
+    exit_code = _wait(child, lifeline, wakeup)
     _end_tree()
     if exit_code is not None:
         os.write(status, b'{"exit-code": %d}\n' % exit_code)
@@ -83,15 +88,15 @@ def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
     os._exit(125)
 
 
-def _wait(child: int, life: int, wakeup: int) -> int | None:
-    """Return the command's exit code, or None if LIFE was closed."""
+def _wait(child: int, lifeline: int, wakeup: int) -> int | None:
+    """Return the command's exit code, or None if LIFELINE was closed."""
     poll = select.poll()
-    poll.register(life, select.POLLIN)
+    poll.register(lifeline, select.POLLIN)
     poll.register(wakeup, select.POLLIN)
     exit_code = None
     while exit_code is None:
         events = {fd for fd, _ in poll.poll()}
-        if life in events:
+        if lifeline in events:
             return None
         try:
             os.read(wakeup, 4096)

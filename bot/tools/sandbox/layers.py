@@ -53,13 +53,13 @@ class Bubblewrap:
     name: ClassVar[Literal["bubblewrap"]] = "bubblewrap"
     namespaces: ClassVar[tuple[str, ...]] = ("ipc", "mnt", "net", "pid", "user", "uts")
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        filter_fd = _pipe_with(opened, seccomp.program(platform.machine(), shared=False))
-        status, status_write = _pipe(opened)
+    def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
+        filter_fd = _pipe_with(stack, seccomp.program(platform.machine(), shared=False))
+        status, status_write = _pipe(stack)
         argv = bubblewrap.arguments(
             self.binary,
             self.variant,
-            system=bubblewrap.links(system_paths()),
+            system=bubblewrap.resolve_links(system_paths()),
             workspace=workspace,
             limits=limits,
             shell=shell(),
@@ -79,25 +79,25 @@ class Landlock:
     process ids of the host, and read the workspace's path on the host. A command cannot change modes, owners or times
     by path (`chmod +x` fails; `sh script` works) or use sockets and /tmp (TMPDIR is the workspace).
 
-    ``abi`` is the version of Landlock. Without ``walls`` the command runs on the host: it only has limits, and its
+    ``abi`` is the version of Landlock. Without ``confined`` the command runs on the host: it only has limits, and its
     whole tree is killed at the end.
     """
 
     abi: int
-    walls: bool = True
+    confined: bool = True
     namespaces: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> Literal["landlock", "unsafe-host"]:
-        return "landlock" if self.walls else "unsafe-host"
+        return "landlock" if self.confined else "unsafe-host"
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        plan_fd, (status, status_write) = _pipe_with(opened, self.plan(workspace, limits)), _pipe(opened)
-        life, life_write = os.pipe()
-        opened.callback(os.close, life)
-        alive = opened.enter_context(ExitStack())
-        alive.callback(os.close, life_write)
-        pass_fds = (plan_fd, life, status_write)
+    def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
+        plan_fd, (status, status_write) = _pipe_with(stack, self.plan(workspace, limits)), _pipe(stack)
+        lifeline, lifeline_write = os.pipe()
+        stack.callback(os.close, lifeline)
+        alive = stack.enter_context(ExitStack())
+        alive.callback(os.close, lifeline_write)
+        pass_fds = (plan_fd, lifeline, status_write)
         # -I and -S: neither the environment nor its folder changes what it imports.
         argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, pass_fds), shell(), "-c", command]
         return Launch(argv, environment("/", "/"), pass_fds, status, alive.close)
@@ -112,8 +112,8 @@ class Landlock:
         program = seccomp.program(platform.machine(), shared=True, mute=self.abi < 6)
         return marshal.dumps(
             {
-                "landlock": (files, net, scoped, rules) if self.walls else None,
-                "filter": program if self.walls else b"",
+                "landlock": (files, net, scoped, rules) if self.confined else None,
+                "filter": program if self.confined else b"",
                 "workspace": str(workspace),
                 "environment": environment(str(workspace), str(workspace)),
                 "processes": limits.processes,
@@ -130,7 +130,7 @@ class Landlock:
 Layer = Bubblewrap | Landlock
 """``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them.
 
-``start`` prepares a command; the stack *opened* closes our ends of its descriptors.
+``start`` prepares a command; the *stack* closes our ends of its descriptors.
 """
 
 
@@ -151,17 +151,17 @@ def landlock_abi() -> int:
     )
 
 
-def _pipe(opened: ExitStack) -> tuple[int, int]:
+def _pipe(stack: ExitStack) -> tuple[int, int]:
     reading, writing = os.pipe()
-    opened.callback(os.close, reading)
-    opened.callback(os.close, writing)
+    stack.callback(os.close, reading)
+    stack.callback(os.close, writing)
     return reading, writing
 
 
-def _pipe_with(opened: ExitStack, data: bytes) -> int:
+def _pipe_with(stack: ExitStack, data: bytes) -> int:
     """Return a descriptor to read *data* from; it fits into a pipe."""
     reading, writing = os.pipe()
-    opened.callback(os.close, reading)
+    stack.callback(os.close, reading)
     with os.fdopen(writing, "wb", buffering=0) as file:
         file.write(data)
     return reading

@@ -44,7 +44,7 @@ echo "limits $(ulimit -c) $(ulimit -v) $(ulimit -t) $(ulimit -f) $(ulimit -n) $(
 kill -0 {bot} && echo {signalled}
 exit 0
 """
-_OWN = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
+_EXPECTED = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
 """Names that are in a command's own environment too."""
 
 
@@ -98,13 +98,13 @@ async def probe(layer: Layer, parent: Path, limits: Limits, offload: Offload) ->
 def find_leaks(namespaces: tuple[str, ...], observation: Observation) -> tuple[str, ...]:
     """Return the leaks in words; raises `SandboxFailed` if the layer does not work at all."""
     result = observation.result
-    if not observation.made_inside or "works" not in result.stdout or result.ended != "exited":
+    if not observation.made_inside or "works" not in result.stdout or result.outcome != "exited":
         raise SandboxFailed("A command did not work inside it.") from OSError(result.stderr)
     printed = result.stdout + result.stderr
     limits = next((line for line in result.stdout.splitlines() if line.startswith("limits ")), "unlimited")
     # Variables in /proc end with a NUL, which is visible in the output.
     lines = printed.replace("\u2400", "\n").splitlines()
-    ours = {f"{name}={value}" for name, value in observation.environment.items() if name not in _OWN}
+    ours = {f"{name}={value}" for name, value in observation.environment.items() if name not in _EXPECTED}
     leaks = {
         "files outside can be read": observation.secret in printed,
         "files outside can be written": observation.secret_changed or observation.made_outside,

@@ -9,7 +9,7 @@ from pathlib import Path
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 """Shown read-only if they exist."""
 
-SETTINGS = (
+CONFIGURATION = (
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/group",
@@ -72,4 +72,4 @@ def shell() -> str:
 
 
 def system_paths() -> tuple[str, ...]:
-    return tuple(path for path in (*SYSTEM, *SETTINGS) if Path(path).exists())
+    return tuple(path for path in (*SYSTEM, *CONFIGURATION) if Path(path).exists())

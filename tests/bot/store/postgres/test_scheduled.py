@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from bot.schedules.scheduler import Scheduler
-from bot.schedules.store import Bounds, Schedule, Schedules, SchedulesFile
+from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import THREAD, rows
 from tests.world import ANN
@@ -31,7 +31,9 @@ async def serve(dsn: str, deaths: dict[int, anyio.Event]) -> None:
     try:
         await store.open(["slack"])
         death = deaths[store.worker.number] = anyio.Event()
-        schedules = Schedules(await store.states.open("schedules", SchedulesFile()), store.now, Bounds())
+        schedules = Schedules(
+            await store.states.open("schedules", SchedulesFile()), store.now, ScheduleLimits()
+        )
         schedules.read_zones()
         scheduler = Scheduler(
             schedules,

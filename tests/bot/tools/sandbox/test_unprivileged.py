@@ -9,7 +9,7 @@ from tests.unprivileged import Unreachable, run_unprivileged
 
 HERE = Path(__file__).parent
 FILES = (
-    *("test_walls.py", "test_death.py", "test_opened.py", "test_workspace_limits.py"),
+    *("test_escapes.py", "test_process_tree.py", "test_selection.py", "test_workspace_limits.py"),
     *("../test_shell.py", "../../../hostile/test_commands.py"),
 )
 

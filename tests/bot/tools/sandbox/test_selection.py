@@ -16,8 +16,8 @@ from bot.tools.sandbox.profile import Limits
 from bot.tools.sandbox.run import CommandResult
 
 from . import container
-from .stage import offload as threaded
-from .stage import ran, real, sandbox_named
+from .sandboxes import offload as threaded
+from .sandboxes import ran, real, sandbox_named
 
 
 async def chosen(mode, folder):
@@ -82,7 +82,7 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
     monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
     plan = layers.Landlock.plan
     monkeypatch.setattr(
-        layers.Landlock, "plan", lambda layer, *args: plan(replace(layer, walls=False), *args)
+        layers.Landlock, "plan", lambda layer, *args: plan(replace(layer, confined=False), *args)
     )
     sandbox = await chosen("auto", tmp_path)
     assert sandbox.layer == "off"
@@ -116,7 +116,7 @@ async def test_data_in_a_folder_that_commands_can_read_is_noticed(tmp_path, monk
 def test_in_a_container_that_allows_no_namespaces_landlock_is_chosen_and_holds(tmp_path):
     here = Path(__file__)
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(tmp_path / "in")]
-    tests = [f"{here}::test_inside_a_container", str(here.with_name("test_walls.py"))]
+    tests = [f"{here}::test_inside_a_container", str(here.with_name("test_escapes.py"))]
     done = subprocess.run(
         [sys.executable, "-m", container.__name__, *options, *tests, "-k", "landlock or container"],
         env={**os.environ, "THREADFAST_IN_A_CONTAINER": "1"},
@@ -138,9 +138,9 @@ async def test_inside_a_container(tmp_path):
 WORKS = "limits 0 1 1 1 1 1\nworks\n"
 
 
-def observation(stdout=WORKS, stderr="", ended="exited", **changes):
+def observation(stdout=WORKS, stderr="", outcome="exited", **changes):
     return Observation(
-        CommandResult(ended, 0, stdout, stderr),
+        CommandResult(outcome, 0, stdout, stderr),
         **{
             "made_inside": True,
             "secret_changed": False,
@@ -178,7 +178,7 @@ def test_the_probe_finds_each_leak(observed, leak):
     assert not leak or leak in leaks[0]
 
 
-@pytest.mark.parametrize("observed", [observation(made_inside=False), observation(ended="timeout")])
+@pytest.mark.parametrize("observed", [observation(made_inside=False), observation(outcome="timeout")])
 def test_a_layer_in_which_nothing_works_is_not_used(observed):
     with pytest.raises(SandboxFailed):
         find_leaks((), observed)
