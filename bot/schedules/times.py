@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice, pairwise
@@ -34,20 +33,11 @@ _ZONE = "Name the time zone, such as Europe/Berlin; ask the person if you do not
 
 @lru_cache(1000)  # not unlimited: names come in any case
 def find_zone(name: str) -> ZoneInfo:
-    """Return a time zone by its name, in any case. Reads files the first time.
-
-    Raises `ToolInvalidInput`, with similar names.
-    """
-    names = _zones()
-    known = names.get(name.casefold())
-    if known is None:
-        raise ToolInvalidInput(
-            f"There is no time zone named {name[:60]!r}.", suggestion=_similar_zones(name[:60], names)
-        )
+    """Return a time zone by its name, in any case. Reads files the first time. Raises `ToolInvalidInput`."""
     try:
-        return ZoneInfo(known)
-    except (OSError, ValueError) as error:  # the system has another database
-        raise ToolInvalidInput(f"The time zone {known} cannot be read here.", suggestion=_ZONE) from error
+        return ZoneInfo(_zones()[name.casefold()])
+    except (KeyError, OSError, ValueError) as error:  # the system can have another database
+        raise ToolInvalidInput(f"There is no time zone named {name[:60]!r}.", suggestion=_ZONE) from error
 
 
 def next_after(cron: str, zone: str, after: datetime) -> datetime | None:
@@ -134,11 +124,3 @@ def _zones() -> Mapping[str, str]:
     """Return the names of all time zones by their case-folded form."""
     names = files("tzdata").joinpath("zones").read_text().split()
     return {name.casefold(): name for name in names}
-
-
-def _similar_zones(name: str, names: Mapping[str, str]) -> str:
-    folded = name.casefold().replace(" ", "_")
-    cities = [known for low, known in names.items() if folded and folded == low.rpartition("/")[2]]
-    close = [names[low] for low in get_close_matches(folded, names, n=3, cutoff=0.5)]
-    nearest = list(dict.fromkeys([*cities, *close]))[:3]
-    return f"Did you mean {' or '.join(nearest)}?" if nearest else _ZONE

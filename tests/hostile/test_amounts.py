@@ -64,7 +64,7 @@ ROWS = [
     Row("a line without end", "read_file", {"path": "a"}, "harmless", "next_skip", lambda s: s.put("a", "x" * 5_000_000), small(30_000)),
     Row("a file of a terabyte", "read_file", {"path": "way", "offset": 10**12}, "validation", "too far|only", sparse(400_000_000)),
     Row("a file of a terabyte that is edited", "edit_file", {"path": "way", "old": "x", "new": "y"}, "validation", "larger", sparse(400_000_000)),
-    Row("a file of a terabyte that is searched", "search_files", {"text": "x"}, "harmless", "not searched", sparse(400_000_000)),
+    Row("a file of a terabyte that is searched", "search_files", {"text": "x"}, "harmless", "cannot be searched", sparse(400_000_000)),
     Row("a file of a terabyte that is posted", "attach", {"path": "way"}, "validation", "larger than", sparse(60_000_000)),
     Row("3,000 files that are listed", "list_files", {"recursive": True}, "harmless", "not_shown", many(3000), small(60_000)),
     Row("3,000 lines that are found", "search_files", {"text": "word"}, "harmless", '"more"|count', many(600, "word\n" * 5), small(20_000)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,10 +13,9 @@ from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
-from threads.store.open_beneath import FILE
 
 from .read import is_binary
-from .workspace import AnyPathArguments, normalize, open_path, origin, require_regular
+from .workspace import AnyPathArguments, normalize, origin, read_whole
 from .write import MAX_WRITTEN, ScrubbedText, Writer
 
 CONTEXT = 2
@@ -165,12 +163,7 @@ def _line_number(data: bytes, offset: int) -> int:
 
 
 def _read(workspace: Path, path: str) -> bytes:
-    with open_path(workspace, path, FILE) as fd:
-        require_regular(fd, "edited")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_WRITTEN + 1)
-    if len(data) > MAX_WRITTEN:
-        raise ToolInvalidInput(f"The file is larger than {MAX_WRITTEN // 1_000_000} MB.")
+    data = read_whole(workspace, path, "edited", MAX_WRITTEN)
     if is_binary(data):
         raise ToolInvalidInput("This is not a text file, so it cannot be edited.")
     return data

@@ -25,7 +25,7 @@ from threads.store.open_beneath import FILE
 
 from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
 from .walk import Entry, walk
-from .workspace import PathArguments, open_path, origin, path_parts, require_regular
+from .workspace import PathArguments, open_path, origin, path_parts, read_whole, require_regular
 
 TIMEOUT_S = 20.0
 MAX_MATCHES = 100
@@ -169,13 +169,7 @@ def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings
 def _read_text(workspace: Path, file: Entry, findings: _Findings) -> bytes | None:
     """Return the content of a file, or None if it is not text or cannot be read."""
     try:
-        with open_path(workspace, file.path, FILE) as fd:
-            require_regular(fd, "searched")
-            with os.fdopen(fd, "rb", closefd=False) as stream:
-                data = stream.read(MAX_FILE + 1)
-        if len(data) > MAX_FILE:
-            limit = MAX_FILE // 1_000_000
-            raise ToolInvalidInput(f"The file is larger than {limit} MB and was not searched.")
+        data = read_whole(workspace, file.path, "searched", MAX_FILE)
     except ToolError as error:
         kind: ErrorType = "permission" if isinstance(error, ToolDenied) else "unknown"
         findings.errors.append(ItemError(file.path, kind, str(error)))

@@ -50,7 +50,10 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
         if len(states) > MAX_IN_FOLDER:
             errors.append(ItemError("/".join(folder), "validation", "The folder has too many entries."))
         entries = sorted(
-            (_entry((*folder, name), state) for name, state in states[:MAX_IN_FOLDER]),
+            (
+                Entry((*folder, name), _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)
+                for name, state in states[:MAX_IN_FOLDER]
+            ),
             key=lambda entry: entry.parts,
         )
         yield from entries
@@ -64,7 +67,3 @@ def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result
         for entry in entries:
             with suppress(FileNotFoundError):  # removed meanwhile
                 yield entry.name, entry.stat(follow_symlinks=False)
-
-
-def _entry(parts: tuple[str, ...], state: os.stat_result) -> Entry:
-    return Entry(parts, _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)

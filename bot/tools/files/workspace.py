@@ -12,7 +12,7 @@ from pathlib import Path
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments
 from threads.store.attachments import FOLDER as ATTACHMENTS
-from threads.store.open_beneath import FOLDER, NO_LINK, closing, open_at
+from threads.store.open_beneath import FILE, FOLDER, NO_LINK, closing, open_at
 
 MOUNT_POINT = "/workspace"
 """The workspace's path in the shell; a path may begin with it."""
@@ -124,6 +124,18 @@ def require_regular(fd: int, action: str) -> os.stat_result:
     Another name could be anywhere.
     """
     return check_regular(os.fstat(fd), action)
+
+
+def read_whole(workspace: Path, path: str, action: str, max_bytes: int) -> bytes:
+    """Return the content of a file. Raises `ToolError`, also for a file of more than *max_bytes*."""
+    with open_path(workspace, path, FILE) as fd:
+        require_regular(fd, action)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        limit = max_bytes // 1_000_000
+        raise ToolInvalidInput(f"The file is larger than {limit} MB, so it cannot be {action}.")
+    return data
 
 
 def check_regular(state: os.stat_result, action: str) -> os.stat_result:
