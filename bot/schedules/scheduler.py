@@ -82,19 +82,19 @@ class _SkippedOccurrence:
 
 @dataclass(slots=True)
 class Scheduler:
-    """``sink`` makes a message durable; ``known`` returns whether the journal has a key.
+    """``sink`` makes a message durable; ``in_journal`` returns whether the journal has a key.
 
-    ``allowed`` returns whether the author has access, ``may_spend`` whether scheduled turns have budget left today;
-    ``tell`` posts a notice and raises `PostFailed`. Schedules of transports that are not in ``served`` rest.
+    ``has_access`` returns whether the author may use the bot, ``within_budget`` whether today's budget of scheduled
+    turns has anything left. ``post_notice`` raises `PostFailed`. Schedules of other transports than ``transports`` rest.
     """
 
     schedules: Schedules
     sink: Sink
-    known: Callable[[str], Awaitable[bool]]
-    allowed: Callable[[Incoming], bool]
-    may_spend: Callable[[], bool]
-    tell: Callable[[Outgoing], Awaitable[object]]
-    served: Collection[str]
+    in_journal: Callable[[str], Awaitable[bool]]
+    has_access: Callable[[Incoming], bool]
+    within_budget: Callable[[], bool]
+    post_notice: Callable[[Outgoing], Awaitable[object]]
+    transports: Collection[str]
     max_age_s: float
     _last_round: datetime = field(default=datetime.max.replace(tzinfo=UTC), init=False)
     _notifying: set[str] = field(default_factory=set, init=False)
@@ -131,11 +131,12 @@ class Scheduler:
         return max(0.0, min((min(coming) - self.schedules.now()).total_seconds(), POLL_S))
 
     def _active(self) -> list[Schedule]:
-        """Return the schedules of served transports, without those about which a notice is on its way."""
+        """Return the schedules of our transports, without those about which a notice is being posted."""
         return [
             schedule
             for schedule in self.schedules.all
-            if ThreadId.parse(schedule.thread).transport in self.served and schedule.id not in self._notifying
+            if ThreadId.parse(schedule.thread).transport in self.transports
+            and schedule.id not in self._notifying
         ]
 
     async def _realign(self, now: datetime) -> None:
@@ -160,7 +161,7 @@ class Scheduler:
                 schedule = schedule.model_copy(update={"next_at": due})
                 await self.schedules.save({schedule.id: schedule})
             incoming = schedule.incoming(schedule.next_at)
-            if not await self.known(incoming.key):
+            if not await self.in_journal(incoming.key):
                 if why := "missed" if due is None else self._refusal(incoming):
                     return await self._skip(schedule, why, now)
                 await self.sink(incoming)
@@ -178,9 +179,9 @@ class Scheduler:
         return latest
 
     def _refusal(self, incoming: Incoming) -> SkipReason | None:
-        if not self.allowed(incoming):
+        if not self.has_access(incoming):
             return "no_access"
-        return None if self.may_spend() else "over_budget"
+        return None if self.within_budget() else "over_budget"
 
     async def _skip(self, schedule: Schedule, why: SkipReason, now: datetime) -> _SkippedOccurrence | None:
         """Return the occurrence if the thread must be told; if it was told before, only continue."""
@@ -215,7 +216,7 @@ class Scheduler:
         key = f"{skips[0].schedule.incoming(skips[0].due).key}+left"
         text = "\n".join(skip.sentence(now) for skip in skips)
         try:
-            await self.tell(Outgoing(thread, key, text, "notice"))
+            await self.post_notice(Outgoing(thread, key, text, "notice"))
         except PostFailed as error:
             if error.retryable and not error.maybe_posted:
                 raise

@@ -23,7 +23,7 @@ HORIZON = timedelta(days=366)
 LONGEST_CRON, LONGEST_TIME = 100, 40
 """Characters."""
 
-CHECKED = 200
+CHECKED_OCCURRENCES = 200
 """Occurrences whose distance is checked: two days at every 15 minutes; later ones do not differ."""
 
 _CRON = "Five fields are needed: minute, hour, day of month, month, day of week, such as '0 9 * * 1-5'."
@@ -66,7 +66,7 @@ def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[s
     try:
         first = next_after(cron, zone, now)
         # In UTC: a gap that summer time makes shorter once a year is no reason to refuse.
-        times = list(islice(CronSim(cron, now.astimezone(UTC)), CHECKED))
+        times = list(islice(CronSim(cron, now.astimezone(UTC)), CHECKED_OCCURRENCES))
     except CronSimError as error:
         raise ToolInvalidInput(f"This is not a cron expression: {error}.", suggestion=_CRON) from error
     if first is None or first > now + HORIZON:

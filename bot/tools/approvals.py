@@ -53,7 +53,7 @@ LONGEST_AUDITED = 200
 
 MAX_GRANTS = 1_000
 RETENTION = timedelta(days=1)
-"""How long a decision is kept, so that nobody is asked about a denied call again."""
+"""How long a decision is stored, so that nobody is asked about a denied call again."""
 
 OPTIONS = (
     Option("Allow once", approve=True, words="once"),
@@ -107,13 +107,13 @@ class _Call:
 
     @property
     def same(self) -> str:
-        """Return what equal calls have in common: thread, message, tool and exact arguments."""
+        """Return a digest of the thread, the message, the tool and the exact arguments."""
         arguments = self.arguments.model_dump(mode="json")
         return _digest([str(self.context.thread), self.context.message_id, self.tool.name, arguments])
 
     @property
     def key(self) -> str:
-        """Return what identifies this call; a step may ask for the same call twice."""
+        """Return the id of this call: a step may contain the same call twice."""
         return _digest([self.same, self.context.call_id])
 
     def describe_grant(self, pattern: str) -> str:

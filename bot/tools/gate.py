@@ -38,7 +38,7 @@ GRACE_S = 2.0
 """Seconds after its deadline in which a tool can return partial output, before it is cut off."""
 
 LONGEST_SUMMARY = 80
-"""Characters of a call in a status."""
+"""Characters of a call's summary in a status line."""
 
 LONGEST_LABEL = 120
 MAX_PARALLEL = 8

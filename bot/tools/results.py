@@ -99,7 +99,7 @@ class Results:
             cut["file"] = await context.spill(f"{context.stem}.txt", scrub(whole), outside=outside)
             cut["next"] = "read_file reads all of it, in parts."
         except StoreUnavailable:
-            cut["next"] = "The whole could not be kept: ask for a part of it."
+            cut["next"] = "The rest could not be saved: ask for a part of it."
         return cut
 
 

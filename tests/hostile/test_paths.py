@@ -100,7 +100,7 @@ ROWS += [
     Row("list everything below with ways out in it", "list_files", {"recursive": True}, "harmless", "plain.txt", before=many_links),
     Row("search everything with ways out in it", "search_files", {"text": "canary"}, "harmless", "in plain sight", before=many_links),
     Row("load a skill from outside of the skills", "load_skill", {"name": "../threads"}, "not_found"),
-    Row("spill a long result through a link", "list_files", {"recursive": True}, "harmless", "could not be kept", before=spill_through_a_link),
+    Row("spill a long result through a link", "list_files", {"recursive": True}, "harmless", "could not be saved", before=spill_through_a_link),
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ MAX_READ = 20_000
 """Bytes of one read; the result says where to continue."""
 
 MAX_SEEK = 256_000_000
-"""Bytes that are read to find a line; what is further down is reached by ``skip``."""
+"""Bytes that are read to find a line; beyond them only ``skip`` works."""
 
 MAX_ENTRIES = 500
 MAX_VISITED = 20_000
@@ -180,7 +180,7 @@ def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
     if len(matching) > MAX_ENTRIES:
         result["not_shown"] = len(matching) - MAX_ENTRIES
     if len(entries) > MAX_VISITED:
-        result["not_looked_at"] = f"what comes after the first {MAX_VISITED}: list a folder of it"
+        result["not_visited"] = f"everything after the first {MAX_VISITED} entries: list a smaller folder"
     return ToolOutput(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
 
 

@@ -67,7 +67,7 @@ class _Findings:
         if self.binary:
             result["binary_skipped"] = self.binary
         if self.more:
-            result["more"] = "There is more: name a folder, a pattern or a longer text."
+            result["more"] = "There are more matches: name a folder, a pattern or a longer text."
         return result
 
 
@@ -92,7 +92,7 @@ class SearchFiles:
         if scope.cancelled_caught:
             raise ToolTimeout(
                 "The search took too long.",
-                suggestion="Search a folder of it, or for a plainer text.",
+                suggestion="Search a smaller folder, or for a plainer text.",
                 partial=findings.report(),
                 origin=outside,
             )

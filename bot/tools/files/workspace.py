@@ -15,18 +15,18 @@ from threads.store.attachments import FOLDER as ATTACHMENTS
 from threads.store.open_beneath import FILE, FOLDER, NO_LINK, closing, open_at
 
 MOUNT_POINT = "/workspace"
-"""The workspace's path in the shell; a path may begin with it."""
+"""The workspace's path in the shell; the path of a call may begin with it."""
 
 TOOL_OUTPUT = "tool-output"
 """The folder for output of tools: texts that are too long for a result, and pictures."""
 
 OUTSIDE_MARK = "outside"
-"""A file beside the workspace that says that something from outside came in. Commands cannot remove it."""
+"""A file that marks a workspace with text from outside. It is beside the workspace: commands cannot remove it."""
 
 LOCAL_MARK = "made-here"
-"""A file beside the workspace that says that `TOOL_OUTPUT` began with output made here.
+"""A file beside the workspace: the first text in `TOOL_OUTPUT` was not from outside.
 
-Without it, as in the data of older versions, the folder itself says that something from outside came in.
+Without it, as in the data of older versions, that folder itself marks a workspace with text from outside.
 """
 
 _LINK = (ToolDenied, "{} is a link, or lies behind one: links are not followed.")
@@ -54,7 +54,7 @@ _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
 
 
 def path_parts(path: str) -> tuple[str, ...]:
-    """Return the names on the way to *path*, none for the workspace itself.
+    """Return the parts of *path*, none for the workspace itself.
 
     Raises `ToolDenied` for a path that leads out. ".." removes the name before it: links are never followed.
     """
@@ -92,7 +92,7 @@ class AnyPathArguments(PathArguments):
 
 @contextmanager
 def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
-    """Open *path* in *workspace*; raises `ToolError`s that name only what the model named."""
+    """Open *path* in *workspace*; raises `ToolError`s, which name no other path."""
     parts = path_parts(path)
     with ExitStack() as stack:
         with tool_errors(path):
@@ -107,7 +107,7 @@ def open_workspace(workspace: Path) -> AbstractContextManager[int]:
 
 @contextmanager
 def tool_errors(path: str) -> Iterator[None]:
-    """Raise errors of the system about *path* as `ToolError`s, which name nothing of this machine."""
+    """Raise errors of the system as `ToolError`s, which name *path* and no other path."""
     try:
         yield
     except FileNotFoundError:
@@ -119,9 +119,9 @@ def tool_errors(path: str) -> Iterator[None]:
 
 
 def require_regular(fd: int, action: str) -> os.stat_result:
-    """Return the state of an open file. Raises `ToolDenied` unless it is a regular file with one name.
+    """Return the state of an open file. Raises `ToolDenied` unless it is a regular file.
 
-    Another name could be anywhere.
+    A second hard link could be anywhere, so such a file is refused too.
     """
     return check_regular(os.fstat(fd), action)
 

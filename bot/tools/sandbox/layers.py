@@ -67,7 +67,7 @@ class Bubblewrap:
             filter_fd=filter_fd,
             status_fd=status_write,
         )
-        # Its own environment holds nothing either: the command can see a part of it.
+        # Its own environment has no secrets either: the command can see a part of it.
         return Launch(argv, environment("/", "/"), (filter_fd, status_write), status)
 
 

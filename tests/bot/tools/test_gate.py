@@ -195,7 +195,7 @@ async def test_a_long_value_that_cannot_be_saved_is_cut_and_says_so():
     context = Spill(StoreUnavailable("full")).context
     result = await called(FakeTool(ToolError("no", partial="x" * 2 * MAX_RESULT)), context)
     assert content(result)["success"] is False
-    assert "could not be kept" in result.content
+    assert "could not be saved" in result.content
     assert len(result.content) < MAX_RESULT
 
 

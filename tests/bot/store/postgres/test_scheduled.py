@@ -38,11 +38,11 @@ async def serve(dsn: str, deaths: dict[int, anyio.Event]) -> None:
         scheduler = Scheduler(
             schedules,
             sink=store.journal.receive,
-            known=store.journal.knows,
-            allowed=lambda _: True,
-            may_spend=lambda: True,
-            tell=nothing,
-            served=["slack"],
+            in_journal=store.journal.knows,
+            has_access=lambda _: True,
+            within_budget=lambda: True,
+            post_notice=nothing,
+            transports=["slack"],
             max_age_s=600,
         )
         async with anyio.create_task_group() as tasks:
