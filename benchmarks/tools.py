@@ -35,8 +35,8 @@ from bot.tools.files.read import ReadFile
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.sandbox import Sandbox, open_sandbox
+from bot.tools.sandbox.launcher import descendants
 from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.resource_watch import tree
 from bot.tools.sandbox.selection import AT_ONCE
 from bot.tools.shell import Shell
 from bot.tools.web.http_client import HttpClient
@@ -192,7 +192,7 @@ def _children() -> int:
     """Return how many processes this one has started that live."""
     ours = str(os.getpid())
     found = 0
-    for pid in tree(os.getpid())[1:]:
+    for pid in descendants(os.getpid()):
         with suppress(OSError, IndexError):
             found += Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == ours
     return found

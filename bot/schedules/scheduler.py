@@ -36,7 +36,7 @@ from threads.scheduled_messages import shortened
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 60.0
+POLL_S = 60.0
 """Longest sleep; then a suspended machine or a changed clock is noticed."""
 
 RETRY_S = 10.0
@@ -44,17 +44,17 @@ RETRY_S = 10.0
 
 NOTIFY_RETRY_S = 60.0
 
-SkipReason = Literal["missed", "barred", "spent"]
+SkipReason = Literal["missed", "no_access", "over_budget"]
 
 REASONS: dict[SkipReason, str] = {
     "missed": "I was not running when it was due",
-    "barred": "the person who scheduled it may not use me here any more",
-    "spent": "scheduled messages have used up their budget for today",
+    "no_access": "the person who scheduled it may not use me here any more",
+    "over_budget": "scheduled messages have used up their budget for today",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class _Skipped:
+class _SkippedOccurrence:
     """An occurrence of which the thread must be told."""
 
     schedule: Schedule
@@ -63,7 +63,7 @@ class _Skipped:
 
     def following(self, now: datetime) -> Schedule | None:
         """Return the schedule with its next occurrence, or None if it is over."""
-        barred = {"barred": self.why == "barred" or self.schedule.barred}
+        barred = {"barred": self.why == "no_access" or self.schedule.barred}
         return self.schedule.model_copy(update=barred).after(max(now, self.due))
 
     def sentence(self, now: datetime) -> str:
@@ -82,19 +82,19 @@ class _Skipped:
 
 @dataclass(slots=True)
 class Scheduler:
-    """``sink`` makes a message durable; ``known`` returns whether the journal has a key.
+    """``sink`` makes a message durable; ``in_journal`` returns whether the journal has a key.
 
-    ``allowed`` returns whether the author has access, ``may_spend`` whether scheduled turns have budget left today;
-    ``tell`` posts a notice and raises `PostFailed`. Schedules of transports that are not in ``served`` rest.
+    ``has_access`` returns whether the author may use the bot, ``within_budget`` whether today's budget of scheduled
+    turns has anything left. ``post_notice`` raises `PostFailed`. Schedules of other transports than ``transports`` rest.
     """
 
     schedules: Schedules
     sink: Sink
-    known: Callable[[str], Awaitable[bool]]
-    allowed: Callable[[Incoming], bool]
-    may_spend: Callable[[], bool]
-    tell: Callable[[Outgoing], Awaitable[object]]
-    served: Collection[str]
+    in_journal: Callable[[str], Awaitable[bool]]
+    has_access: Callable[[Incoming], bool]
+    within_budget: Callable[[], bool]
+    post_notice: Callable[[Outgoing], Awaitable[object]]
+    transports: Collection[str]
     max_age_s: float
     _last_round: datetime = field(default=datetime.max.replace(tzinfo=UTC), init=False)
     _notifying: set[str] = field(default_factory=set, init=False)
@@ -111,13 +111,13 @@ class Scheduler:
     async def _round(self, tasks: TaskGroup) -> float:
         """Handle everything that is due, and return the seconds until the next round."""
         now = self.schedules.now()
-        skipped: dict[str, list[_Skipped]] = {}
+        skipped: dict[str, list[_SkippedOccurrence]] = {}
         try:
             if now < self._last_round:
                 await self._realign(now)
             self._last_round = now
             for schedule in sorted(self._active(), key=lambda s: (s.next_at, s.id)):
-                if schedule.next_at <= now and (skip := await self._handle(schedule, now)):
+                if schedule.next_at <= now and (skip := await self._deliver(schedule, now)):
                     skipped.setdefault(schedule.thread, []).append(skip)
         except StoreUnavailable as error:
             log.warning("schedule.waits: for the disk: %s", error, extra={"code": error.code})
@@ -128,30 +128,31 @@ class Scheduler:
         coming = [schedule.next_at for schedule in self._active()]
         if not coming:
             return math.inf
-        return max(0.0, min((min(coming) - self.schedules.now()).total_seconds(), LOOK_S))
+        return max(0.0, min((min(coming) - self.schedules.now()).total_seconds(), POLL_S))
 
     def _active(self) -> list[Schedule]:
-        """Return the schedules of served transports, without those about which a notice is on its way."""
+        """Return the schedules of our transports, without those about which a notice is being posted."""
         return [
             schedule
             for schedule in self.schedules.all
-            if ThreadId.parse(schedule.thread).transport in self.served and schedule.id not in self._notifying
+            if ThreadId.parse(schedule.thread).transport in self.transports
+            and schedule.id not in self._notifying
         ]
 
     async def _realign(self, now: datetime) -> None:
         """Compute the next times again: the clock or the zone database has changed."""
-        async with self.schedules.changing:
+        async with self.schedules.lock:
             coming = [schedule for schedule in self.schedules.all if schedule.cron and schedule.next_at > now]
             realigned = {schedule.id: schedule.after(now) or schedule for schedule in coming}
             if any(realigned[schedule.id] != schedule for schedule in coming):
                 await self.schedules.save(realigned)
 
-    async def _handle(self, schedule: Schedule, now: datetime) -> _Skipped | None:
+    async def _deliver(self, schedule: Schedule, now: datetime) -> _SkippedOccurrence | None:
         """Do what the table says; return an occurrence of which the thread must be told first.
 
         Raises `StoreUnavailable`.
         """
-        async with self.schedules.changing:
+        async with self.schedules.lock:
             if self.schedules.find(schedule.id) is not schedule:  # cancelled meanwhile
                 return None
             due = self._latest(schedule, now)
@@ -160,7 +161,7 @@ class Scheduler:
                 schedule = schedule.model_copy(update={"next_at": due})
                 await self.schedules.save({schedule.id: schedule})
             incoming = schedule.incoming(schedule.next_at)
-            if not await self.known(incoming.key):
+            if not await self.in_journal(incoming.key):
                 if why := "missed" if due is None else self._refusal(incoming):
                     return await self._skip(schedule, why, now)
                 await self.sink(incoming)
@@ -178,32 +179,32 @@ class Scheduler:
         return latest
 
     def _refusal(self, incoming: Incoming) -> SkipReason | None:
-        if not self.allowed(incoming):
-            return "barred"
-        return None if self.may_spend() else "spent"
+        if not self.has_access(incoming):
+            return "no_access"
+        return None if self.within_budget() else "over_budget"
 
-    async def _skip(self, schedule: Schedule, why: SkipReason, now: datetime) -> _Skipped | None:
+    async def _skip(self, schedule: Schedule, why: SkipReason, now: datetime) -> _SkippedOccurrence | None:
         """Return the occurrence if the thread must be told; if it was told before, only continue."""
         notified_today = self.schedules.notified_on(schedule.thread) == _day(now)
-        told = schedule.barred if why == "barred" else notified_today
+        told = schedule.barred if why == "no_access" else notified_today
         if why == "missed" or not schedule.cron or not told:
-            return _Skipped(schedule, schedule.next_at, why)
+            return _SkippedOccurrence(schedule, schedule.next_at, why)
         log.info("schedule.left_out: %s: %s", schedule.id, why, extra={"thread_id": schedule.thread})
         await self.schedules.save({schedule.id: schedule.after(now)})
         return None
 
-    async def _notify(self, thread: str, skips: list[_Skipped], now: datetime) -> None:
+    async def _notify(self, thread: str, skips: list[_SkippedOccurrence], now: datetime) -> None:
         """Tell the thread, and then let its schedules continue."""
         try:
             await self._post(ThreadId.parse(thread), skips, now)
-            async with self.schedules.changing:
+            async with self.schedules.lock:
                 following = {
                     skip.schedule.id: skip.following(now)
                     for skip in skips
                     if self.schedules.find(skip.schedule.id)
                 }
-                spent = {thread: _day(now)} if any(skip.why == "spent" for skip in skips) else {}
-                await self.schedules.save(following, spent)
+                notified = {thread: _day(now)} if any(skip.why == "over_budget" for skip in skips) else {}
+                await self.schedules.save(following, notified)
         except (PostFailed, StoreUnavailable) as error:
             fields = {"thread_id": thread, "code": error.code}
             log.warning("schedule.told_later: what was left out: %s", error, extra=fields)
@@ -211,11 +212,11 @@ class Scheduler:
         self._notifying.difference_update(skip.schedule.id for skip in skips)
         self.schedules.wake()
 
-    async def _post(self, thread: ThreadId, skips: list[_Skipped], now: datetime) -> None:
+    async def _post(self, thread: ThreadId, skips: list[_SkippedOccurrence], now: datetime) -> None:
         key = f"{skips[0].schedule.incoming(skips[0].due).key}+left"
         text = "\n".join(skip.sentence(now) for skip in skips)
         try:
-            await self.tell(Outgoing(thread, key, text, "notice"))
+            await self.post_notice(Outgoing(thread, key, text, "notice"))
         except PostFailed as error:
             if error.retryable and not error.maybe_posted:
                 raise

@@ -53,7 +53,7 @@ class Schedule(BaseModel):
 
     def after(self, moment: datetime) -> Schedule | None:
         """Return the schedule with its first occurrence after *moment*, or None if it is over."""
-        at = self._following(moment) if self.cron else None
+        at = self._next_occurrence(moment) if self.cron else None
         if at is None or (self.until and at > self.until):
             return None
         return self.model_copy(update={"next_at": at})
@@ -67,7 +67,7 @@ class Schedule(BaseModel):
         done = self.model_copy(update={"times": times, "last_at": due, "barred": False})
         return done.after(due)
 
-    def _following(self, moment: datetime) -> datetime | None:
+    def _next_occurrence(self, moment: datetime) -> datetime | None:
         try:
             return next_after(self.cron, self.zone, moment)
         except ToolInvalidInput:  # the zone database does not have the zone any more
@@ -75,7 +75,7 @@ class Schedule(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ScheduleLimits:
     """The most schedules per thread, per person and in total."""
 
     per_thread: int = 20
@@ -95,14 +95,17 @@ Change = Mapping[str, Schedule | None]
 
 
 class Schedules:
-    """All schedules. ``changing`` is held while one is handed over: it is not cancelled in between."""
+    """All schedules. ``lock`` is held while one is handed over: it is not cancelled in between."""
 
     def __init__(
-        self, state: State[SchedulesFile], now: Callable[[], datetime], bounds: Bounds = Bounds()
+        self,
+        state: State[SchedulesFile],
+        now: Callable[[], datetime],
+        limits: ScheduleLimits = ScheduleLimits(),
     ) -> None:
         self.now = now
-        self.changed, self.changing = anyio.Event(), anyio.Lock()
-        self._state, self._bounds = state, bounds
+        self.changed, self.lock = anyio.Event(), anyio.Lock()
+        self._state, self._limits = state, limits
         state.on_change = self.wake
 
     def read_zones(self) -> None:
@@ -117,7 +120,7 @@ class Schedules:
     def all(self) -> Sequence[Schedule]:
         return self._state.value.schedules
 
-    def of(self, thread: ThreadId) -> list[Schedule]:
+    def in_thread(self, thread: ThreadId) -> list[Schedule]:
         """Return the thread's schedules, the next one first."""
         return sorted((s for s in self.all if s.thread == str(thread)), key=lambda s: (s.next_at, s.id))
 
@@ -136,17 +139,17 @@ class Schedules:
             for schedule in old.schedules:
                 if schedule.source == new.source and schedule.thread == new.thread:
                     return old
-            self._check_bounds(new, old.schedules)
-            schedule = new.model_copy(update={"id": _free_id(new, old.schedules)})
+            self._check_limits(new, old.schedules)
+            schedule = new.model_copy(update={"id": _unused_id(new, old.schedules)})
             return old.model_copy(update={"schedules": (*old.schedules, schedule)})
 
-        async with self.changing:
+        async with self.lock:
             await self._state.change(change)
         return schedule
 
     async def cancel(self, thread: ThreadId, schedule_id: str) -> Schedule | None:
         """Remove one of the thread's schedules and return it, or None if there is none. Raises `StoreUnavailable`."""
-        async with self.changing:
+        async with self.lock:
             found = self.find(schedule_id)
             if found is None or found.thread != str(thread):
                 return None
@@ -161,16 +164,16 @@ class Schedules:
             case ["cancel", schedule_id]:
                 if gone := await self.cancel(thread, schedule_id.lower()):
                     return f"Cancelled: {shortened(gone.text)}"
-                return f"There is no such schedule here.\n{_HOW}"
+                return f"There is no such schedule here.\n{_HINT}"
             case _:
-                return _HOW
+                return _HINT
 
     def listing(self, thread: ThreadId) -> str:
         """Return the thread's schedules, one a line."""
-        found = self.of(thread)
+        found = self.in_thread(thread)
         lines = [f"{schedule.id}: {self.describe(schedule)}" for schedule in found[:MAX_LISTED]]
         more = [f"and {len(found) - MAX_LISTED} more"] if len(found) > MAX_LISTED else []
-        return "\n".join([*lines, *more, _HOW]) if found else NONE_HERE
+        return "\n".join([*lines, *more, _HINT]) if found else NO_SCHEDULES
 
     def describe(self, schedule: Schedule) -> str:
         """Return in words what is sent when."""
@@ -188,7 +191,7 @@ class Schedules:
     async def save(self, change: Change, told: Mapping[str, str] | None = None) -> None:
         """Make a change of schedules that are there durable; on `StoreUnavailable` nothing changed.
 
-        The caller holds ``changing``. What another worker has removed meanwhile stays removed.
+        The caller holds ``lock``. What another worker has removed meanwhile stays removed.
         """
 
         def update(old: SchedulesFile) -> SchedulesFile:
@@ -205,13 +208,13 @@ class Schedules:
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
-    def _check_bounds(self, new: Schedule, known: Sequence[Schedule]) -> None:
+    def _check_limits(self, new: Schedule, known: Sequence[Schedule]) -> None:
         in_thread = [schedule for schedule in known if schedule.thread == new.thread]
         of_person = [schedule for schedule in known if _owner(schedule) == _owner(new)]
         for schedules, most, whose in (
-            (in_thread, self._bounds.per_thread, "in this thread"),
-            (of_person, self._bounds.per_user, "of this person"),
-            (known, self._bounds.total, "in all"),
+            (in_thread, self._limits.per_thread, "in this thread"),
+            (of_person, self._limits.per_user, "of this person"),
+            (known, self._limits.total, "in all"),
         ):
             if len(schedules) >= most:
                 raise ToolDenied(
@@ -220,11 +223,11 @@ class Schedules:
                 )
 
 
-NONE_HERE = 'Nothing is scheduled here. Ask me to, for example "remind me on Monday at 9 to call Ann".'
-_HOW = "/schedule cancel ID cancels one."
+NO_SCHEDULES = 'Nothing is scheduled here. Ask me to, for example "remind me on Monday at 9 to call Ann".'
+_HINT = "/schedule cancel ID cancels one."
 
 
-def _free_id(new: Schedule, known: Sequence[Schedule]) -> str:
+def _unused_id(new: Schedule, known: Sequence[Schedule]) -> str:
     digest = sha256(f"{new.thread}\0{new.source}".encode("utf-8", "replace")).hexdigest()
     taken = {schedule.id for schedule in known}
     return next(f"s{digest[:size]}" for size in range(4, 64) if f"s{digest[:size]}" not in taken)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import islice, pairwise
@@ -18,13 +17,13 @@ from cronsim import CronSim, CronSimError
 
 from bot.ports.errors import ToolInvalidInput
 
-FARTHEST = timedelta(days=366)
+HORIZON = timedelta(days=366)
 """How far ahead a time may be."""
 
 LONGEST_CRON, LONGEST_TIME = 100, 40
 """Characters."""
 
-LOOKED_AT = 200
+CHECKED_OCCURRENCES = 200
 """Occurrences whose distance is checked: two days at every 15 minutes; later ones do not differ."""
 
 _CRON = "Five fields are needed: minute, hour, day of month, month, day of week, such as '0 9 * * 1-5'."
@@ -34,20 +33,11 @@ _ZONE = "Name the time zone, such as Europe/Berlin; ask the person if you do not
 
 @lru_cache(1000)  # not unlimited: names come in any case
 def find_zone(name: str) -> ZoneInfo:
-    """Return a time zone by its name, in any case. Reads files the first time.
-
-    Raises `ToolInvalidInput`, with similar names.
-    """
-    names = _zones()
-    known = names.get(name.casefold())
-    if known is None:
-        raise ToolInvalidInput(
-            f"There is no time zone named {name[:60]!r}.", suggestion=_nearest(name[:60], names)
-        )
+    """Return a time zone by its name, in any case. Reads files the first time. Raises `ToolInvalidInput`."""
     try:
-        return ZoneInfo(known)
-    except (OSError, ValueError) as error:  # the system has another database
-        raise ToolInvalidInput(f"The time zone {known} cannot be read here.", suggestion=_ZONE) from error
+        return ZoneInfo(_zones()[name.casefold()])
+    except (KeyError, OSError, ValueError) as error:  # the system can have another database
+        raise ToolInvalidInput(f"There is no time zone named {name[:60]!r}.", suggestion=_ZONE) from error
 
 
 def next_after(cron: str, zone: str, after: datetime) -> datetime | None:
@@ -76,10 +66,10 @@ def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[s
     try:
         first = next_after(cron, zone, now)
         # In UTC: a gap that summer time makes shorter once a year is no reason to refuse.
-        times = list(islice(CronSim(cron, now.astimezone(UTC)), LOOKED_AT))
+        times = list(islice(CronSim(cron, now.astimezone(UTC)), CHECKED_OCCURRENCES))
     except CronSimError as error:
         raise ToolInvalidInput(f"This is not a cron expression: {error}.", suggestion=_CRON) from error
-    if first is None or first > now + FARTHEST:
+    if first is None or first > now + HORIZON:
         raise ToolInvalidInput(
             "This does not occur within a year.", suggestion="Choose an earlier time, or use `at`."
         )
@@ -114,7 +104,7 @@ def parse_time(text: str, zone: str, now: datetime) -> datetime:
 
 def within_a_year(at: datetime, now: datetime) -> datetime:
     """Return the time; raises `ToolInvalidInput` if it is too far ahead."""
-    if at > now + FARTHEST:
+    if at > now + HORIZON:
         raise ToolInvalidInput("That is more than a year ahead.", suggestion="Choose an earlier time.")
     return at
 
@@ -134,11 +124,3 @@ def _zones() -> Mapping[str, str]:
     """Return the names of all time zones by their case-folded form."""
     names = files("tzdata").joinpath("zones").read_text().split()
     return {name.casefold(): name for name in names}
-
-
-def _nearest(name: str, names: Mapping[str, str]) -> str:
-    folded = name.casefold().replace(" ", "_")
-    cities = [known for low, known in names.items() if folded and folded == low.rpartition("/")[2]]
-    close = [names[low] for low in get_close_matches(folded, names, n=3, cutoff=0.5)]
-    nearest = list(dict.fromkeys([*cities, *close]))[:3]
-    return f"Did you mean {' or '.join(nearest)}?" if nearest else _ZONE

@@ -1,4 +1,4 @@
-"""Asks a person in the thread about a call: bound to its exact arguments, and kept on disk.
+"""Asks a person in the thread about a call. An approval is bound to the exact arguments, and is on disk.
 
 | an approval is | event                                      | then                                              |
 |----------------|--------------------------------------------|---------------------------------------------------|
@@ -42,18 +42,18 @@ from threads.store.json_file import JsonState, State
 
 log = logging.getLogger(__name__)
 
-MOST_SHOWN = 1_500
+MAX_INLINE = 1_500
 """Characters of the arguments in the question itself; longer ones are posted as a file."""
 
-MOST_NAMED = 80
+LONGEST_BRIEF = 80
 """Characters of a call's subject that name its question among others."""
 
-AUDITED = 200
-"""Characters of a call's subject in the audit; the thread has all of it."""
+LONGEST_AUDITED = 200
+"""Characters of a call's subject in the audit; the question in the thread has all of it."""
 
-MOST_GRANTS = 1_000
-KEPT_FOR = timedelta(days=1)
-"""How long a decision is kept, so that nobody is asked about a denied call again."""
+MAX_GRANTS = 1_000
+RETENTION = timedelta(days=1)
+"""How long a decision is stored, so that nobody is asked about a denied call again."""
 
 OPTIONS = (
     Option("Allow once", approve=True, words="once"),
@@ -107,13 +107,13 @@ class _Call:
 
     @property
     def same(self) -> str:
-        """Return what equal calls have in common: thread, message, tool and exact arguments."""
+        """Return a digest of the thread, the message, the tool and the exact arguments."""
         arguments = self.arguments.model_dump(mode="json")
         return _digest([str(self.context.thread), self.context.message_id, self.tool.name, arguments])
 
     @property
     def key(self) -> str:
-        """Return what identifies this call; a step may ask for the same call twice."""
+        """Return the id of this call: a step may contain the same call twice."""
         return _digest([self.same, self.context.call_id])
 
     def describe_grant(self, pattern: str) -> str:
@@ -210,24 +210,8 @@ class Approvals:
         )
 
     async def _ask(self, call: _Call) -> None:
-        context, now, expires_at, nth = call.context, self._now(), None, 0
-        if before := self._find(call):
-            if before.state == "open":
-                expires_at, nth = datetime.fromisoformat(before.expires_at), before.nth
-            else:
-                nth = before.nth + 1
-        if expires_at is None and self._denied(call):
-            raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
-        expires_at = expires_at or now + self._expires
-        approval = _Approval(
-            state="open",
-            thread_id=str(context.thread),
-            message_id=context.message_id,
-            tool=call.tool.name,
-            expires_at=expires_at.isoformat(),
-            nth=nth,
-            same=call.same,
-        )
+        context, now = call.context, self._now()
+        approval = self._open_approval(call, now)
         await self._save(call.key, approval)
         decided = False
 
@@ -237,10 +221,10 @@ class Approvals:
                 decided = True
                 await self._decide(call, approval, answer)
 
-        left_s = (expires_at - now).total_seconds()
+        left_s = (datetime.fromisoformat(approval.expires_at) - now).total_seconds()
         answer: Answer | None = Answer(approved=False, by="")
         if left_s > 0:
-            answer = await context.ask(await self._question(call, nth, left_s, decide))
+            answer = await context.ask(await self._question(call, approval.nth, left_s, decide))
         await decide(answer)
         if answer is None:
             context.note(wording.nobody_to_ask(call.tool.name))
@@ -251,6 +235,23 @@ class Approvals:
             why = "A person denied this." if answer.by else "Nobody allowed this in time."
             raise ToolDenied(why, suggestion=DO_WITHOUT)
 
+    def _open_approval(self, call: _Call, now: datetime) -> _Approval:
+        """Return the open approval of a call, perhaps one from before a restart. Raises `ToolDenied`."""
+        before = self._find(call)
+        if before and before.state == "open":
+            return before.model_copy(update={"same": call.same})
+        if self._denied(call):
+            raise ToolDenied("This was denied already.", suggestion="Do not try it again; go on without it.")
+        return _Approval(
+            state="open",
+            thread_id=str(call.context.thread),
+            message_id=call.context.message_id,
+            tool=call.tool.name,
+            expires_at=(now + self._expires).isoformat(),
+            nth=before.nth + 1 if before else 0,
+            same=call.same,
+        )
+
     async def _decide(self, call: _Call, approval: _Approval, answer: Answer | None) -> None:
         """Make a decision durable before anybody is told. Raises `ToolDenied` if the disk fails."""
         context, pattern, grant = call.context, self._pattern(call.arguments), None
@@ -258,7 +259,7 @@ class Approvals:
         details = {
             "tool": call.tool.name,
             "verdict": "allowed" if approved else "denied",
-            "about": self._mask(call.arguments.subject())[:AUDITED],
+            "about": self._mask(call.arguments.subject())[:LONGEST_AUDITED],
             "call": call.key,
         }
         if answer and approved and pattern and answer.words.strip().lower() == "always":
@@ -302,15 +303,15 @@ class Approvals:
             format_arguments(call.arguments.model_dump(mode="json", exclude_defaults=True))
         )
         block = _block(arguments)
-        if len(arguments) > MOST_SHOWN and await self._attach(call, arguments):
-            block = f"{_block(arguments[:MOST_SHOWN])}\n{wording.WHOLE_IN_FILE}"
+        if len(arguments) > MAX_INLINE and await self._attach(call, arguments):
+            block = f"{_block(arguments[:MAX_INLINE])}\n{wording.WHOLE_IN_FILE}"
         why = wording.OUTSIDE_READ if call.context.tainted else ""
         return wording.may_i(name, block, why, call.describe_grant(self._pattern(call.arguments)))
 
     def _brief(self, call: _Call) -> str:
         """Return the call in one line: enough to find its question, not to decide it."""
         name, about = call.tool.name, " ".join(self._mask(escaped(call.arguments.subject())).split())
-        return f"{name}: {about}" if len(about) <= MOST_NAMED else f"{name}: {about[:MOST_NAMED]}…"
+        return f"{name}: {about}" if len(about) <= LONGEST_BRIEF else f"{name}: {about[:LONGEST_BRIEF]}…"
 
     def _pattern(self, arguments: Arguments) -> str:
         """Return what *always here* would allow, or "" if the pattern has a secret, which must not be stored."""
@@ -330,7 +331,7 @@ class Approvals:
 
     async def _save(self, key: str, approval: _Approval, grant: _Grant | None = None) -> None:
         """Make an approval durable. Raises `ToolDenied` if the disk fails: what is not on disk is not allowed."""
-        oldest = (self._now() - KEPT_FOR).isoformat()
+        oldest = (self._now() - RETENTION).isoformat()
 
         def change(old: ApprovalsFile) -> ApprovalsFile:
             approvals = {
@@ -338,7 +339,7 @@ class Approvals:
                 for id_, before in old.asked.items()
                 if before.expires_at > oldest and id_ not in (key, approval.same)
             }
-            grants = (*old.grants, grant)[-MOST_GRANTS:] if grant else old.grants
+            grants = (*old.grants, grant)[-MAX_GRANTS:] if grant else old.grants
             return ApprovalsFile(asked={**approvals, key: approval}, grants=grants)
 
         try:

@@ -28,7 +28,6 @@ from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
 from bot.ports.tool_result import failed
-from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
@@ -39,10 +38,25 @@ GRACE_S = 2.0
 """Seconds after its deadline in which a tool can return partial output, before it is cut off."""
 
 LONGEST_SUMMARY = 80
-"""Characters of a call in a status."""
+"""Characters of a call's summary in a status line."""
 
+LONGEST_LABEL = 120
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
+
+VERBS = {
+    "read_file": "reading",
+    "write_file": "writing",
+    "edit_file": "editing",
+    "list_files": "looking through",
+    "attach": "attaching",
+    "shell": "running",
+    "web_fetch": "reading",
+    "browser": "browsing",
+    "load_skill": "looking up",
+    "recall": "remembering",
+}
+"""The verbs of common tools; any other tool is "using" and its name."""
 
 
 class Permits(Protocol):
@@ -84,18 +98,18 @@ class Toolbox:
     ) -> list[ToolResult]:
         """Run the calls of one step, and return their results in the order of the calls."""
         results: dict[int, ToolResult] = {}
-        room = anyio.Semaphore(MAX_PARALLEL)
+        slots = anyio.Semaphore(MAX_PARALLEL)
         contexts = [replace(context, call_id=call.id, images=[]) for call in calls]
 
-        async def one(index: int, call: ToolCall) -> None:
+        async def run_one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
             await on_event(ToolStarted(name, about, call.id, label(name, about)))
-            results[index] = await self._call(call, contexts[index], room)
+            results[index] = await self._call(call, contexts[index], slots)
             await on_event(ToolFinished(name, not results[index].is_error, call.id))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
-                tasks.start_soon(one, index, call)
+                tasks.start_soon(run_one, index, call)
         context.images.extend(image for own in contexts for image in own.images)
         return [results[index] for index in range(len(calls))]
 
@@ -107,9 +121,9 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(self, call: ToolCall, context: ToolContext, room: anyio.Semaphore) -> ToolResult:
+    async def _call(self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore) -> ToolResult:
         try:
-            return await self._results.succeeded(call, await self._invoke(call, context, room), context)
+            return await self._results.succeeded(call, await self._invoke(call, context, slots), context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
             return await self._failed(call, error, context)
 
@@ -123,11 +137,11 @@ class Toolbox:
         return failed(call, "unknown", "The tool failed.", recoverable=False)
 
     async def _invoke(
-        self, call: ToolCall, context: ToolContext, room: anyio.Semaphore
+        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
     ) -> JsonValue | ToolOutput:
         tool, arguments = self._parse(call)
         await self._permits.permit(tool, arguments, context)
-        async with room:  # not before: a call that waits for a person must not block others
+        async with slots:  # not before: a call that waits for a person must not block others
             return await self._run_in_time(tool, arguments, context)
 
     def _parse(self, call: ToolCall) -> tuple[Tool, Arguments]:
@@ -157,3 +171,11 @@ class Toolbox:
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
     """Return the call's text arguments, masked, for a status."""
     return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))
+
+
+def label(name: str, summary: str) -> str:
+    """Return a line such as "reading notes.md"; the transport must escape it."""
+    verb = VERBS.get(name) or f"using {name}"
+    about = summary or ("files" if name in VERBS else "")
+    line = " ".join(f"{verb} {about}".split())
+    return line if len(line) <= LONGEST_LABEL else f"{line[: LONGEST_LABEL - 1]}…"

@@ -14,7 +14,7 @@ from bot.agent.prompt.memory_lines import SCOPES, WHERE, Note, Scope, clean, mat
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext
 
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Characters of all notes that one `recall` returns."""
 
 
@@ -84,7 +84,7 @@ class Recall:
             for note in reversed(memory[scope])
             if note.text.strip() and matches(note, arguments.query)
         ]
-        room, notes = MOST_CHARACTERS, list[JsonValue]()
+        room, notes = MAX_CHARACTERS, list[JsonValue]()
         for scope, note in found:
             room -= len(note.line)
             if room < 0:

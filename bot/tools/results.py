@@ -76,16 +76,16 @@ class Results:
         *,
         is_error: bool = False,
     ) -> ToolResult:
-        long = "partial" if is_error else "result"
-        if long in result and len(dumped(result)) > MAX_RESULT:
+        key = "partial" if is_error else "result"
+        if key in result and len(dumped(result)) > MAX_RESULT:
             # A call after text from outside was read can return that text.
             outside = bool(origin) or context.tainted
-            result = {**result, long: await self._ends(result[long], context, outside=outside)}
+            result = {**result, key: await self._truncate(result[key], context, outside=outside)}
         if origin:
             result = {name: fenced(value, origin, call.id) for name, value in result.items()}
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
-    async def _ends(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:
+    async def _truncate(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:
         """Return the two ends of a long value, with the path of the file that has all of it."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
@@ -99,7 +99,7 @@ class Results:
             cut["file"] = await context.spill(f"{context.stem}.txt", scrub(whole), outside=outside)
             cut["next"] = "read_file reads all of it, in parts."
         except StoreUnavailable:
-            cut["next"] = "The whole could not be kept: ask for a part of it."
+            cut["next"] = "The rest could not be saved: ask for a part of it."
         return cut
 
 

@@ -14,13 +14,13 @@ from pydantic import Field, JsonValue, model_validator
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from bot.schedules.store import Schedule, Schedules
-from bot.schedules.times import FARTHEST, find_zone, format_time, parse_cron, parse_time, within_a_year
+from bot.schedules.times import HORIZON, find_zone, format_time, parse_cron, parse_time, within_a_year
 from threads.errors import StoreUnavailable
 from threads.scheduled_messages import due_of, shortened
 from threads.store.disk import Offload
 
-MOST_TIMES = 10_000
-MOST_MINUTES = 366 * 24 * 60
+MAX_TIMES = 10_000
+MAX_MINUTES = 366 * 24 * 60
 
 
 class ScheduleArguments(Arguments):
@@ -32,9 +32,7 @@ class ScheduleArguments(Arguments):
     at: str = Field(
         default="", max_length=40, description="Once, at this time: ISO 8601, with an offset or with `zone`"
     )
-    in_minutes: int | None = Field(
-        default=None, ge=1, le=MOST_MINUTES, description="Once, in so many minutes"
-    )
+    in_minutes: int | None = Field(default=None, ge=1, le=MAX_MINUTES, description="Once, in so many minutes")
     cron: str = Field(
         default="",
         max_length=100,
@@ -46,7 +44,7 @@ class ScheduleArguments(Arguments):
     until: str = Field(
         default="", max_length=40, description="With cron: the last time it may come, ISO 8601"
     )
-    times: int | None = Field(default=None, ge=1, le=MOST_TIMES, description="With cron: how often it comes")
+    times: int | None = Field(default=None, ge=1, le=MAX_TIMES, description="With cron: how often it comes")
 
     @model_validator(mode="after")
     def _one_time(self) -> Self:
@@ -62,10 +60,6 @@ class ScheduleArguments(Arguments):
         """Return when and what: "0 9 * * 1-5 Europe/Berlin: Say good morning."."""
         when = self.cron or self.at or f"in {self.in_minutes} min"
         return f"{' '.join(filter(None, (when, self.zone)))}: {self.text}"
-
-
-class NoArguments(Arguments):
-    """No arguments."""
 
 
 class CancelArguments(Arguments):
@@ -137,7 +131,7 @@ class ListSchedules:
     name: ClassVar[str] = "schedules"
     description: ClassVar[str] = "List what is scheduled in this thread, with ids and times."
     risk: ClassVar[Literal["read"]] = "read"
-    arguments: ClassVar[type[Arguments]] = NoArguments
+    arguments: ClassVar[type[Arguments]] = Arguments
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:  # noqa: ARG002
         return [
@@ -148,7 +142,7 @@ class ListSchedules:
                 "cron": schedule.cron,
                 "by": schedule.author.name or schedule.author.id,
             }
-            for schedule in self.schedules.of(context.thread)
+            for schedule in self.schedules.in_thread(context.thread)
         ]
 
 
@@ -190,7 +184,7 @@ def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Ma
     zone = find_zone(arguments.zone).key if arguments.zone else ""
     if arguments.cron:
         cron, first = parse_cron(arguments.cron, zone, now, least)
-        until = parse_time(arguments.until, zone, now) if arguments.until else now + FARTHEST
+        until = parse_time(arguments.until, zone, now) if arguments.until else now + HORIZON
         if until < first:
             raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")
         return {"cron": cron, "next_at": first, "zone": zone, "until": until, "times": arguments.times}

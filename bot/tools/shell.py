@@ -22,14 +22,15 @@ ORIGIN = "command"
 
 _DESCRIPTION = (
     "Run a shell command in this thread's workspace, which is its current folder and the only one it can write to"
-    "{tmp}. No network, no input, none of the bot's own files. What it leaves running ends with it. A failing "
-    "command is a result too: read exit_code and stderr. Long output is cut in the middle: write it to a file.{more}"
+    "{tmp}. No network, no input, none of the bot's own files. Processes that it leaves running are killed. "
+    "A failing command is a result too: read exit_code and stderr. Long output is cut in the middle: write it to a "
+    "file.{more}"
 )
 FREE_IT = (
     "What it wrote is still there. Nothing more can be written; reading and deleting still work. "
     "Delete what you made and do not need, and ask the person about the rest."
 )
-_ENDS: dict[str, tuple[str, str]] = {
+_ERRORS: dict[str, tuple[str, str]] = {
     "flood": ("It wrote too much and was stopped.", "Write the output to a file, or ask for less of it."),
     "memory": ("It used too much memory and was stopped.", "Work on smaller pieces."),
     "disk": ("It filled the disk and was stopped.", "Remove what it wrote, and say so."),
@@ -46,13 +47,13 @@ class ShellArguments(Arguments):
 
     @field_validator("command")
     @classmethod
-    def _can_be_passed(cls, command: str) -> str:
+    def _fits_an_argument(cls, command: str) -> str:
         try:
             size = len(command.encode())
         except UnicodeEncodeError:
             raise ValueError("must be valid Unicode") from None
         if "\0" in command:
-            raise ValueError("must hold no NUL character")
+            raise ValueError("must not contain a NUL character")
         if size > MAX_COMMAND:
             raise ValueError(f"must be at most {MAX_COMMAND} bytes: write a script to a file and run that")
         return command
@@ -81,20 +82,20 @@ class Shell:
         assert isinstance(arguments, ShellArguments)
         now = anyio.current_time()
         deadline = min(context.deadline, now + (arguments.timeout_s or context.deadline - now))
-        # Before, because a command can remove the trace; after, because a file may have come meanwhile.
+        # Checked before, because a command can remove the trace, and after, because a file may arrive meanwhile.
         outside = await self.offload(holds_outside_text, context.workspace)
         result = await self.sandbox.run(arguments.command, context.workspace, deadline)
         origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
-        if result.ended == "exited":
+        if result.outcome == "exited":
             return ToolOutput(_report(result), origin=origin)
-        if result.ended == "timeout":
+        if result.outcome == "timeout":
             raise ToolTimeout(
                 f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",
                 suggestion="Do less at once, or let it write to a file and look at that.",
                 partial=_report(result),
                 origin=origin,
             )
-        message, suggestion = _ENDS[result.ended]
+        message, suggestion = _ERRORS[result.outcome]
         raise ToolError(message, suggestion=suggestion, partial=_report(result), origin=origin)
 
 
@@ -106,6 +107,8 @@ def _report(result: CommandResult) -> dict[str, JsonValue]:
         report["signal"] = result.signal
     if result.left_out:
         report["left_out_bytes"] = result.left_out
-    if result.full:
-        report["workspace"] = f"{result.full} {FREE_IT}" if result.ended == "exited" else result.full
+    if result.limit_reached:
+        report["workspace"] = (
+            f"{result.limit_reached} {FREE_IT}" if result.outcome == "exited" else result.limit_reached
+        )
     return report

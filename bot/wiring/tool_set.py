@@ -175,11 +175,11 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
 
 
 async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources, states: States) -> None:
-    from bot.schedules.store import Bounds, Schedules, SchedulesFile  # noqa: PLC0415 - off by default
+    from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - off by default
     from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
 
     given = settings.schedule
-    bounds = Bounds(given.max_per_thread, given.max_per_user)
+    bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
     state = await states.open("schedules", SchedulesFile())
     tool_set.schedules = Schedules(state, resources.now, bounds)
     await resources.offload(tool_set.schedules.read_zones)

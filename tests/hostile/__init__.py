@@ -1,8 +1,7 @@
-"""The hostile corpus: inputs that want to do harm, each with the refusal it must meet, through the real composition.
+"""Hostile inputs, each with the refusal that it must meet, through the real composition.
 
-`bench` puts the bot together as `bot.wiring.app.serve` does, with what is outside of it replaced: the network, the sandbox
-(a stage that only writes down what it was made to run), the model (a script). Each `test_*` file has the rows of one
-group. A row is an input and what must come of it; beside that the same holds for every row: the canary is nowhere
-that anybody can read, nothing outside the workspace has changed, no command ran without a person's yes, no path of
-this machine is told. `test_whole` counts the rows.
+`bench` puts the tools together as `bot.wiring.app.serve` does, with fakes for the network, the sandbox and the model. A
+row is an input and its expected outcome. Besides, for every row: nobody can read the canary or a path of this machine,
+nothing outside the workspace has changed, and no command ran without a person's yes. Rows prove that a wall is in
+place; each wall has its own tests with more inputs.
 """

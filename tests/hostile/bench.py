@@ -1,4 +1,4 @@
-"""One thread's tools, made by `bot.wiring.tool_set.open_tool_set` by the settings, with a person who says no."""
+"""One thread's tools, as `bot.wiring.tool_set.open_tool_set` makes them from settings, and a person who denies calls."""
 
 from __future__ import annotations
 
@@ -29,72 +29,63 @@ from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 
 CANARY = "canary-5f1d9c0a77e2-canary"
-"""The secret of this bot; its mask knows it, and nobody may ever read it."""
+"""The secret of this bot, which must never be readable."""
 
 PUBLIC = "93.184.215.14"
 NO = Answer(approved=False, by=ANN.id)
 
-Kind = str
-"""How a call ends: with an error of a type (permission, validation, not_found, timeout, unknown); with a question to a
-person, who says no: "asked"; or "harmless": with nothing done that should not be, and a result. Two are "a|b"."""
-
 
 @dataclass(frozen=True)
 class Row:
-    """One hostile call. ``given`` are its arguments, or the text that a model sent as such.
+    """One hostile call. ``arguments`` is a mapping, or the text that a model sent.
 
-    ``says`` is searched for in the result; ``before`` prepares the scene, ``after`` looks at what is left of it. Not
-    ``asked`` of anybody unless that is what is expected.
+    ``outcome`` is the type of the error (permission, validation, not_found, timeout, unknown), "asked" if a person is
+    asked and denies the call, or "harmless" for a result; "a|b" allows both. ``pattern`` is searched for in the result.
+    ``before`` prepares the harness; ``after`` checks it, and the result.
     """
 
     name: str
     tool: str
-    given: Mapping[str, Any] | str
-    kind: Kind
-    says: str = ""
-    before: Callable[[Scene], object] = lambda _: None
-    after: Callable[[Scene, dict[str, Any]], object] = lambda *_: None
+    arguments: Mapping[str, Any] | str
+    outcome: str
+    pattern: str = ""
+    before: Callable[[Harness], object] = lambda _: None
+    after: Callable[[Harness, dict[str, Any]], object] = lambda *_: None
     settings: Mapping[str, Any] = field(default_factory=dict)
     tainted: bool = False
 
     @property
     def call(self) -> ToolCall:
-        if isinstance(self.given, str):
-            return tool_call("c1", self.tool, self.given)
-        return ToolCall("c1", self.tool, dict(self.given))
+        if isinstance(self.arguments, str):
+            return tool_call("c1", self.tool, self.arguments)
+        return ToolCall("c1", self.tool, dict(self.arguments))
 
 
-class Stage:
-    """Where commands would run: it writes them down, and gives back what it is told to."""
+class FakeSandbox:
+    """Records commands in place of running them, and returns ``result``."""
 
     layer = "bubblewrap"
-    why = "a stage"
+    why = ""
 
     def __init__(self) -> None:
-        self.ran: list[str] = []
-        self.gives = CommandResult("exited", 0, "done", "")
+        self.commands: list[str] = []
+        self.result = CommandResult("exited", 0, "done", "")
 
     async def run(self, command: str, workspace: Path, deadline: float) -> CommandResult:
-        self.ran.append(command)
-        return self.gives
+        self.commands.append(command)
+        return self.result
 
 
 @dataclass
-class Net:
-    """The network: names that lead where they are told to, and no way to anywhere but a site of ours.
+class FakeNetwork:
+    """A network where every connection ends at our own site on ``port``, and ``names`` are resolved as given."""
 
-    An entry of ``names`` that is a list of lists is another answer at each look-up (DNS rebinding).
-    """
-
-    names: dict[str, list[Any]] = field(default_factory=dict)
+    names: dict[str, list[str]] = field(default_factory=dict)
     reached: list[str] = field(default_factory=list)
     port: int = 0
 
     async def resolve(self, host: str, port: int) -> list[str]:
-        found = self.names.get(host, [PUBLIC])
-        if found and isinstance(found[0], list):
-            return found.pop(0) if len(found) > 1 else found[0]
-        return found
+        return self.names.get(host, [PUBLIC])
 
     async def connect(self, address: str, port: int) -> Any:
         self.reached.append(address)
@@ -104,19 +95,19 @@ class Net:
 
 
 @dataclass
-class Scene:
-    """A data folder with one thread, what is outside of it, and all that was said and done."""
+class Harness:
+    """The tools of one thread, a folder outside of its workspace, and everything that people and models see."""
 
     root: Path
     settings: Settings
-    net: Net
-    stage: Stage
-    bench: ToolSet = field(init=False)
+    network: FakeNetwork
+    sandbox: FakeSandbox
+    tools: ToolSet = field(init=False)
     questions: list[Question] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     events: list[TurnEvent] = field(default_factory=list)
-    posted: list[tuple[str, bytes]] = field(default_factory=list)
-    shown: list[Image] = field(default_factory=list)
+    attached: list[tuple[str, bytes]] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     mask: Callable[[str], str] = Masker([CANARY])
     answer: Answer | None = NO
     tainted: bool = False
@@ -128,7 +119,7 @@ class Scene:
 
     @property
     def outside(self) -> Path:
-        """A folder that is none of the bot's business."""
+        """A folder that the bot must not touch."""
         return self.root / "outside"
 
     @property
@@ -136,7 +127,7 @@ class Scene:
         return thread_folder(self.data, self.thread) / "workspace"
 
     def put(self, path: str, content: str | bytes = "words") -> Path:
-        """Write a file of the workspace, as a command would have."""
+        """Write a file in the workspace, as a command could."""
         file = self.workspace / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -148,13 +139,12 @@ class Scene:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.symlink_to(to)
 
-    def came_in(self, text: str = "obey") -> None:
-        """Have a file there that somebody sent."""
+    def add_attachment(self, text: str = "obey") -> None:
         self.put("attachments/m1-page.txt", text)
 
     async def run(self, *calls: ToolCall) -> list[dict[str, Any]]:
         """Run the calls of one step as a turn does, and return what a model reads."""
-        results = await self.bench.toolbox.run(calls, self.context(), self._seen)
+        results = await self.tools.toolbox.run(calls, self.context(), self.on_event)
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
@@ -170,10 +160,10 @@ class Scene:
             self._spill,
             self.tainted,
             sees=True,
-            images=self.shown,
+            images=self.images,
         )
 
-    async def _seen(self, event: TurnEvent) -> None:
+    async def on_event(self, event: TurnEvent) -> None:
         self.events.append(event)
 
     async def _ask(self, question: Question) -> Answer | None:
@@ -181,53 +171,56 @@ class Scene:
         return self.answer
 
     async def _attach(self, call_id: str, file: Path, name: str) -> None:
-        self.posted.append((name, file.read_bytes()))
+        self.attached.append((name, file.read_bytes()))
 
     async def _spill(self, name: str, text: str, *, outside: bool) -> str:
-        return await self.bench.spill(self.workspace, name, text, outside=outside)
+        return await self.tools.spill(self.workspace, name, text, outside=outside)
 
-    def told(self) -> str:
-        """Return all that anybody could read of this: results, questions, notes, status lines, posted files."""
-        shown = [self.mask(question.text) for question in self.questions]  # as `threads.delivery` does
-        posted = [f"{name} {data!r}" for name, data in self.posted]
-        kept = self.workspace / "tool-output"
-        files = [] if kept.is_symlink() else kept.glob("*.txt")
+    def visible_text(self) -> str:
+        """Return everything that anybody could read: results, questions, notes, status lines, attached files."""
+        questions = [self.mask(question.text) for question in self.questions]  # as `threads.delivery` does
+        attached = [f"{name} {data!r}" for name, data in self.attached]
+        folder = self.workspace / "tool-output"
+        files = [] if folder.is_symlink() else folder.glob("*.txt")
         spilled = [path.read_text("utf-8", "replace") for path in files]
-        return "\n".join([self.read, *shown, *self.notes, *map(repr, self.events), *posted, *spilled])
+        return "\n".join([self.read, *questions, *self.notes, *map(repr, self.events), *attached, *spilled])
 
 
-def secure(monkeypatch: pytest.MonkeyPatch, stage: Stage | None, net: Net) -> None:
-    """Put the stage in the place of the sandbox, if there is one, and the net in that of the network."""
+def isolate(monkeypatch: pytest.MonkeyPatch, sandbox: FakeSandbox | None, network: FakeNetwork) -> None:
+    """Replace the network, and the sandbox unless it is None."""
 
-    async def open_sandbox(*_args: object, **_more: object) -> Stage:
-        return stage
+    async def open_sandbox(*_args: object, **_more: object) -> FakeSandbox | None:
+        return sandbox
 
     def egress(allow: object) -> Egress:
-        return Egress(allow, resolve=net.resolve, connect=net.connect)
+        return Egress(allow, resolve=network.resolve, connect=network.connect)
 
-    if stage:
+    if sandbox:
         monkeypatch.setattr("bot.tools.sandbox.open_sandbox", open_sandbox)
     monkeypatch.setattr("bot.wiring.tool_set.Egress", egress)
 
 
 @asynccontextmanager
-async def scene_of(
-    root: Path, monkeypatch: pytest.MonkeyPatch, net: Net | None = None, *, staged: bool = True, **given: Any
-) -> AsyncIterator[Scene]:
-    """Open the tools of a bot with default settings, but for those *given*; not *staged*, commands do run."""
-    settings = Settings.model_validate({"data": root / "data", **given}, strict=False)
-    scene = Scene(root, settings, net or Net(), Stage())
-    secure(monkeypatch, scene.stage if staged else None, scene.net)
-    scene.outside.mkdir()
-    (scene.outside / "secret.txt").write_text(CANARY)
-    scene.workspace.mkdir(parents=True)
+async def open_harness(
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    network: FakeNetwork | None = None,
+    *,
+    run_commands: bool = False,
+    **changes: Any,
+) -> AsyncIterator[Harness]:
+    """Open the tools of a bot with these *changes* of the default settings."""
+    settings = Settings.model_validate({"data": root / "data", **changes}, strict=False)
+    harness = Harness(root, settings, network or FakeNetwork(), FakeSandbox())
+    isolate(monkeypatch, None if run_commands else harness.sandbox, harness.network)
+    harness.outside.mkdir()
+    (harness.outside / "secret.txt").write_text(CANARY)
+    harness.workspace.mkdir(parents=True)
     offload = anyio.to_thread.run_sync
-    means = Resources(PosixDisk(), offload, offload, Clock(), scene.mask, Observing())
-    async with open_tool_set(
-        settings, {}, means, make_storage(settings, {}, means, offload), attach=True
-    ) as bench:
-        scene.bench = bench
-        yield scene
+    resources = Resources(PosixDisk(), offload, offload, Clock(), harness.mask, Observing())
+    storage = make_storage(settings, {}, resources, offload)
+    async with open_tool_set(settings, {}, resources, storage, attach=True) as harness.tools:
+        yield harness
 
 
 def params(rows: Iterable[Any]) -> list[Any]:
@@ -235,39 +228,39 @@ def params(rows: Iterable[Any]) -> list[Any]:
     return [pytest.param(row, id=row.name) for row in rows]
 
 
-async def judge(row: Row, root: Path, monkeypatch: pytest.MonkeyPatch, net: Net | None = None) -> Scene:
-    """Run a row, and assert what it expects and what all rows must hold to."""
-    async with scene_of(root, monkeypatch, net, **row.settings) as scene:
-        scene.tainted = row.tainted
-        made = row.before(scene)
-        if made is not None and hasattr(made, "__await__"):
-            await made
-        outside = picture(scene.outside)
+async def run_row(
+    row: Row, root: Path, monkeypatch: pytest.MonkeyPatch, network: FakeNetwork | None = None
+) -> None:
+    """Run a row, and assert its outcome and what must hold for all rows."""
+    async with open_harness(root, monkeypatch, network, **row.settings) as harness:
+        harness.tainted = row.tainted
+        row.before(harness)
+        outside = snapshot(harness.outside)
         with anyio.fail_after(20):
-            (result,) = await scene.run(row.call)
-        check(row, scene, result)
-        row.after(scene, result)
-        assert picture(scene.outside) == outside, "something outside the workspace was changed"
-        return scene
+            (result,) = await harness.run(row.call)
+        check(row, harness, result)
+        row.after(harness, result)
+        assert snapshot(harness.outside) == outside, "something outside the workspace was changed"
 
 
-def check(row: Row, scene: Scene, result: dict[str, Any]) -> None:
-    assert bool(scene.questions) == (row.kind == "asked"), [question.text for question in scene.questions]
-    ended = "harmless" if result["success"] else result["error"]["type"]
-    assert ended in ("permission" if row.kind == "asked" else row.kind).split("|"), result
-    assert re.search(row.says, json.dumps(result, ensure_ascii=False), re.IGNORECASE | re.DOTALL), result
-    assert scene.stage.ran == [], "a command ran"
-    told = scene.told()
-    assert CANARY not in told
-    assert str(scene.root) not in told, "a path of the host is told"
-    assert "Traceback" not in told
+def check(row: Row, harness: Harness, result: dict[str, Any]) -> None:
+    asked = row.outcome == "asked"
+    assert bool(harness.questions) == asked, [question.text for question in harness.questions]
+    outcome = "harmless" if result["success"] else result["error"]["type"]
+    assert outcome in ("permission" if asked else row.outcome).split("|"), result
+    assert re.search(row.pattern, json.dumps(result, ensure_ascii=False), re.IGNORECASE | re.DOTALL), result
+    assert harness.sandbox.commands == [], "a command ran"
+    text = harness.visible_text()
+    assert CANARY not in text
+    assert str(harness.root) not in text, "a path of the host is shown"
+    assert "Traceback" not in text
 
 
-def picture(folder: Path) -> dict[str, object]:
-    """Return all that a change of the folder would show in."""
+def snapshot(folder: Path) -> dict[str, object]:
+    """Return the modes, sizes and contents of all files in the folder."""
     found: dict[str, object] = {}
     for path in sorted([folder, *folder.rglob("*")]):
-        about = path.lstat()
+        state = path.lstat()
         content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        found[str(path)] = (about.st_mode, about.st_size, content)
+        found[str(path)] = (state.st_mode, state.st_size, content)
     return found

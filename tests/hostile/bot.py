@@ -1,10 +1,10 @@
-"""The whole bot, served as `bot.wiring.app.serve` does, with a script for a model and a platform that anybody may write in."""
+"""The whole bot, served as `bot.wiring.app.serve` does, with a scripted model and a platform that anybody may write in."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,28 +12,26 @@ from typing import Any
 import anyio
 import pytest
 
-from bot.config.settings import Settings
-from bot.wiring.app import serve
-from tests.serving import Seat
+from tests.serving import Seat, serving
 from tests.world import ANN, T1, Scripted, Step, calls, says
 from threads.model import Attachment, Author, Incoming, Message, Outgoing, Spoken, ThreadId, ToolResult
 from threads.store.data_folder import thread_folder
 from transports.base.transport import Capabilities
 
-from .bench import CANARY, Net, Stage, secure
+from .bench import CANARY, FakeNetwork, FakeSandbox, isolate
 
 ADMIN = Author("U-admin", "the admin")
 BOB = Author("U2", "bob")
 
 
-class Hall(Seat):
-    """A platform where threads are older than the bot, files come and go, and people press buttons."""
+class UserPlatform(Seat):
+    """A platform where threads are older than the bot, people send and get files, and press buttons."""
 
     def __init__(self, earlier: Sequence[Spoken] = (), files: dict[str, bytes] | None = None) -> None:
         super().__init__()
         self.capabilities = Capabilities(find=True, earlier=True, files=True)
         self.spoken, self.files = list(earlier), files or {}
-        self.taken: list[tuple[str, bytes]] = []
+        self.attached: list[tuple[str, bytes]] = []
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         return self.spoken
@@ -46,7 +44,7 @@ class Hall(Seat):
         yield chunks()
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
-        self.taken.append((name, file.read_bytes()))
+        self.attached.append((name, file.read_bytes()))
 
     async def ask(
         self, text: str = "please help", *, names: Sequence[str] = (), thread: ThreadId = T1
@@ -58,28 +56,39 @@ class Hall(Seat):
         await self.sink(incoming)
         return incoming
 
-    async def asked(self, number: int = 1) -> Outgoing:
-        """Wait for the question of that number."""
-
-        def questions() -> list[Outgoing]:
-            return [post for post in self.posts if post.choices]
-
-        with anyio.fail_after(10):
-            while len(questions()) < number:
-                await anyio.sleep(0.005)
-        return questions()[number - 1]
-
     @property
     def questions(self) -> list[Outgoing]:
         return [post for post in self.posts if post.choices]
 
+    async def question(self, number: int = 1) -> Outgoing:
+        """Wait for the question of that number."""
+        with anyio.fail_after(10):
+            await self.until(lambda: len(self.questions) >= number)
+        return self.questions[number - 1]
+
+    async def question_id(self, number: int = 1) -> str:
+        return (await self.question(number)).choices[0].command.split()[1]
+
+    async def approve(self, number: int = 1) -> str:
+        """Allow the call of a question once, and return the question's id."""
+        question = await self.question_id(number)
+        await self.say(f"/approve {question} once")
+        return question
+
+    async def deny(self, number: int = 1, thread: ThreadId = T1) -> None:
+        await self.say(f"/deny {await self.question_id(number)}", thread=thread)
+
+    async def settled_soon(self, message_id: str) -> None:
+        with anyio.fail_after(20):
+            await self.settled(message_id)
+
 
 class Bot:
-    """One bot and all that is to be seen of it."""
+    """One bot with its platform, network, sandbox and model."""
 
-    def __init__(self, folder: Path, hall: Hall, net: Net) -> None:
-        self.folder, self.hall, self.net, self.stage = folder, hall, net, Stage()
-        self.model = Scripted()
+    def __init__(self, folder: Path, platform: UserPlatform, network: FakeNetwork | None = None) -> None:
+        self.folder, self.platform, self.network = folder, platform, network or FakeNetwork()
+        self.sandbox, self.model = FakeSandbox(), Scripted()
 
     @property
     def workspace(self) -> Path:
@@ -93,40 +102,35 @@ class Bot:
         ]
 
     @asynccontextmanager
-    async def life(self, monkeypatch: pytest.MonkeyPatch, *script: Step, **given: Any) -> AsyncIterator[Hall]:
-        """Serve until the block ends; a second life has the same data and the same platform."""
-        secure(monkeypatch, self.stage, self.net)
+    async def serve(
+        self, monkeypatch: pytest.MonkeyPatch, *script: Step, **settings: Any
+    ) -> AsyncIterator[UserPlatform]:
+        """Serve until the block ends; the next time it has the same data and the same platform."""
+        isolate(monkeypatch, self.sandbox, self.network)
         self.model.script = deque(script)
         monkeypatch.setattr("bot.wiring.app.ModelChain", lambda *_args, **_more: self.model)
-        given = {"access": {"admins": [ADMIN.id]}, **given}
-        settings = Settings.model_validate({"data": self.folder / "data", **given}, strict=False)
-        hall = self.hall
-        hall.ready = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            environ = {"ANTHROPIC_API_KEY": CANARY}
-
-            async def run() -> None:
-                await serve(settings, environ, model="offline/demo", make_transports=lambda _: [hall])
-
-            tasks.start_soon(run)
-            with anyio.fail_after(20):
-                await hall.ready.wait()
-            yield hall
-            tasks.cancel_scope.cancel()
+        async with serving(
+            self.folder / "data",
+            {"access": {"admins": [ADMIN.id]}, "tools": {}, **settings},
+            model="offline/demo",
+            environ={"ANTHROPIC_API_KEY": CANARY},
+            seat=self.platform,
+        ):
+            yield self.platform
 
 
 def step(*wanted: tuple[str, dict[str, Any]]) -> Message:
     """Return a model's step that makes these calls."""
-    return Message("assistant", tuple(_call(n, name, given) for n, (name, given) in enumerate(wanted, 1)))
+    return Message(
+        "assistant",
+        tuple(
+            call
+            for n, (name, arguments) in enumerate(wanted, 1)
+            for call in calls(name, id=f"c{n}", **arguments).calls
+        ),
+    )
 
 
-def _call(number: int, name: str, given: dict[str, Any]) -> Any:
-    return calls(name, id=f"c{number}", **given).calls[0]
-
-
-def obeys(*before: Step, action: tuple[str, dict[str, Any]]) -> list[Step]:
-    """Return the script of a model that does as the text it has read tells it to."""
+def obedient_script(*before: Step, action: tuple[str, dict[str, Any]]) -> list[Step]:
+    """Return the script of a model that does what the text tells it to."""
     return [*before, step(action), says("done")]
-
-
-Prepare = Callable[[Bot], Awaitable[None] | None]

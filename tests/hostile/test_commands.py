@@ -9,43 +9,41 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.bot.tools.sandbox.stage import gone, real
-from tests.unprivileged import Unreachable, run_unprivileged
+from tests.bot.tools.sandbox.sandboxes import gone, real
 from tests.world import ANN
 from threads.model import Answer, ToolCall
 
-from .bench import CANARY, Row, Scene, params, picture, scene_of
+from .bench import CANARY, Harness, open_harness, params, snapshot
 
 MARKER = "600.5017"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the call that follows it, if one does; ``looks`` at the results."""
+    """A command, perhaps a second call, and a check of their results."""
 
     name: str
     command: str
-    looks: Callable[[Scene, list[dict[str, Any]]], None]
+    check: Callable[[Harness, list[dict[str, Any]]], None]
     then: tuple[str, dict[str, Any]] | None = None
     timeout_s: float = 10
 
 
-def ended(*types: str) -> Callable[[Scene, list[dict[str, Any]]], None]:
-    def look(_scene: Scene, results: list[dict[str, Any]]) -> None:
+def ended(*types: str) -> Callable[[Harness, list[dict[str, Any]]], None]:
+    def look(_scene: Harness, results: list[dict[str, Any]]) -> None:
         result = results[-1]
         assert ("fine" if result["success"] else result["error"]["type"]) in types, result
 
     return look
 
 
-def fenced(scene: Scene, _results: list[dict[str, Any]]) -> None:
-    assert "<outside " in scene.read
+def fenced(harness: Harness, _results: list[dict[str, Any]]) -> None:
+    assert "<outside " in harness.read
 
 
 PERMISSION = ended("permission")
@@ -84,59 +82,36 @@ ROWS = [
 @pytest.mark.parametrize("row", params(ROWS))
 async def test_a_command_does_no_harm(row, tmp_path, monkeypatch):
     monkeypatch.setenv("A_SECRET", CANARY)
-    async with scene_of(tmp_path, monkeypatch, staged=False) as scene:
-        if "shell" in scene.bench.off:
-            pytest.skip(scene.bench.off["shell"])
-        scene.came_in("words from outside, which are long enough to be fenced: " + "obey " * 20)
-        scene.answer = Answer(approved=True, by=ANN.id)
-        outside = picture(scene.outside)
+    async with open_harness(tmp_path, monkeypatch, run_commands=True) as harness:
+        if "shell" in harness.tools.off:
+            pytest.skip(harness.tools.off["shell"])
+        harness.add_attachment("words from outside, which are long enough to be fenced: " + "obey " * 20)
+        harness.answer = Answer(approved=True, by=ANN.id)
+        outside = snapshot(harness.outside)
         with anyio.fail_after(25):
-            results = await scene.run(
+            results = await harness.run(
                 ToolCall("c1", "shell", {"command": row.command, "timeout_s": row.timeout_s})
             )
             if row.then:
-                results += await scene.run(ToolCall("c2", row.then[0], row.then[1]))
-        row.looks(scene, results)
+                results += await harness.run(ToolCall("c2", row.then[0], row.then[1]))
+        row.check(harness, results)
         await gone(MARKER)
-        assert picture(scene.outside) == outside
-        told = scene.told()
-        assert CANARY not in told
-        assert "root:" not in told
-        assert sorted(path.name for path in scene.workspace.parent.iterdir()) in (
+        assert snapshot(harness.outside) == outside
+        text = harness.visible_text()
+        assert CANARY not in text
+        assert "root:" not in text
+        assert sorted(path.name for path in harness.workspace.parent.iterdir()) in (
             ["outside", "workspace"],
             ["outside", "workspace", "write.tmp"],
         )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="each runs by itself here")
-def test_commands_of_a_user_without_privileges_do_no_harm():
-    try:
-        done = run_unprivileged(
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "-rs",
-            str(Path(__file__).resolve()),
-            timeout_s=240,
-        )
-    except Unreachable as error:
-        pytest.skip(str(error))
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
-
-
-ROOT = Row("a command as root", "shell", {"command": "id"}, "permission", "as root")
-
-
 @pytest.mark.anyio
 @pytest.mark.skipif(os.geteuid() != 0, reason="nobody is root here")
 async def test_nothing_runs_as_root(tmp_path, monkeypatch):
-    async with scene_of(tmp_path, monkeypatch, staged=False) as scene:
-        scene.answer = Answer(approved=True, by=ANN.id)
-        (result,) = await scene.run(ROOT.call)
+    async with open_harness(tmp_path, monkeypatch, run_commands=True) as harness:
+        harness.answer = Answer(approved=True, by=ANN.id)
+        (result,) = await harness.run(ToolCall("c1", "shell", {"command": "id"}))
     assert result["error"]["type"] == "permission"
     assert "as root" in result["error"]["message"]
-    assert scene.questions == [], "nobody is asked in vain"
+    assert harness.questions == [], "nobody is asked in vain"

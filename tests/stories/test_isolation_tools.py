@@ -242,4 +242,4 @@ async def test_a_disk_that_refuses_one_thread_is_told_there(tmp_path):
     [result] = await toolbox.run([ToolCall("c1", "floods", {})], context, unheard)
     told = json.loads(result.content)["result"]
     assert told["head"].startswith("C1 ")
-    assert "could not be kept" in told["next"]
+    assert "could not be saved" in told["next"]

@@ -292,13 +292,13 @@ import sys, anyio
 from pathlib import Path
 from typing import ClassVar
 from datetime import datetime, UTC
-from bot.schedules.store import Bounds, Schedule, Schedules, SchedulesFile
+from bot.schedules.store import ScheduleLimits, Schedule, Schedules, SchedulesFile
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
 from threads.model import Author
 async def main(path, first):
     state = await JsonFiles(PosixDisk(), path.parent, anyio.to_thread.run_sync).open("schedules", SchedulesFile())
-    schedules = Schedules(state, lambda: datetime.now(UTC), Bounds(10_000, 10_000, 10_000))
+    schedules = Schedules(state, lambda: datetime.now(UTC), ScheduleLimits(10_000, 10_000, 10_000))
     for n in range(first, 10_000):
         made = await schedules.add(Schedule(thread="fake:W:C1:1", author=Author("U1"), text="x" * 500, next_at=datetime.now(UTC), source=str(n)))
         print(made.id, flush=True)

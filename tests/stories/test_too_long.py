@@ -13,7 +13,7 @@ from bot.ports import wording as sentences
 from bot.ports.errors import ContextOverflow, ModelUnavailable
 from bot.ports.model import Request
 from tests.fakes import anthropic as a
-from tests.hostile.bot import Hall
+from tests.hostile.bot import UserPlatform
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, Counting, Gate, Platform, calls, message, running, says
 from threads import wording
@@ -167,16 +167,18 @@ async def test_a_message_that_is_too_long_by_itself_is_not_sent_and_no_summary_i
 
 async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
     given = {"model": "anthropic/claude-x", "models": {"anthropic/claude-x": {"context_window": 6_000}}}
-    hall = Hall(files={"big.txt": b"words and words " * 2_000})
+    platform = UserPlatform(files={"big.txt": b"words and words " * 2_000})
     async with (
         a.FakeAnthropic([a.answer(a.Text("without it"))]) as fake,
         serving(
-            tmp_path, {**given, "providers": anthropic(fake.base_url), "budget": {"mode": "soft"}}, seat=hall
+            tmp_path,
+            {**given, "providers": anthropic(fake.base_url), "budget": {"mode": "soft"}},
+            seat=platform,
         ) as seat,
     ):
-        asked = await hall.ask("what is this?", names=["big.txt"])
+        asked = await platform.ask("what is this?", names=["big.txt"])
         with anyio.fail_after(10):
-            await hall.settled(asked.id)
+            await platform.settled(asked.id)
         assert fake.requests == []
         assert seat.posts[-1].choices == (
             Choice("Leave the attachment out", f"/retry {asked.id} without-files"),

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.ports import wording
-from bot.tools.approvals import MOST_SHOWN
+from bot.tools.approvals import MAX_INLINE
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
 from tests.transports.chats import ASKS, chat_of
 from tests.world import calls, says
@@ -270,7 +270,7 @@ async def test_altered_buttons_do_nothing(bot, chat):
 
 
 async def test_long_arguments_come_whole_as_a_file_in_the_thread_before_the_question(bot, chat):
-    command = "echo " + "x" * (2 * MOST_SHOWN)
+    command = "echo " + "x" * (2 * MAX_INLINE)
     async with bot.running(calls("shell", command=command), says("one")):
         thread, question = await bot.ask()
         assert "has all of it" in question.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,24 +13,22 @@ from pydantic import Field, JsonValue
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
-from threads.store.open_beneath import FILE
 
-from .file_type import is_binary
-from .workspace import AnyPathArguments, normalized, open_path, origin, require_regular
+from .read import is_binary
+from .workspace import AnyPathArguments, normalize, origin, read_whole
 from .write import MAX_WRITTEN, ScrubbedText, Writer
 
 CONTEXT = 2
 """Lines that a diff shows around a change."""
 
-MAX_HUNKS = 3
-MAX_HUNK = 200
-"""Lines of a hunk that are compared."""
+MAX_LINES, MAX_TAIL = 200, 50
+"""Lines that are compared for a diff, and those of them that follow the first change."""
 
 MAX_DIFF = 4_000
 MAX_LINE = 200
 """Characters of a line that are shown or compared."""
 
-MAX_LOOKED = 1_000_000
+MAX_SEARCHED = 1_000_000
 """Bytes of a file that are searched for lines similar to one that was not found."""
 
 MAX_COMPARED = 1_000
@@ -85,7 +82,7 @@ class EditFile:
             error.origin = outside
             raise
         self.writer.write(workspace, arguments.path, edit.data)
-        path = normalized(arguments.path)
+        path = normalize(arguments.path)
         return ToolOutput(
             {"edited": path, "replaced": edit.count, "line": edit.line, "diff": edit.diff}, origin=outside
         )
@@ -95,7 +92,7 @@ def replace_text(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Ed
     """Replace *old* by *new*, with CRLF in both if the file's lines end so; raises `ToolInvalidInput`."""
     if old not in data and b"\r\n" in data and b"\r" not in old:
         old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
-    offsets = list(islice(_offsets(data, old, 1), MAX_MATCHES + 1))
+    offsets = list(islice(_offsets(data, old), MAX_MATCHES + 1))
     if not offsets:
         raise ToolInvalidInput(
             "The text does not occur in the file.",
@@ -112,60 +109,44 @@ def replace_text(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Ed
     count = data.count(old)
     if len(data) + count * (len(new) - len(old)) > MAX_WRITTEN:
         raise ToolInvalidInput(f"The file would be larger than {MAX_WRITTEN // 1_000_000} MB.")
-    return Edit(data.replace(old, new), count, _line_number(data, offsets[0]), _diff(data, old, new))
+    return Edit(
+        data.replace(old, new), count, _line_number(data, offsets[0]), _diff(data, offsets[0], old, new)
+    )
 
 
-def _offsets(data: bytes, text: bytes, step: int) -> Iterator[int]:
-    """Yield where *text* occurs; with a *step* of 1 also where it overlaps itself."""
+def _offsets(data: bytes, text: bytes) -> Iterator[int]:
+    """Yield where *text* occurs, also where it overlaps itself."""
     offset = data.find(text)
     while offset >= 0:
         yield offset
-        offset = data.find(text, offset + step)
+        offset = data.find(text, offset + 1)
 
 
-def _diff(data: bytes, old: bytes, new: bytes) -> str:
-    """Return the first changed lines, before and after, with the lines around them."""
-    diff = "\n".join(_hunk(data, first, last, old, new) for first, last in _spans(data, old))
+def _diff(data: bytes, offset: int, old: bytes, new: bytes) -> str:
+    """Return the first changed lines, before and after, with the lines around them; the first is at *offset*."""
+    lead = b"\n".join(data[max(0, offset - MAX_DIFF) : offset].split(b"\n")[-CONTEXT - 1 :])
+    end = offset + len(old)
+    tail = b"\n".join(data[end : end + MAX_DIFF].split(b"\n")[:MAX_TAIL])
+    excerpt, first = lead + old + tail, _line_number(data, offset) - lead.count(b"\n")
+    before, after = _lines(excerpt)[:MAX_LINES], _lines(excerpt.replace(old, new))[:MAX_LINES]
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    lines = list[str]()
+    for hunk in matcher.get_grouped_opcodes(CONTEXT):
+        lines.append(f"@@ line {first + hunk[0][1]} @@")
+        for tag, start, end, start_after, end_after in hunk:
+            if tag == "equal":
+                lines += [f" {line}" for line in before[start:end]]
+            else:
+                lines += [f"-{line}" for line in before[start:end]]
+                lines += [f"+{line}" for line in after[start_after:end_after]]
+    diff = "\n".join(line[:MAX_LINE] for line in lines)
     return diff if len(diff) <= MAX_DIFF else f"{diff[:MAX_DIFF]}…"
-
-
-def _spans(data: bytes, old: bytes) -> list[tuple[int, int]]:
-    """Return the spans of changed lines, of very long lines a part; changes on one line are one span."""
-    spans: list[tuple[int, int]] = []
-    for offset in islice(_offsets(data, old, len(old)), MAX_MATCHES):
-        start, end = max(0, offset - MAX_DIFF), offset + len(old) + MAX_DIFF
-        first = data.rfind(b"\n", start, offset) + 1 or start
-        last = data.find(b"\n", offset + len(old), end)
-        last = min(len(data), end) if last < 0 else last
-        if spans and first <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], last)
-        elif len(spans) == MAX_HUNKS:
-            break
-        else:
-            spans.append((first, last))
-    return spans
-
-
-def _hunk(data: bytes, first: int, last: int, old: bytes, new: bytes) -> str:
-    before = _lines(data[first:last])
-    after = _lines(data[first:last].replace(old, new))
-    lines = [f"@@ line {_line_number(data, first)} @@"]
-    lines += [f" {line}" for line in _lines(data[max(0, first - MAX_DIFF) : first])[:-1][-CONTEXT:]]
-    matcher = difflib.SequenceMatcher(None, before[:MAX_HUNK], after[:MAX_HUNK], autojunk=False)
-    for tag, start, end, start_after, end_after in matcher.get_opcodes():
-        if tag == "equal":
-            lines += [f" {line}" for line in before[start:end]]
-        else:
-            lines += [f"-{line}" for line in before[start:end]]
-            lines += [f"+{line}" for line in after[start_after:end_after]]
-    lines += [f" {line}" for line in _lines(data[last : last + MAX_DIFF])[1 : CONTEXT + 1]]
-    return "\n".join(line[:MAX_LINE] for line in lines)
 
 
 def _similar_lines(data: bytes, old: bytes) -> list[str]:
     """Return the lines, with their numbers, that are most similar to the first one of *old*."""
     wanted = next((" ".join(line.split()) for line in _lines(old) if line.strip()), "")[:MAX_LINE]
-    originals = _lines(data[:MAX_LOOKED])
+    originals = _lines(data[:MAX_SEARCHED])
     lines = [" ".join(line[:MAX_LINE].split()) for line in originals]
     close = difflib.get_close_matches(wanted, [line for line in lines if line][:MAX_COMPARED], n=3)
     numbers = [number for number, line in enumerate(lines) if wanted and line == wanted]
@@ -182,12 +163,7 @@ def _line_number(data: bytes, offset: int) -> int:
 
 
 def _read(workspace: Path, path: str) -> bytes:
-    with open_path(workspace, path, FILE) as fd:
-        require_regular(fd, "edited")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_WRITTEN + 1)
-    if len(data) > MAX_WRITTEN:
-        raise ToolInvalidInput(f"The file is larger than {MAX_WRITTEN // 1_000_000} MB.")
+    data = read_whole(workspace, path, "edited", MAX_WRITTEN)
     if is_binary(data):
         raise ToolInvalidInput("This is not a text file, so it cannot be edited.")
     return data

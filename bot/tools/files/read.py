@@ -19,21 +19,35 @@ from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, read_header
 from threads.store.open_beneath import FILE, FOLDER
 
-from .file_type import describe_type, is_binary
 from .walk import Entry, walk
-from .workspace import PathArguments, normalized, open_path, origin, parts_of, require_regular
+from .workspace import PathArguments, normalize, open_path, origin, path_parts, require_regular
 
 MAX_READ = 20_000
 """Bytes of one read; the result says where to continue."""
 
 MAX_SEEK = 256_000_000
-"""Bytes that are read to find a line; what is further down is reached by ``skip``."""
+"""Bytes that are read to find a line; beyond them only ``skip`` works."""
 
 MAX_ENTRIES = 500
 MAX_VISITED = 20_000
 MAX_ERRORS = 20
 
 CHUNK = 1 << 20
+
+MAX_CONTROLS = 0.1
+"""The share of control characters above which bytes are not text; text with terminal colours stays below."""
+
+_CONTROLS = bytes([*range(8 + 1), *range(0x0E, 0x20), 0x7F])
+_FILE_TYPES = (
+    (b"%PDF-", "PDF document"),
+    (b"PK\x03\x04", "zip archive or office document"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"\x7fELF", "program"),
+    (b"SQLite format 3\x00", "SQLite database"),
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
+)
+"""The types of common binary files, by their first bytes."""
 
 
 class ReadArguments(PathArguments):
@@ -87,10 +101,10 @@ def _read(workspace: Path, arguments: ReadArguments) -> ToolOutput:
     offset, skip = arguments.offset, arguments.skip
     with open_path(workspace, arguments.path, FILE) as fd:
         size = require_regular(fd, "read").st_size
-        start = _start_of(fd, offset) + skip
+        start = _line_start(fd, offset) + skip
         data = os.pread(fd, MAX_READ, start)
         if is_binary(data):
-            return _binary(os.pread(fd, HEAD, 0), size, normalized(arguments.path))
+            return _binary(os.pread(fd, HEAD, 0), size, normalize(arguments.path))
     page = cut_page(data, arguments.limit, last=start + len(data) >= size)
     result: dict[str, JsonValue] = {"text": page.decode("utf-8", "replace"), "size": size}
     if start + len(page) < size:
@@ -101,7 +115,7 @@ def _read(workspace: Path, arguments: ReadArguments) -> ToolOutput:
     return ToolOutput(result, origin=origin(workspace))
 
 
-def _start_of(fd: int, line: int) -> int:
+def _line_start(fd: int, line: int) -> int:
     """Return the byte at which the *line* begins, counted from 1."""
     at, missing = 0, line - 1
     while missing:
@@ -113,23 +127,20 @@ def _start_of(fd: int, line: int) -> int:
             raise ToolInvalidInput("The line is too far down.", suggestion="Use offset 1 and skip bytes.")
         count = chunk.count(b"\n")
         if count >= missing:
-            return at + _end_of(chunk, missing)
+            return at + _lines_end(chunk, missing)
         at, missing = at + len(chunk), missing - count
     return 0
 
 
-def _end_of(data: bytes, lines: int) -> int:
+def _lines_end(data: bytes, lines: int) -> int:
     """Return where the first *lines* lines of *data*, which has as many, end."""
-    end = 0
-    for _ in range(lines):
-        end = data.index(b"\n", end) + 1
-    return end
+    return len(data) - len(data.split(b"\n", lines)[lines])
 
 
 def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
     """Return up to *limit* whole lines of *data*; of a line that is longer than *data*, whole characters."""
     if data.count(b"\n") >= limit:
-        return data[: _end_of(data, limit)]
+        return data[: _lines_end(data, limit)]
     if last:
         return data
     if b"\n" in data:
@@ -139,16 +150,24 @@ def cut_page(data: bytes, limit: int, *, last: bool) -> bytes:
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
+def is_binary(data: bytes) -> bool:
+    return b"\0" in data or len(data.translate(None, _CONTROLS)) < (1 - MAX_CONTROLS) * len(data)
+
+
 def _binary(head: bytes, size: int, path: str) -> ToolOutput:
     """Return the type of a file, with the image itself if models can see it."""
     image = read_header(head)
     images = (Image(path, image.media_type),) if image and image.fits and size <= MAX_BYTES else ()
-    return ToolOutput({"binary": describe_type(head), "size": size}, images=images)
+    file_type = next((name for start, name in _FILE_TYPES if head.startswith(start)), "unknown")
+    if image:
+        pixels = f", {image.width} x {image.height}" if image.width else ""
+        file_type = f"{image.media_type.removeprefix('image/').upper()} picture{pixels}"
+    return ToolOutput({"binary": file_type, "size": size}, images=images)
 
 
 def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
     errors: list[ItemError] = []
-    if not parts_of(arguments.path) and not workspace.exists():
+    if not path_parts(arguments.path) and not workspace.exists():
         return ToolOutput({"entries": []})
     with open_path(workspace, arguments.path, FOLDER) as fd:
         entries = list(islice(walk(fd, errors, recursive=arguments.recursive), MAX_VISITED + 1))
@@ -161,7 +180,7 @@ def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
     if len(matching) > MAX_ENTRIES:
         result["not_shown"] = len(matching) - MAX_ENTRIES
     if len(entries) > MAX_VISITED:
-        result["not_looked_at"] = f"what comes after the first {MAX_VISITED}: list a folder of it"
+        result["not_visited"] = f"everything after the first {MAX_VISITED} entries: list a smaller folder"
     return ToolOutput(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
 
 

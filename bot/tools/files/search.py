@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -25,16 +25,13 @@ from threads.store.open_beneath import FILE
 
 from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
 from .walk import Entry, walk
-from .workspace import PathArguments, open_path, origin, parts_of, require_regular
+from .workspace import PathArguments, open_path, origin, path_parts, read_whole, require_regular
 
-WITHIN_S = 20.0
+TIMEOUT_S = 20.0
 MAX_MATCHES = 100
 MAX_FILES = 5_000
 MAX_FILE = 10_000_000
 """Bytes of one file that is searched."""
-
-BATCH = 2_000_000
-"""Bytes that are read ahead of the matching process."""
 
 HEAD = 8_192
 MAX_LINE = 10_000
@@ -70,7 +67,7 @@ class _Findings:
         if self.binary:
             result["binary_skipped"] = self.binary
         if self.more:
-            result["more"] = "There is more: name a folder, a pattern or a longer text."
+            result["more"] = "There are more matches: name a folder, a pattern or a longer text."
         return result
 
 
@@ -89,13 +86,13 @@ class SearchFiles:
         assert isinstance(arguments, SearchArguments)
         findings, workspace = _Findings(), context.workspace
         outside = await self.offload(origin, workspace)
-        until = min(context.deadline, anyio.current_time() + WITHIN_S)
-        with anyio.CancelScope(deadline=until) as scope:
+        deadline = min(context.deadline, anyio.current_time() + TIMEOUT_S)
+        with anyio.CancelScope(deadline=deadline) as scope:
             await self._search(arguments, workspace, findings)
         if scope.cancelled_caught:
             raise ToolTimeout(
                 "The search took too long.",
-                suggestion="Search a folder of it, or for a plainer text.",
+                suggestion="Search a smaller folder, or for a plainer text.",
                 partial=findings.report(),
                 origin=outside,
             )
@@ -121,9 +118,10 @@ class SearchFiles:
         assert matcher.stdin
         try:
             await matcher.stdin.send(query)
-            for batch in _batches(files):
-                for path, data in await self.offload(_read_texts, workspace, batch, findings):
-                    findings.files.append(path)
+            for file in files:
+                data = await self.offload(_read_text, workspace, file, findings)
+                if data is not None:
+                    findings.files.append(_CONTROLS.sub("?", file.path))
                     await matcher.stdin.send(b"%d\n" % len(data))
                     await matcher.stdin.send(data)
             await matcher.stdin.aclose()
@@ -141,8 +139,8 @@ async def _collect(matcher: Process, findings: _Findings) -> None:
         except (anyio.EndOfStream, anyio.IncompleteRead):
             break
         match json.loads(line):
-            case str(why):
-                findings.failure = ToolInvalidInput(f"This is not a valid regular expression: {why}")
+            case str(reason):
+                findings.failure = ToolInvalidInput(f"This is not a valid regular expression: {reason}")
             case [index, number, text]:
                 findings.matches.append(f"{findings.files[index]}:{number}: {text}")
         if len(findings.matches) == MAX_MATCHES:
@@ -156,7 +154,7 @@ async def _collect(matcher: Process, findings: _Findings) -> None:
 
 def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[Entry]:
     """Return the files to search, with their paths in the workspace."""
-    top = parts_of(arguments.path)
+    top = path_parts(arguments.path)
     if not top and not workspace.exists():
         return []
     with open_path(workspace, arguments.path, FILE) as fd:
@@ -168,34 +166,15 @@ def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings
     return [replace(entry, parts=(*top, *entry.parts)) for entry in files[:MAX_FILES]]
 
 
-def _batches(files: Sequence[Entry]) -> Iterator[list[Entry]]:
-    batch, size = list[Entry](), 0
-    for file in files:
-        if batch and size + file.size > BATCH:
-            yield batch
-            batch, size = [], 0
-        batch.append(file)
-        size += file.size
-    yield batch
-
-
-def _read_texts(workspace: Path, batch: Sequence[Entry], findings: _Findings) -> list[tuple[str, bytes]]:
-    texts = []
-    for file in batch:
-        try:
-            with open_path(workspace, file.path, FILE) as fd:
-                require_regular(fd, "searched")
-                with os.fdopen(fd, "rb", closefd=False) as stream:
-                    data = stream.read(MAX_FILE + 1)
-            if len(data) > MAX_FILE:
-                limit = MAX_FILE // 1_000_000
-                raise ToolInvalidInput(f"The file is larger than {limit} MB and was not searched.")
-        except ToolError as error:
-            kind: ErrorType = "permission" if isinstance(error, ToolDenied) else "unknown"
-            findings.errors.append(ItemError(file.path, kind, str(error)))
-            continue
-        if b"\0" in data[:HEAD]:
-            findings.binary += 1
-        else:
-            texts.append((_CONTROLS.sub("?", file.path), data))
-    return texts
+def _read_text(workspace: Path, file: Entry, findings: _Findings) -> bytes | None:
+    """Return the content of a file, or None if it is not text or cannot be read."""
+    try:
+        data = read_whole(workspace, file.path, "searched", MAX_FILE)
+    except ToolError as error:
+        kind: ErrorType = "permission" if isinstance(error, ToolDenied) else "unknown"
+        findings.errors.append(ItemError(file.path, kind, str(error)))
+        return None
+    if b"\0" in data[:HEAD]:
+        findings.binary += 1
+        return None
+    return data

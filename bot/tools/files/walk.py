@@ -39,9 +39,9 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
 
     A folder that cannot be read is added to *errors* and skipped.
     """
-    waiting: list[tuple[str, ...]] = [()]
-    while waiting:
-        folder = waiting.pop()
+    pending: list[tuple[str, ...]] = [()]
+    while pending:
+        folder = pending.pop()
         try:
             states = list(islice(scan(root, folder), MAX_IN_FOLDER + 1))
         except OSError:
@@ -50,12 +50,15 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
         if len(states) > MAX_IN_FOLDER:
             errors.append(ItemError("/".join(folder), "validation", "The folder has too many entries."))
         entries = sorted(
-            (_entry((*folder, name), state) for name, state in states[:MAX_IN_FOLDER]),
+            (
+                Entry((*folder, name), _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)
+                for name, state in states[:MAX_IN_FOLDER]
+            ),
             key=lambda entry: entry.parts,
         )
         yield from entries
         if recursive:
-            waiting += [entry.parts for entry in reversed(entries) if entry.kind == "folder"]
+            pending += [entry.parts for entry in reversed(entries) if entry.kind == "folder"]
 
 
 def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
@@ -64,7 +67,3 @@ def scan(root: int, folder: Sequence[str]) -> Iterator[tuple[str, os.stat_result
         for entry in entries:
             with suppress(FileNotFoundError):  # removed meanwhile
                 yield entry.name, entry.stat(follow_symlinks=False)
-
-
-def _entry(parts: tuple[str, ...], state: os.stat_result) -> Entry:
-    return Entry(parts, _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)

@@ -12,21 +12,21 @@ from pathlib import Path
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments
 from threads.store.attachments import FOLDER as ATTACHMENTS
-from threads.store.open_beneath import FOLDER, NO_LINK, closing, open_at
+from threads.store.open_beneath import FILE, FOLDER, NO_LINK, closing, open_at
 
-INSIDE = "/workspace"
-"""The workspace's path in the shell; a path may begin with it."""
+MOUNT_POINT = "/workspace"
+"""The workspace's path in the shell; the path of a call may begin with it."""
 
 TOOL_OUTPUT = "tool-output"
 """The folder for output of tools: texts that are too long for a result, and pictures."""
 
-MARK = "outside"
-"""A file beside the workspace that says that something from outside came in. Commands cannot remove it."""
+OUTSIDE_MARK = "outside"
+"""A file that marks a workspace with text from outside. It is beside the workspace: commands cannot remove it."""
 
-MADE_HERE = "made-here"
-"""A file beside the workspace that says that `TOOL_OUTPUT` began with output made here.
+LOCAL_MARK = "made-here"
+"""A file beside the workspace: the first text in `TOOL_OUTPUT` was not from outside.
 
-Without it, as in the data of older versions, the folder itself says that something from outside came in.
+Without it, as in the data of older versions, that folder itself marks a workspace with text from outside.
 """
 
 _LINK = (ToolDenied, "{} is a link, or lies behind one: links are not followed.")
@@ -53,13 +53,13 @@ _REFUSALS: Mapping[int, tuple[type[ToolError], str]] = {
 }
 
 
-def parts_of(path: str) -> tuple[str, ...]:
-    """Return the names on the way to *path*, none for the workspace itself.
+def path_parts(path: str) -> tuple[str, ...]:
+    """Return the parts of *path*, none for the workspace itself.
 
     Raises `ToolDenied` for a path that leads out. ".." removes the name before it: links are never followed.
     """
-    if path == INSIDE or path.startswith(f"{INSIDE}/"):
-        path = path.removeprefix(INSIDE).lstrip("/")
+    if path == MOUNT_POINT or path.startswith(f"{MOUNT_POINT}/"):
+        path = path.removeprefix(MOUNT_POINT).lstrip("/")
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts:
@@ -71,17 +71,17 @@ def parts_of(path: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def normalized(path: str) -> str:
-    """Return *path* in the one form that rules match. Raises `ToolDenied` as `parts_of` does."""
-    return "/".join(parts_of(path)) or "."
+def normalize(path: str) -> str:
+    """Return *path* in the one form that rules match. Raises `ToolDenied` as `path_parts` does."""
+    return "/".join(path_parts(path)) or "."
 
 
 class PathArguments(Arguments):
     path: str
 
     def subject(self) -> str:
-        """Return the normalized path; raises `ToolDenied` for one that leads out."""
-        return normalized(self.path)
+        """Return the normalize path; raises `ToolDenied` for one that leads out."""
+        return normalize(self.path)
 
 
 class AnyPathArguments(PathArguments):
@@ -92,8 +92,8 @@ class AnyPathArguments(PathArguments):
 
 @contextmanager
 def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
-    """Open *path* in *workspace*; raises `ToolError`s that name only what the model named."""
-    parts = parts_of(path)
+    """Open *path* in *workspace*; raises `ToolError`s, which name no other path."""
+    parts = path_parts(path)
     with ExitStack() as stack:
         with tool_errors(path):
             root = stack.enter_context(open_workspace(workspace))
@@ -107,7 +107,7 @@ def open_workspace(workspace: Path) -> AbstractContextManager[int]:
 
 @contextmanager
 def tool_errors(path: str) -> Iterator[None]:
-    """Raise errors of the system about *path* as `ToolError`s, which name nothing of this machine."""
+    """Raise errors of the system as `ToolError`s, which name *path* and no other path."""
     try:
         yield
     except FileNotFoundError:
@@ -119,11 +119,23 @@ def tool_errors(path: str) -> Iterator[None]:
 
 
 def require_regular(fd: int, action: str) -> os.stat_result:
-    """Return the state of an open file. Raises `ToolDenied` unless it is a regular file with one name.
+    """Return the state of an open file. Raises `ToolDenied` unless it is a regular file.
 
-    Another name could be anywhere.
+    A second hard link could be anywhere, so such a file is refused too.
     """
     return check_regular(os.fstat(fd), action)
+
+
+def read_whole(workspace: Path, path: str, action: str, max_bytes: int) -> bytes:
+    """Return the content of a file. Raises `ToolError`, also for a file of more than *max_bytes*."""
+    with open_path(workspace, path, FILE) as fd:
+        require_regular(fd, action)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        limit = max_bytes // 1_000_000
+        raise ToolInvalidInput(f"The file is larger than {limit} MB, so it cannot be {action}.")
+    return data
 
 
 def check_regular(state: os.stat_result, action: str) -> os.stat_result:
@@ -134,11 +146,11 @@ def check_regular(state: os.stat_result, action: str) -> os.stat_result:
 
 def holds_outside_text(workspace: Path) -> bool:
     """Return whether text from outside was ever put into the workspace. Blocking."""
-    mark = workspace.with_name(MARK)
+    mark = workspace.with_name(OUTSIDE_MARK)
     if os.path.lexists(mark):
         return True
-    made_here = os.path.lexists(workspace.with_name(MADE_HERE))
-    folders = (ATTACHMENTS,) if made_here else (ATTACHMENTS, TOOL_OUTPUT)
+    local = os.path.lexists(workspace.with_name(LOCAL_MARK))
+    folders = (ATTACHMENTS,) if local else (ATTACHMENTS, TOOL_OUTPUT)
     if not any(os.path.lexists(workspace / folder) for folder in folders):
         return False
     with suppress(OSError):  # without the mark, the folders still say it
@@ -149,7 +161,7 @@ def holds_outside_text(workspace: Path) -> bool:
 def mark_output(workspace: Path, *, outside: bool) -> None:
     """Record where a text comes from, before it is written to `TOOL_OUTPUT`. Blocking; raises OSError."""
     if outside or not holds_outside_text(workspace):
-        workspace.with_name(MARK if outside else MADE_HERE).touch(mode=0o600)
+        workspace.with_name(OUTSIDE_MARK if outside else LOCAL_MARK).touch(mode=0o600)
 
 
 def origin(workspace: Path) -> str:

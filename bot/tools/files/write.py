@@ -31,9 +31,9 @@ from .workspace import (
     AnyPathArguments,
     check_regular,
     mark_output,
-    normalized,
+    normalize,
     open_workspace,
-    parts_of,
+    path_parts,
     tool_errors,
 )
 
@@ -60,7 +60,7 @@ class Writer:
 
     def write(self, workspace: Path, path: str, data: bytes) -> bool:
         """Replace the file's content and return whether the file is new. On a `ToolError` nothing changed."""
-        parts = parts_of(path)
+        parts = path_parts(path)
         if not parts:
             raise ToolInvalidInput("The workspace itself is not a file.")
         if len(data) > MAX_WRITTEN:
@@ -71,7 +71,7 @@ class Writer:
             root = stack.enter_context(open_workspace(workspace))
             before = _state(root, parts)
             growth = (len(data) - before.st_size, 0) if before else (len(data), len(parts))
-            self.quota.reserve(workspace, *growth)
+            self.quota.check(workspace, *growth)
             folder = stack.enter_context(closing(_make_folders(root, parts[:-1])))
             mode = stat.S_IMODE(before.st_mode) & 0o777 if before else PRIVATE
             self._replace(workspace.with_name(TEMPORARY), folder, parts[-1], data, mode)
@@ -132,7 +132,7 @@ class WriteFile:
         data = arguments.content.encode()
         async with self.writer.lock(context.workspace):
             created = await self.writer.offload(self.writer.write, context.workspace, arguments.path, data)
-        return {"written": normalized(arguments.path), "size": len(data), "created": created}
+        return {"written": normalize(arguments.path), "size": len(data), "created": created}
 
 
 def _state(root: int, parts: Sequence[str]) -> os.stat_result | None:

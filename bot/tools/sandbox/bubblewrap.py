@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from bot.tools.files.workspace import INSIDE
+from bot.tools.files.workspace import MOUNT_POINT
 
 from .profile import Limits, environment
 
@@ -22,13 +22,15 @@ profile bwrap /usr/bin/bwrap flags=(unconfined) {
 """
 """/etc/apparmor.d/bwrap for Ubuntu 24.04 and later, which let bubblewrap make no namespaces without it."""
 
-_BOUND = {
+_LIMIT = {
     True: 'b() { ulimit "$1" "$2" 2>/dev/null; }',
     False: 'b() { (ulimit "$1" "$2") 2>/dev/null && ulimit "$1" "$2"; }',
 }
 """How a limit is set by bash, and by shells that exit when they cannot set it. A lower limit of the host stays."""
 
-_BOUNDS = '; b -c 0; b -v "$1"; b -t "$2"; b -f "$3"; b -n "$4"; b -u "$5" || b -p "$5"; shift 5; exec "$@"'
+_LIMIT_ALL = (
+    '; b -c 0; b -v "$1"; b -t "$2"; b -f "$3"; b -n "$4"; b -u "$5" || b -p "$5"; shift 5; exec "$@"'
+)
 """Sets the limits where only the command's own processes count, then runs it. Some shells spell -u as -p."""
 
 _SYMPTOMS = (
@@ -56,16 +58,16 @@ _SYMPTOMS = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """``proc``: with its own /proc, which masked hosts do not allow. ``sealed``: no user namespaces inside.
+    """``own_proc``: with its own /proc, which masked hosts do not allow. ``no_userns``: no user namespaces inside.
 
     The system call filter refuses user namespaces too.
     """
 
-    proc: bool = True
-    sealed: bool = True
+    own_proc: bool = True
+    no_userns: bool = True
 
 
-VARIANTS = (Variant(), Variant(sealed=False), Variant(proc=False), Variant(proc=False, sealed=False))
+VARIANTS = (Variant(), Variant(no_userns=False), Variant(own_proc=False), Variant(False, False))
 """The best first."""
 
 
@@ -97,26 +99,26 @@ def arguments(
     options = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
     # No cgroup namespace: cgroups are not mounted inside, and a unit of systemd may refuse it.
     options += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    options += ["--disable-userns"] if variant.sealed else []
+    options += ["--disable-userns"] if variant.no_userns else []
     options += ["--hostname", "sandbox", "--clearenv"]
-    for name, value in environment(INSIDE, "/tmp").items():  # noqa: S108 - a file system of its own
+    for name, value in environment(MOUNT_POINT, "/tmp").items():  # noqa: S108 - a file system of its own
         options += ["--setenv", name, value]
     for path, link in system:
         options += ["--symlink", link, path] if link else ["--ro-bind", path, path]
-    options += ["--proc", "/proc"] if variant.proc else ["--dir", "/proc"]
+    options += ["--proc", "/proc"] if variant.own_proc else ["--dir", "/proc"]
     size = ["--size", str(limits.scratch), "--tmpfs"]
     options += ["--dev", "/dev", *size, "/dev/shm", *size, "/tmp"]  # noqa: S108 - as above
-    options += ["--bind", str(workspace), INSIDE, "--chdir", INSIDE]
+    options += ["--bind", str(workspace), MOUNT_POINT, "--chdir", MOUNT_POINT]
     options += ["--remount-ro", "/dev", "--remount-ro", "/"]
     options += ["--seccomp", str(filter_fd), "--json-status-fd", str(status_fd)]
     bash = shell.endswith("bash")
     kib, blocks = limits.address_space // 1024, limits.file_size // (1024 if bash else 512)
     bounds = (kib, limits.cpu_s, blocks, limits.open_files, limits.processes)
-    bounded = [shell, "-c", _BOUND[bash] + _BOUNDS, shell, *map(str, bounds)]
+    bounded = [shell, "-c", _LIMIT[bash] + _LIMIT_ALL, shell, *map(str, bounds)]
     return [binary, *options, "--", *bounded, shell, "-c", command]
 
 
-def links(paths: Sequence[str]) -> list[tuple[str, str]]:
+def resolve_links(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Return each path with its target if it is a link (/bin links to usr/bin on most systems), else with ""."""
     return [(path, str(Path(path).readlink()) if Path(path).is_symlink() else "") for path in paths]
 

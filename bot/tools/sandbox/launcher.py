@@ -1,4 +1,4 @@
-"""Starts a command behind Landlock and a system call filter: `python -I -S launcher.py PLAN LIFE STATUS COMMAND…`.
+"""Starts a command behind Landlock and a system call filter: `launcher.py PLAN LIFELINE STATUS COMMAND…`.
 
 This program imports nothing of ours. It is the subreaper of the command: a process that loses its parent becomes its
 child, so none escapes.
@@ -6,7 +6,7 @@ child, so none escapes.
 | event                                | what it does                                            |
 |--------------------------------------|---------------------------------------------------------|
 | the command ends                     | kills the rest of the tree, writes the code to STATUS   |
-| LIFE is closed: a stop, or no bot    | kills the whole tree                                    |
+| LIFELINE is closed: a stop, or no bot    | kills the whole tree                                    |
 | the sandbox cannot be set up         | writes the error to STATUS; the command does not start  |
 """
 
@@ -38,27 +38,32 @@ _FILE_RIGHTS = 1 | 2 | 4 | 1 << 14 | 1 << 15
 
 
 def main(arguments: list[str]) -> None:
-    plan_fd, life, status, command = int(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3:]
-    for fd in (plan_fd, life, status):
+    plan_fd, lifeline, status, command = (
+        int(arguments[0]),
+        int(arguments[1]),
+        int(arguments[2]),
+        arguments[3:],
+    )
+    for fd in (plan_fd, lifeline, status):
         os.set_inheritable(fd, False)
     _call(_libc.prctl, _PR_SET_SUBREAPER, 1, 0, 0, 0)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    wakeup, wakeup_write = os.pipe()
+    os.set_blocking(wakeup_write, False)
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with open(plan_fd, "rb") as file:
         plan = marshal.loads(file.read())  # noqa: S302 - written by the process that started this one
     child = _start(plan, command, status)
-    ended = _wait(child, life, woken)
+    exit_code = _wait(child, lifeline, wakeup)
     _end_tree()
-    if ended is not None:
-        os.write(status, b'{"exit-code": %d}\n' % ended)
+    if exit_code is not None:
+        os.write(status, b'{"exit-code": %d}\n' % exit_code)
 
 
 def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    processes = plan["processes"] + _tasks_of_ours()
+    processes = plan["processes"] + _own_tasks()
     if child := os.fork():
         return child
     try:
@@ -72,13 +77,7 @@ def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
         _call(_libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if plan["landlock"]:
             _landlock(*plan["landlock"])
-        for kind, value in (
-            (resource.RLIMIT_AS, plan["address_space"]),
-            (resource.RLIMIT_CPU, plan["cpu_s"]),
-            (resource.RLIMIT_FSIZE, plan["file_size"]),
-            (resource.RLIMIT_NOFILE, plan["open_files"]),
-            (resource.RLIMIT_NPROC, processes),
-        ):
+        for kind, value in (*plan["limits"], (resource.RLIMIT_NPROC, processes)):
             _limit(kind, value)
         if plan["filter"]:
             _seccomp(plan["filter"])
@@ -89,18 +88,18 @@ def _start(plan: dict[str, Any], command: list[str], status: int) -> int:
     os._exit(125)
 
 
-def _wait(child: int, life: int, woken: int) -> int | None:
-    """Return the command's exit code, or None if LIFE was closed."""
+def _wait(child: int, lifeline: int, wakeup: int) -> int | None:
+    """Return the command's exit code, or None if LIFELINE was closed."""
     poll = select.poll()
-    poll.register(life, select.POLLIN)
-    poll.register(woken, select.POLLIN)
-    ended = None
-    while ended is None:
+    poll.register(lifeline, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
+    exit_code = None
+    while exit_code is None:
         events = {fd for fd, _ in poll.poll()}
-        if life in events:
+        if lifeline in events:
             return None
         try:
-            os.read(woken, 4096)
+            os.read(wakeup, 4096)
         except BlockingIOError:
             pass
         while True:
@@ -108,17 +107,17 @@ def _wait(child: int, life: int, woken: int) -> int | None:
             if pid <= 0:
                 break
             if pid == child:
-                ended = code
-    return ended
+                exit_code = code
+    return exit_code
 
 
 def _reap() -> tuple[int, int]:
     """Return an ended child and its code (128 + N for signal N), (0, 0) if all run, (-1, 0) if there are none."""
     try:
-        pid, how = os.waitpid(-1, os.WNOHANG)
+        pid, status = os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
         return -1, 0
-    code = os.waitstatus_to_exitcode(how) if pid else 0
+    code = os.waitstatus_to_exitcode(status) if pid else 0
     return pid, 128 - code if code < 0 else code
 
 
@@ -129,7 +128,7 @@ def _end_tree() -> None:
             pass
         if pid < 0:
             return
-        for pid in _descendants(os.getpid()):
+        for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -137,23 +136,24 @@ def _end_tree() -> None:
         select.select([], [], [], 0.002)
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int, proc: str = "/proc") -> list[int]:
+    """Return the processes that descend from *root*, without itself."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir(proc):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:
+                with open(f"{proc}/{name}/stat", "rb") as file:
                     parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError):
+            except (OSError, IndexError):  # ended since it was listed
                 continue
             children.setdefault(parent, []).append(int(name))
-    found = [root]
+    found = list(children.get(root, ()))
     for pid in found:
         found += children.get(pid, ())
-    return found[1:]
+    return found
 
 
-def _tasks_of_ours() -> int:
+def _own_tasks() -> int:
     """Return how many tasks this user has, because the kernel's limit counts them all."""
     uid, count = os.getuid(), 0
     for name in os.listdir("/proc"):
@@ -175,8 +175,8 @@ def _limit(kind: int, value: int) -> None:
 
 def _landlock(files: int, net: int, scoped: int, rules: list[tuple[str, int]]) -> None:
     size = 24 if scoped else 16 if net else 8
-    about = ctypes.create_string_buffer(struct.pack("<QQQ", files, net, scoped), 24)
-    ruleset = _call(_libc.syscall, _CREATE_RULESET, about, size, 0)
+    attributes = ctypes.create_string_buffer(struct.pack("<QQQ", files, net, scoped), 24)
+    ruleset = _call(_libc.syscall, _CREATE_RULESET, attributes, size, 0)
     for path, rights in rules:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         allowed = -1 if stat.S_ISDIR(os.fstat(fd).st_mode) else _FILE_RIGHTS
@@ -189,8 +189,8 @@ def _landlock(files: int, net: int, scoped: int, rules: list[tuple[str, int]]) -
 
 def _seccomp(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
-    about = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
-    _call(_libc.prctl, _PR_SET_SECCOMP, 2, ctypes.create_string_buffer(about, len(about)), 0, 0)
+    filter_ = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    _call(_libc.prctl, _PR_SET_SECCOMP, 2, ctypes.create_string_buffer(filter_, len(filter_)), 0, 0)
 
 
 def _call(function: ctypes._NamedFuncPointer, *arguments: object) -> int:

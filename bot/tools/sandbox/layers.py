@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import platform
+import resource
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, get_args
+from typing import ClassVar, Literal
 
-from . import bubblewrap, landlock, seccomp
+from . import bubblewrap, seccomp
 from .profile import Limits, environment, shell, system_paths
 
 Name = Literal["bubblewrap", "landlock", "unsafe-host"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+
+_EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
+_MAKE_DEVICES, _MAKE_SOCKET = 1 << 6 | 1 << 11, 1 << 9
+_TRUNCATE, _DEVICE = 1 << 14, 1 << 15
+"""Rights on files, from linux/landlock.h."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _LANDLOCK_VERSION = 444, None, 0, 1
 """A call of landlock_create_ruleset that returns the kernel's version of Landlock."""
@@ -37,20 +46,6 @@ class Launch:
     end: Callable[[], object] | None = None
 
 
-class Layer(Protocol):
-    """``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them."""
-
-    @property
-    def name(self) -> Name: ...
-
-    @property
-    def namespaces(self) -> tuple[str, ...]: ...
-
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        """Prepare *command*; *opened* closes our ends of its descriptors."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
     binary: str
@@ -58,13 +53,13 @@ class Bubblewrap:
     name: ClassVar[Literal["bubblewrap"]] = "bubblewrap"
     namespaces: ClassVar[tuple[str, ...]] = ("ipc", "mnt", "net", "pid", "user", "uts")
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        filter_fd = _pipe_with(opened, seccomp.program(_machine(), shared=False))
-        status, status_write = _pipe(opened)
+    def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
+        filter_fd = _pipe_with(stack, seccomp.program(platform.machine(), shared=False))
+        status, status_write = _pipe(stack)
         argv = bubblewrap.arguments(
             self.binary,
             self.variant,
-            system=bubblewrap.links(system_paths()),
+            system=bubblewrap.resolve_links(system_paths()),
             workspace=workspace,
             limits=limits,
             shell=shell(),
@@ -72,40 +67,77 @@ class Bubblewrap:
             filter_fd=filter_fd,
             status_fd=status_write,
         )
-        # Its own environment holds nothing either: the command can see a part of it.
+        # Its own environment has no secrets either: the command can see a part of it.
         return Launch(argv, environment("/", "/"), (filter_fd, status_write), status)
 
 
 @dataclass(frozen=True, slots=True)
 class Landlock:
-    """Uses version ``abi`` of Landlock. Without ``walls`` the command runs on the host, with limits only."""
+    """Lets a command open only its workspace and the system, on hosts without namespaces. `launcher` sets it up.
+
+    It cannot hide everything: a command can see names, sizes and times of files outside (not their content), guess
+    process ids of the host, and read the workspace's path on the host. A command cannot change modes, owners or times
+    by path (`chmod +x` fails; `sh script` works) or use sockets and /tmp (TMPDIR is the workspace).
+
+    ``abi`` is the version of Landlock. Without ``confined`` the command runs on the host: it only has limits, and its
+    whole tree is killed at the end.
+    """
 
     abi: int
-    walls: bool = True
+    confined: bool = True
     namespaces: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> Literal["landlock", "unsafe-host"]:
-        return "landlock" if self.walls else "unsafe-host"
+        return "landlock" if self.confined else "unsafe-host"
 
-    def start(self, command: str, workspace: Path, limits: Limits, opened: ExitStack) -> Launch:
-        plan = landlock.plan(
-            abi=self.abi,
-            system=system_paths(),
-            workspace=workspace,
-            limits=limits,
-            program=seccomp.program(_machine(), shared=True, mute=self.abi < 6),
-            walls=self.walls,
-        )
-        plan_fd, (status, status_write) = _pipe_with(opened, plan), _pipe(opened)
-        life, life_write = os.pipe()
-        opened.callback(os.close, life)
-        living = opened.enter_context(ExitStack())
-        living.callback(os.close, life_write)
-        passed = (plan_fd, life, status_write)
+    def start(self, command: str, workspace: Path, limits: Limits, stack: ExitStack) -> Launch:
+        plan_fd, (status, status_write) = _pipe_with(stack, self.plan(workspace, limits)), _pipe(stack)
+        lifeline, lifeline_write = os.pipe()
+        stack.callback(os.close, lifeline)
+        alive = stack.enter_context(ExitStack())
+        alive.callback(os.close, lifeline_write)
+        pass_fds = (plan_fd, lifeline, status_write)
         # -I and -S: neither the environment nor its folder changes what it imports.
-        argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, passed), shell(), "-c", command]
-        return Launch(argv, environment("/", "/"), passed, status, living.close)
+        argv = [sys.executable, "-I", "-S", str(LAUNCHER), *map(str, pass_fds), shell(), "-c", command]
+        return Launch(argv, environment("/", "/"), pass_fds, status, alive.close)
+
+    def plan(self, workspace: Path, limits: Limits) -> bytes:
+        """Return the plan that `launcher` carries out."""
+        files, net, scoped = handled_rights(max(self.abi, 1))
+        readable = (_EXECUTE | _READ | _LIST) & files
+        rules = [(path, readable) for path in system_paths()]
+        rules += [(path, (_READ | _WRITE | _TRUNCATE) & files) for path in DEVICES]
+        rules.append((str(workspace), files & ~(_MAKE_DEVICES | _MAKE_SOCKET | _DEVICE)))
+        program = seccomp.program(platform.machine(), shared=True, mute=self.abi < 6)
+        return marshal.dumps(
+            {
+                "landlock": (files, net, scoped, rules) if self.confined else None,
+                "filter": program if self.confined else b"",
+                "workspace": str(workspace),
+                "environment": environment(str(workspace), str(workspace)),
+                "processes": limits.processes,
+                "limits": (
+                    (resource.RLIMIT_AS, limits.address_space),
+                    (resource.RLIMIT_CPU, limits.cpu_s),
+                    (resource.RLIMIT_FSIZE, limits.file_size),
+                    (resource.RLIMIT_NOFILE, limits.open_files),
+                ),
+            }
+        )
+
+
+Layer = Bubblewrap | Landlock
+"""``namespaces`` are the kinds that a command does not share with the bot; the self-probe checks them.
+
+``start`` prepares a command; the *stack* closes our ends of its descriptors.
+"""
+
+
+def handled_rights(abi: int) -> tuple[int, int, int]:
+    """Return the rights on files, the network and other processes that version *abi* of Landlock controls."""
+    files = (1 << (13, 14, 15, 15, 16)[min(abi, 5) - 1]) - 1
+    return files, 3 if abi >= 4 else 0, 3 if abi >= 6 else 0
 
 
 @cache
@@ -119,29 +151,17 @@ def landlock_abi() -> int:
     )
 
 
-def machine() -> seccomp.Machine | None:
-    """Return the architecture, or None if there is no system call filter for it."""
-    found = platform.machine()
-    return next((known for known in get_args(seccomp.Machine) if known == found), None)
-
-
-def _machine() -> seccomp.Machine:
-    found = machine()
-    assert found, "no layer starts without a filter"
-    return found
-
-
-def _pipe(opened: ExitStack) -> tuple[int, int]:
+def _pipe(stack: ExitStack) -> tuple[int, int]:
     reading, writing = os.pipe()
-    opened.callback(os.close, reading)
-    opened.callback(os.close, writing)
+    stack.callback(os.close, reading)
+    stack.callback(os.close, writing)
     return reading, writing
 
 
-def _pipe_with(opened: ExitStack, data: bytes) -> int:
+def _pipe_with(stack: ExitStack, data: bytes) -> int:
     """Return a descriptor to read *data* from; it fits into a pipe."""
     reading, writing = os.pipe()
-    opened.callback(os.close, reading)
+    stack.callback(os.close, reading)
     with os.fdopen(writing, "wb", buffering=0) as file:
         file.write(data)
     return reading

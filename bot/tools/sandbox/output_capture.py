@@ -6,12 +6,12 @@ import re
 
 from threads.invisible_text import prose
 
-_TERMINAL = re.compile(
+_ESCAPE_SEQUENCE = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # colours, cursor
     r"|\x1b[\]P_^X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # titles, links, and other strings to the terminal
     r"|\x1b[ -/]{0,8}[0-Z\\^-~]"
 )
-_PICTURES = 0x2400
+_CONTROL_PICTURES = 0x2400
 """Unicode's symbols for the control characters 0 to 31."""
 
 
@@ -46,10 +46,10 @@ class OutputCapture:
 
 def plain(data: bytes) -> str:
     """Return *data* as text without terminal sequences; invisible and reordering characters become visible."""
-    text = _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
+    text = _ESCAPE_SEQUENCE.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", "\n")
     return prose(text, _visible)
 
 
 def _visible(character: str) -> str:
     code = ord(character)
-    return chr(_PICTURES + code) if code < 32 else f"<U+{code:04X}>"
+    return chr(_CONTROL_PICTURES + code) if code < 32 else f"<U+{code:04X}>"

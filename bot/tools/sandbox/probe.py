@@ -1,7 +1,7 @@
 """The self-probe: before a layer is used, a command behind it tries what must fail.
 
-The result is observed from outside: files are compared, a listener sees connections, and the output is searched for
-what must not be in it.
+The result is observed from outside: files are compared, a listener notices connections, and the output is searched
+for secrets.
 """
 
 from __future__ import annotations
@@ -44,36 +44,33 @@ echo "limits $(ulimit -c) $(ulimit -v) $(ulimit -t) $(ulimit -f) $(ulimit -n) $(
 kill -0 {bot} && echo {signalled}
 exit 0
 """
-_OWN = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
+_EXPECTED = frozenset({*environment("", ""), "PWD", "OLDPWD", "SHLVL", "_"})
 """Names that are in a command's own environment too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
+    """What a probe did, and what it must not see: the canary, our namespaces and our environment."""
+
     result: CommandResult
     made_inside: bool
     secret_changed: bool
     made_outside: bool
     connected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Canaries:
     secret: str
     namespaces: Mapping[str, str]
     environment: Mapping[str, str]
 
 
 async def probe(layer: Layer, parent: Path, limits: Limits, offload: Offload) -> tuple[str, ...]:
-    """Return in words what *layer* lets through. *parent* is the folder that has the workspaces.
+    """Return the leaks of *layer*, in words. *parent* is the folder of the workspaces.
 
     Raises `SandboxFailed` if the layer does not work at all, with its output as the cause.
     """
     temporary = await offload(_make_folder, parent)
     with temporary, socket.create_server(("127.0.0.1", 0)) as listener:
-        folder = Path(temporary.name)
-        canaries = Canaries(secrets.token_hex(8), _namespaces(), dict(os.environ))
-        (folder / "secret").write_text(canaries.secret)
+        folder, secret = Path(temporary.name), secrets.token_hex(8)
+        (folder / "secret").write_text(secret)
         script = _SCRIPT.format(
             secret=shlex.quote(str(folder / "secret")),
             outside=shlex.quote(str(folder / "outside")),
@@ -83,30 +80,39 @@ async def probe(layer: Layer, parent: Path, limits: Limits, offload: Offload) ->
             signalled=SIGNALLED,
         )
         deadline = anyio.current_time() + PROBE_S
-        result = await run(
-            layer, script, folder / "workspace", deadline, replace(limits, kept=2**20), offload
+        limits = replace(limits, captured=2**20)
+        result = await run(layer, script, folder / "workspace", deadline, limits, offload)
+        observation = Observation(
+            result,
+            made_inside=(folder / "workspace" / "made-inside").exists(),
+            secret_changed=(folder / "secret").read_text() != secret,
+            made_outside=(folder / "outside").exists(),
+            connected=_accepted(listener),
+            secret=secret,
+            namespaces=_namespaces(),
+            environment=dict(os.environ),
         )
-        return find_leaks(layer.namespaces, canaries, _observe(result, folder, listener, canaries))
+        return find_leaks(layer.namespaces, observation)
 
 
-def find_leaks(namespaces: tuple[str, ...], canaries: Canaries, seen: Observation) -> tuple[str, ...]:
-    """Return in words what the layer let through; raises `SandboxFailed` if it does not work at all."""
-    result = seen.result
-    if not seen.made_inside or "works" not in result.stdout or result.ended != "exited":
+def find_leaks(namespaces: tuple[str, ...], observation: Observation) -> tuple[str, ...]:
+    """Return the leaks in words; raises `SandboxFailed` if the layer does not work at all."""
+    result = observation.result
+    if not observation.made_inside or "works" not in result.stdout or result.outcome != "exited":
         raise SandboxFailed("A command did not work inside it.") from OSError(result.stderr)
     printed = result.stdout + result.stderr
     limits = next((line for line in result.stdout.splitlines() if line.startswith("limits ")), "unlimited")
     # Variables in /proc end with a NUL, which is visible in the output.
     lines = printed.replace("\u2400", "\n").splitlines()
-    ours = {f"{name}={value}" for name, value in canaries.environment.items() if name not in _OWN}
+    ours = {f"{name}={value}" for name, value in observation.environment.items() if name not in _EXPECTED}
     leaks = {
-        "files outside can be read": canaries.secret in printed,
-        "files outside can be written": seen.secret_changed or seen.made_outside,
+        "files outside can be read": observation.secret in printed,
+        "files outside can be written": observation.secret_changed or observation.made_outside,
         "the bot's environment is visible": not ours.isdisjoint(lines),
-        "services of this host can be reached": seen.connected,
+        "services of this host can be reached": observation.connected,
         "the bot can be sent signals": SIGNALLED in printed and "pid" not in namespaces,
         "what it claims to separate is shared": any(
-            f"ns {kind} {canaries.namespaces.get(kind, '?')}\n" in printed for kind in namespaces
+            f"ns {kind} {observation.namespaces.get(kind, '?')}\n" in printed for kind in namespaces
         ),
         "its processes have no limits": "unlimited" in limits,
     }
@@ -128,17 +134,10 @@ def _namespaces() -> dict[str, str]:
     return found
 
 
-def _observe(result: CommandResult, folder: Path, listener: socket.socket, canaries: Canaries) -> Observation:
+def _accepted(listener: socket.socket) -> bool:
+    """Return whether somebody has connected to the listener."""
     listener.setblocking(False)
-    try:
+    with suppress(BlockingIOError):
         listener.accept()[0].close()
-        connected = True
-    except BlockingIOError:
-        connected = False
-    return Observation(
-        result,
-        made_inside=(folder / "workspace" / "made-inside").exists(),
-        secret_changed=(folder / "secret").read_text() != canaries.secret,
-        made_outside=(folder / "outside").exists(),
-        connected=connected,
-    )
+        return True
+    return False

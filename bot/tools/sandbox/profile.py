@@ -9,7 +9,7 @@ from pathlib import Path
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 """Shown read-only if they exist."""
 
-SETTINGS = (
+CONFIGURATION = (
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/group",
@@ -35,8 +35,8 @@ class Limits:
 
     ``address_space``, ``cpu_s``, ``file_size`` and ``open_files`` hold for each process, ``processes`` and
     ``memory`` for all of them, ``scratch`` for each of /tmp and /dev/shm. A command that writes more than ``output``
-    to stdout or stderr is stopped; ``kept`` bytes of the head and of the tail of each are returned. ``spare`` is the
-    share of the disk that must stay free, or half of the free share if that is less.
+    to stdout or stderr is stopped; ``captured`` bytes of the head and of the tail of each are returned.
+    ``min_free`` is the share of the disk that must stay free, or half of the free share if that is less.
     """
 
     address_space: int = 4 * 2**30
@@ -47,8 +47,8 @@ class Limits:
     memory: int = 2**30
     scratch: int = 64 * 2**20
     output: int = 32 * 2**20
-    kept: int = 64 * 2**10
-    spare: float = 0.05
+    captured: int = 64 * 2**10
+    min_free: float = 0.05
 
 
 DEFAULT_LIMITS = Limits()
@@ -72,4 +72,4 @@ def shell() -> str:
 
 
 def system_paths() -> tuple[str, ...]:
-    return tuple(path for path in (*SYSTEM, *SETTINGS) if Path(path).exists())
+    return tuple(path for path in (*SYSTEM, *CONFIGURATION) if Path(path).exists())

@@ -1,6 +1,6 @@
 """Runs one command to its end: within its time, in limited memory, until its whole process tree is dead.
 
-| event                              | ``ended``  | what follows                                                    |
+| event                              | ``outcome``| what follows                                                    |
 |------------------------------------|------------|-----------------------------------------------------------------|
 | the command exits                  | `exited`   | what it left running is killed; its last output has 0.5 s       |
 | the deadline passes                | `timeout`  | the tree is killed; what it wrote is kept                       |
@@ -34,7 +34,7 @@ from threads.store.disk import Offload
 from .layers import Launch, Layer
 from .output_capture import OutputCapture
 from .profile import Limits
-from .resource_watch import exceeds, room
+from .resource_watch import exceeds_memory, free_share
 from .workspace_meter import Meter
 
 log = logging.getLogger(__name__)
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 DRAIN_S = 0.5
 """How long the last output may take after the command's end; a process that holds the pipe open cannot delay it."""
 
-DEATH_S = 1.5
+KILL_WAIT_S = 1.5
 WATCH_S = 1.0
 CHUNK = 65536
 
-LOOK_S = 0.05
+METER_S = 0.05
 """How often the meter is asked; more often in the first moments of a command."""
 
-Ended = Literal["exited", "timeout", "flood", "memory", "disk", "full", "killed"]
+Outcome = Literal["exited", "timeout", "flood", "memory", "disk", "full", "killed"]
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
 _FAILED = b'"failed"'
 
@@ -58,16 +58,16 @@ _FAILED = b'"failed"'
 class CommandResult:
     """``exit_code`` is 128 + N for a death by signal N, and None unless the command exited by itself.
 
-    ``left_out`` counts the bytes of output that were not kept. ``full`` is a sentence on the limit of the workspace
-    that is reached, if any.
+    ``left_out`` counts the bytes of output that were not kept. ``limit_reached`` is a sentence on the limit of the
+    workspace that is reached, if any.
     """
 
-    ended: Ended
+    outcome: Outcome
     exit_code: int | None
     stdout: str
     stderr: str
     left_out: int = 0
-    full: str = ""
+    limit_reached: str = ""
 
     @property
     def signal(self) -> str:
@@ -92,49 +92,44 @@ async def run(
     """
     if meter:
         limits = replace(limits, file_size=min(limits.file_size, meter.file_size))
-    free = await offload(room, workspace)  # before the command can fill it
-    limits = replace(limits, spare=min(limits.spare, free / 2))
-    with ExitStack() as opened:
-        outputs = (_Output(limits, opened), _Output(limits, opened))
+    free = await offload(free_share, workspace)  # before the command can fill it
+    limits = replace(limits, min_free=min(limits.min_free, free / 2))
+    with ExitStack() as stack:
+        outputs = (_Output(limits, stack), _Output(limits, stack))
         try:
-            launch = layer.start(command, workspace, limits, opened)
+            launch = layer.start(command, workspace, limits, stack)
             process = await _start(launch, *outputs)
         except OSError as error:
             log.warning("sandbox.not_started: a command could not be started", exc_info=error)
             raise SandboxFailed("The sandbox could not be started.") from error
         running = _Running(process, launch, outputs, workspace, limits, offload, meter)
-        ended = await running.wait(deadline)
+        outcome = await running.wait(deadline)
         status = _read_now(launch.status)
         exit_code = _EXIT_CODE.search(status)
-        if ended == "exited" and not exit_code and (process.returncode or 0) < 0:
-            ended = "killed"
+        if outcome == "exited" and not exit_code and (process.returncode or 0) < 0:
+            outcome = "killed"
         out, err = (output.captured for output in outputs)
-        if _FAILED in status or (ended == "exited" and not exit_code):
+        if _FAILED in status or (outcome == "exited" and not exit_code):
             reason = err.text()
             log.warning("sandbox.failed: %s", reason)
             raise SandboxFailed("The sandbox could not be set up.") from OSError(reason)
-        code = int(exit_code[1]) if exit_code and ended == "exited" else None
-        full = await offload(meter.limit_reached) if meter else ""
-        return CommandResult(ended, code, out.text(), err.text(), out.left_out + err.left_out, full)
+        code = int(exit_code[1]) if exit_code and outcome == "exited" else None
+        limit_reached = await offload(meter.limit_reached) if meter else ""
+        return CommandResult(
+            outcome, code, out.text(), err.text(), out.left_out + err.left_out, limit_reached
+        )
 
 
 class _Output:
     """One output stream of a command: a pipe that is read at once."""
 
-    def __init__(self, limits: Limits, opened: ExitStack) -> None:
-        self.captured = OutputCapture(limits.kept)
+    def __init__(self, limits: Limits, stack: ExitStack) -> None:
+        self.captured = OutputCapture(limits.captured)
         self._limit = limits.output
         self._fd, writing = os.pipe()
-        opened.callback(os.close, self._fd)
+        stack.callback(os.close, self._fd)
         os.set_blocking(self._fd, False)
-        self._writing = opened.enter_context(os.fdopen(writing, "wb", buffering=0))
-
-    @property
-    def writing(self) -> int:
-        return self._writing.fileno()
-
-    def close_writing(self) -> None:
-        self._writing.close()
+        self.writing = stack.enter_context(os.fdopen(writing, "wb", buffering=0))
 
     async def read(self) -> bool:
         """Read to the end; return False if there was too much."""
@@ -160,10 +155,10 @@ class _Running:
     limits: Limits
     offload: Offload
     meter: Meter | None
-    stopped: Ended | None = None
+    stopped: Outcome | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
-    async def wait(self, deadline: float) -> Ended:
+    async def wait(self, deadline: float) -> Outcome:
         """Wait for the end of the command, or end it; afterwards its whole tree is dead."""
         self.scope.deadline = deadline
         exited = False
@@ -185,7 +180,7 @@ class _Running:
     async def _end(self) -> None:
         if self.process.returncode is None:
             self._kill()
-            with anyio.move_on_after(DEATH_S):
+            with anyio.move_on_after(KILL_WAIT_S):
                 await self.process.wait()
         with anyio.move_on_after(DRAIN_S):
             await self._read()
@@ -211,20 +206,20 @@ class _Running:
     async def _watch(self) -> None:
         while True:
             await anyio.sleep(WATCH_S)
-            if await self.offload(room, self.workspace) < self.limits.spare:
+            if await self.offload(free_share, self.workspace) < self.limits.min_free:
                 self._stop("disk")
-            if await self.offload(exceeds, self.process.pid, self.limits.memory):
+            if await self.offload(exceeds_memory, self.process.pid, self.limits.memory):
                 self._stop("memory")
 
     async def _measure(self, meter: Meter) -> None:
-        pause = LOOK_S / 8
+        pause = METER_S / 8
         while True:
             await anyio.sleep(pause)
             if await self.offload(meter.exceeded, self.process.pid):
                 self._stop("full")
-            pause = min(LOOK_S, 2 * pause)
+            pause = min(METER_S, 2 * pause)
 
-    def _stop(self, cause: Ended) -> None:
+    def _stop(self, cause: Outcome) -> None:
         self.stopped = self.stopped or cause
         self.scope.cancel()
 
@@ -242,8 +237,8 @@ async def _start(launch: Launch, out: _Output, err: _Output) -> Process:
             cwd="/",
             start_new_session=True,
         )
-    out.close_writing()
-    err.close_writing()
+    out.writing.close()
+    err.writing.close()
     return process
 
 

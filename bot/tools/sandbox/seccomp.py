@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import struct
 from errno import ENOSYS, EOPNOTSUPP, EPERM
-from typing import Literal
 
-Machine = Literal["x86_64", "aarch64"]
-
-_AUDIT_ARCH: dict[Machine, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""From linux/audit.h."""
+MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""The architectures that have a filter, with their AUDIT_ARCH of linux/audit.h."""
 
 _X32 = 0x40000000
 _NEW_NAMESPACES = 0x7E020000
@@ -162,23 +159,25 @@ _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETOWN_EX, _F_NOTIFY = 8, 15, 1026
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_ERRNO = 0x00050000
 
 Step = tuple[int, int, int, int]
+_ALLOW: Step = (_RETURN, 0, 0, 0x7FFF0000)
+_KILL: Step = (_RETURN, 0, 0, 0x80000000)
 
 
-def program(machine: Machine, *, shared: bool, mute: bool = False) -> bytes:
-    """Return the filter for commands on *machine*; see the table above for *shared* and *mute*."""
+def program(machine: str, *, shared: bool, mute: bool = False) -> bytes:
+    """Return the filter for commands on one of `MACHINES`; see the table above for *shared* and *mute*."""
     column = 0 if machine == "x86_64" else 1
-    steps: list[Step] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, _AUDIT_ARCH[machine]), _return(_KILL)]
+    steps: list[Step] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, MACHINES[machine]), _KILL]
     steps.append((_LOAD, 0, 0, 0))
     if machine == "x86_64":
-        steps += [(_AT_LEAST, 0, 1, _X32), _return(_KILL)]
+        steps += [(_AT_LEAST, 0, 1, _X32), _KILL]
     for name, block in _rules(shared=shared, mute=mute).items():
         number = NUMBERS[name][column]
         if number is not None:
             steps += [(_EQUAL, 0, len(block), number), *block]
-    steps.append(_return(_ALLOW))
+    steps.append(_ALLOW)
     return b"".join(struct.pack("<HBBI", *step) for step in steps)
 
 
@@ -188,9 +187,10 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
     rules |= {name: _refuse(ENOSYS) for name in _MISSING}
     # It takes disk space that no file size shows; programs write instead.
     rules["fallocate"] = _refuse(EOPNOTSUPP)
+    no_new_namespaces = [_argument(0), (_ANY_BIT, 0, 1, _NEW_NAMESPACES), *_refuse(), _ALLOW]
     rules |= {
-        "clone": _unless_bits(0, _NEW_NAMESPACES),
-        "unshare": _unless_bits(0, _NEW_NAMESPACES),
+        "clone": no_new_namespaces,
+        "unshare": no_new_namespaces,
         "socket": _only(0, _UNIX, _INTERNET, _INTERNET6),
         "socketpair": _only(0, _UNIX),
         "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX),
@@ -201,10 +201,11 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
         rules |= {name: _only(0, 0) for name in own}
         rules |= {
             # A datagram pair could be connected to another socket of the host.
-            "socketpair": [*_must(0, _UNIX), *_must(1, _STREAM, _SEQPACKET, mask=0xF), _return(_ALLOW)],
-            "setpriority": [*_must(0, 0), *_must(1, 0), _return(_ALLOW)],
-            "ioprio_set": [*_must(0, 1), *_must(1, 0), _return(_ALLOW)],
-            "utimensat": _only_null(1),
+            "socketpair": [*_must(0, _UNIX), *_must(1, _STREAM, _SEQPACKET, mask=0xF), _ALLOW],
+            "setpriority": [*_must(0, 0), *_must(1, 0), _ALLOW],
+            "ioprio_set": [*_must(0, 1), *_must(1, 0), _ALLOW],
+            # A null pointer as the path: the call then works on an open file.
+            "utimensat": [*_must(1, 0), *_must(1, 0, high=True), _ALLOW],
             "fcntl": _unless(1, _F_SETOWN, _F_SETOWN_EX, _F_NOTIFY),
             "ioctl": _unless(1, _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP),
         }
@@ -213,12 +214,8 @@ def _rules(*, shared: bool, mute: bool) -> dict[str, list[Step]]:
     return rules
 
 
-def _return(verdict: int) -> Step:
-    return (_RETURN, 0, 0, verdict)
-
-
 def _refuse(errno: int = EPERM) -> list[Step]:
-    return [_return(_ERRNO | errno)]
+    return [(_RETURN, 0, 0, _ERRNO | errno)]
 
 
 def _argument(index: int, *, high: bool = False) -> Step:
@@ -227,31 +224,18 @@ def _argument(index: int, *, high: bool = False) -> Step:
 
 def _must(index: int, *values: int, mask: int = 0, high: bool = False) -> list[Step]:
     """Refuse unless an argument, after *mask*, is one of *values*; else continue."""
-    return [
-        _argument(index, high=high),
-        *([(_AND, 0, 0, mask)] if mask else []),
-        *_skip_if(*values),
-        *_refuse(),
-    ]
+    masked = [(_AND, 0, 0, mask)] if mask else []
+    return [_argument(index, high=high), *masked, *_skip_if(*values), *_refuse()]
 
 
 def _only(index: int, *values: int) -> list[Step]:
-    return [*_must(index, *values), _return(_ALLOW)]
+    return [*_must(index, *values), _ALLOW]
 
 
 def _unless(index: int, *values: int) -> list[Step]:
-    return [_argument(index), *_skip_if(*values), _return(_ALLOW), *_refuse()]
+    return [_argument(index), *_skip_if(*values), _ALLOW, *_refuse()]
 
 
 def _skip_if(*values: int) -> list[Step]:
     """Skip one step after these if the loaded argument is one of *values*."""
     return [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-
-
-def _unless_bits(index: int, bits: int) -> list[Step]:
-    return [_argument(index), (_ANY_BIT, 0, 1, bits), *_refuse(), _return(_ALLOW)]
-
-
-def _only_null(index: int) -> list[Step]:
-    """Allow only a null pointer: the call then works on an open file."""
-    return [*_must(index, 0), *_must(index, 0, high=True), _return(_ALLOW)]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,8 +27,8 @@ from bot.ports.errors import SandboxFailed, ToolBusy, ToolDenied
 from bot.tools.files.quota import Quota
 from threads.store.disk import Offload
 
-from . import bubblewrap
-from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi, machine
+from . import bubblewrap, seccomp
+from .layers import Bubblewrap, Landlock, Layer, Name, landlock_abi
 from .probe import probe
 from .profile import DEFAULT_LIMITS, Limits
 from .run import CommandResult, run
@@ -55,7 +56,7 @@ class Sandbox:
     ) -> None:
         self._layer, self.why, self._quota = layer, why, quota
         self._offload, self._limits = offload, limits
-        self._room = anyio.Semaphore(AT_ONCE)
+        self._slots = anyio.Semaphore(AT_ONCE)
 
     @property
     def layer(self) -> Name | Literal["off"]:
@@ -75,11 +76,11 @@ class Sandbox:
             meter = await self._offload(Meter, self._quota, workspace) if self._quota else None
             return await run(self._layer, command, workspace, deadline, self._limits, self._offload, meter)
         finally:
-            self._room.release()
+            self._slots.release()
 
     async def _acquire(self, deadline: float) -> None:
         with anyio.CancelScope(deadline=deadline):
-            await self._room.acquire()
+            await self._slots.acquire()
             return
         raise ToolBusy(
             "Too many commands were running; this one was not started.", suggestion="Try again later."
@@ -95,7 +96,7 @@ async def open_sandbox(
     """
     if mode == "off":
         return Sandbox(None, "commands are switched off in the settings", offload=offload)
-    if reason := _impossible():
+    if reason := _unsupported_reason():
         return Sandbox(None, reason, offload=offload)
     reasons: dict[str, str] = {}
     for layer in _candidates(mode):
@@ -114,20 +115,20 @@ async def open_sandbox(
     return Sandbox(None, f"no sandbox works here; {listed}", offload=offload)
 
 
-def _impossible() -> str:
+def _unsupported_reason() -> str:
     """Return why no command can run here, or "" if one can."""
     if not sys.platform.startswith("linux"):
         return "commands need Linux: run the bot in a container, in a virtual machine, or under WSL 2"
     if os.geteuid() == 0 or os.getuid() == 0:
         return "commands are not run while the bot runs as root: start it as a user of its own"
-    if machine() is None:
+    if platform.machine() not in seccomp.MACHINES:
         return "commands need a system call filter, which exists only for x86_64 and aarch64"
     return ""
 
 
 def _candidates(mode: Mode) -> Iterator[Layer]:
     if mode == "unsafe-host":
-        yield Landlock(landlock_abi(), walls=False)
+        yield Landlock(landlock_abi(), confined=False)
     if mode in ("auto", "bubblewrap"):
         for binary in bubblewrap.find_binaries():
             for variant in bubblewrap.VARIANTS:

@@ -19,20 +19,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bot.tools.files.quota import DiskUsage, Quota
+from bot.tools.files.quota import DiskUsage, Quota, measure_usage
 
-from .resource_watch import free, removed_but_open
+from .resource_watch import free_space, removed_but_open
 
-MOST_COUNTED = 200_000
+MAX_COUNTED = 200_000
 """Entries that are counted in a full workspace, to see whether their number grows."""
 
-LESS_ROOM, AS_BEFORE = 2.0, 10.0
-"""Pauses between measurements, in times the last one took: once the disk lost what was left, and before.
+PAUSE, PAUSE_WHEN_LOW = 10.0, 2.0
+"""Pauses between measurements, as multiples of the last one's duration; shorter once the disk lost what was left.
 
 20,000 files take about 0.1 s, and all tools share one interpreter.
 """
 
-NEARLY = 4096
+BLOCK = 4096
 """Bytes that may be left when a file reached the limit, which is set in blocks."""
 
 
@@ -45,14 +45,14 @@ class Meter:
     def __init__(self, quota: Quota, workspace: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._quota, self._workspace, self._clock = quota, workspace, clock
         began = clock()
-        self.before = self.now = quota.measure(workspace, MOST_COUNTED)
-        self._free = free(workspace)
-        self._measured_at, self._took = clock(), clock() - began
+        self.before = self.now = measure_usage(workspace, MAX_COUNTED)
+        self._free = free_space(workspace)
+        self._measured_at, self._duration = clock(), clock() - began
 
     @property
     def file_size(self) -> int:
         """Return how large a file may become: 0 once the workspace is full."""
-        if self._left < NEARLY or self.before.entries > self._quota.max_entries or self.before.closed:
+        if self._left < BLOCK or self.before.entries > self._quota.max_entries or self.before.closed:
             return 0
         return self._left + self.before.largest
 
@@ -63,37 +63,37 @@ class Meter:
         """
         began = self._clock()
         try:
-            less_room = self._less_room()
-            if began - self._measured_at < self._took * (LESS_ROOM if less_room else AS_BEFORE):
+            low = self._disk_is_low()
+            if began - self._measured_at < self._duration * (PAUSE_WHEN_LOW if low else PAUSE):
                 return False
-            self.now = self._quota.measure(self._workspace, max(self._quota.max_entries, self.before.entries))
-            if less_room and not self._over(self.now):
-                held = removed_but_open(root, self._workspace.stat().st_dev)
-                self.now = replace(self.now, size=self.now.size + held)
+            self.now = measure_usage(self._workspace, max(self._quota.max_entries, self.before.entries))
+            if low and not self._over(self.now):
+                removed = removed_but_open(root, self._workspace.stat().st_dev)
+                self.now = replace(self.now, size=self.now.size + removed)
         except FileNotFoundError:  # without walls, a command can remove its workspace
             return False
-        self._measured_at, self._took = self._clock(), self._clock() - began
+        self._measured_at, self._duration = self._clock(), self._clock() - began
         return self._over(self.now)
 
     def limit_reached(self) -> str:
         """Return a sentence on the limit that is reached, or "" for none."""
         with suppress(FileNotFoundError):
-            at_worst, self.now = self.now, self._quota.measure(self._workspace, MOST_COUNTED)
-            return self._sentence(self.now, "holds") or (
-                self._sentence(at_worst, "held") if self._over(at_worst) else ""
+            last, self.now = self.now, measure_usage(self._workspace, MAX_COUNTED)
+            return self._describe(self.now, "holds") or (
+                self._describe(last, "held") if self._over(last) else ""
             )
         return ""
 
-    def _sentence(self, usage: DiskUsage, holds: str) -> str:
+    def _describe(self, usage: DiskUsage, verb: str) -> str:
         if usage.closed:
             return (
                 "It holds a folder that cannot be opened, so nobody knows how full it is: `chmod u+rwx` it."
             )
-        has = f"It {holds} {usage.size / 1e6:.1f} MB in {usage.entries} files and folders"
-        if usage.size > self._quota.max_bytes - NEARLY:
-            return f"{has}; its limit is {self._quota.max_bytes / 1e6:g} MB (limits.workspace_mb)."
+        amount = f"It {verb} {usage.size / 1e6:.1f} MB in {usage.entries} files and folders"
+        if usage.size > self._quota.max_bytes - BLOCK:
+            return f"{amount}; its limit is {self._quota.max_bytes / 1e6:g} MB (limits.workspace_mb)."
         if usage.entries >= self._quota.max_entries:
-            return f"{has}; its limit is {self._quota.max_entries} of them (limits.workspace_files)."
+            return f"{amount}; its limit is {self._quota.max_entries} of them (limits.workspace_files)."
         return ""
 
     @property
@@ -101,11 +101,11 @@ class Meter:
         """Return how many bytes the workspace had left when the command began."""
         return max(0, self._quota.max_bytes - self.before.size)
 
-    def _less_room(self) -> bool:
+    def _disk_is_low(self) -> bool:
         """Return whether the disk lost more since the command began than the workspace had left."""
-        size, entries = free(self._workspace)
-        more = self._quota.max_entries - self.before.entries
-        return size < self._free[0] - self._left or entries < self._free[1] - max(0, more)
+        size, entries = free_space(self._workspace)
+        left = max(0, self._quota.max_entries - self.before.entries)
+        return size < self._free[0] - self._left or entries < self._free[1] - left
 
     def _over(self, usage: DiskUsage) -> bool:
         """Compare with the limits, or with the usage before if that was more."""

@@ -126,18 +126,14 @@ def test_a_quarter_of_an_hour_is_not_too_often_also_across_midnight():
 
 
 @pytest.mark.parametrize(
-    ("zone", "nearest"),
-    [("Europe/Berlim", "Europe/Berlin"), ("berlin", "Europe/Berlin"), ("New York", "America/New_York")]
-    + [
-        (zone, "")
-        for zone in ("CEST", "../../etc/passwd", "/etc/localtime", "localtime", "posixrules", "America")
-    ]
-    + [("\x00", ""), ("Z" * 999, "")],
-)
-def test_a_zone_that_is_not_in_the_database_is_refused_with_the_nearest(zone, nearest):
+    "zone",
+    ["Europe/Berlim", "berlin", "CEST", "../../etc/passwd", "/etc/localtime", "localtime", "posixrules", "America",
+     "\x00", "Z" * 999],
+)  # fmt: skip
+def test_a_zone_that_is_not_in_the_database_is_refused(zone):
     with pytest.raises(ToolInvalidInput) as refused:
         find_zone(zone)
-    assert nearest in refused.value.suggestion
+    assert "Europe/Berlin" in refused.value.suggestion
     assert len(str(refused.value)) < 100
 
 

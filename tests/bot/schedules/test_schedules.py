@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
 from bot.schedules.scheduler import Scheduler
-from bot.schedules.store import NONE_HERE, Bounds, Schedule, Schedules, SchedulesFile
+from bot.schedules.store import NO_SCHEDULES, Schedule, ScheduleLimits, Schedules, SchedulesFile
 from tests.sim.loop import virtual_time
 from tests.world import (
     ANN,
@@ -40,8 +40,8 @@ FIRST = 1_000.0
 anyio_backend = virtual_time
 
 
-class Wall:
-    """The wall clock: goes with the loop's, and can be set."""
+class WallClock:
+    """A clock clock that follows the loop's, and can be set."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -51,8 +51,8 @@ class Wall:
 
 
 @pytest.fixture
-def wall():
-    return Wall()
+def clock():
+    return WallClock()
 
 
 def at(**ahead: float) -> datetime:
@@ -68,8 +68,8 @@ def hourly(text: str = "Tell me.", **more: object) -> Schedule:
 
 
 class Bot:
-    def __init__(self, core, platform, schedules, told):
-        self.core, self.platform, self.schedules, self.told = core, platform, schedules, told
+    def __init__(self, core, platform, schedules, notices):
+        self.core, self.platform, self.schedules, self.notices = core, platform, schedules, notices
 
     @property
     def answered(self) -> list[str]:
@@ -80,32 +80,32 @@ class Bot:
 
 
 @asynccontextmanager
-async def bot(
+async def running_bot(
     data,
     platform=None,
     model=None,
     *,
-    wall=None,
+    clock=None,
     disk=None,
     allowed: Callable[[object], bool] = lambda _: True,
     may_spend: Callable[[], bool] = lambda: True,
-    refuse=None,
+    post_errors=None,
     served=("fake",),
-    bounds=Bounds(),
+    schedule_limits=ScheduleLimits(),
     **options,
 ):
-    platform, wall, disk = platform or Platform(), wall or Wall(), disk or PosixDisk()
-    told, recovery = [], Recovery(max_age_s=600)
+    platform, clock, disk = platform or Platform(), clock or WallClock(), disk or PosixDisk()
+    notices, recovery = [], Recovery(max_age_s=600)
 
-    async def tell(outgoing):
-        if refuse:
-            raise refuse.pop(0)
-        told.append(outgoing)
+    async def post_notice(outgoing):
+        if post_errors:
+            raise post_errors.pop(0)
+        notices.append(outgoing)
 
-    schedules = Schedules(state_file(data / "schedules.json", SchedulesFile(), disk), wall, bounds)
+    schedules = Schedules(state_file(data / "schedules.json", SchedulesFile(), disk), clock, schedule_limits)
     schedules.read_zones()
     async with running(
-        data, platform, model or Scripted(), clock=wall, disk=disk, recovery=recovery, **options
+        data, platform, model or Scripted(), clock=clock, disk=disk, recovery=recovery, **options
     ) as core:
         scheduler = Scheduler(
             schedules,
@@ -113,354 +113,356 @@ async def bot(
             core.journal.knows,
             allowed,
             may_spend,
-            tell,
+            post_notice,
             served,
             recovery.max_age_s,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scheduler.run)
-            yield Bot(core, platform, schedules, told)
+            yield Bot(core, platform, schedules, notices)
             tasks.cancel_scope.cancel()
 
 
-async def test_what_is_due_is_answered_at_its_time_as_if_its_author_had_written_it(tmp_path):
+async def test_a_schedule_is_answered_at_its_time_as_a_message_of_its_author(tmp_path):
     model = Scripted(says("Here it is."))
-    async with bot(tmp_path, model=model) as here:
-        schedule = await here.schedules.add(once("/approve", minutes=10))
+    async with running_bot(tmp_path, model=model) as bot:
+        schedule = await bot.schedules.add(once("/approve", minutes=10))
         await anyio.sleep(599)
-        assert here.platform.posts == []
+        assert bot.platform.posts == []
         await anyio.sleep(2)
-        assert here.answered == [here.occurrence(schedule, minutes=10)]
+        assert bot.answered == [bot.occurrence(schedule, minutes=10)]
         assert "/approve" in model.requests[0].messages[-1].text
         assert "ann (U1), 2026-11-22 11:10 UTC" in model.requests[0].messages[-1].text
         assert "scheduled earlier for now" in model.requests[0].messages[-1].text
-        assert here.platform.texts == ["⏰ Scheduled by ann: /approve\n\nHere it is."]
-        assert here.schedules.all == ()
+        assert bot.platform.texts == ["⏰ Scheduled by ann: /approve\n\nHere it is."]
+        assert bot.schedules.all == ()
 
 
 @pytest.mark.parametrize("end", [{"times": 3}, {"until": at(hours=3)}], ids=["times", "until"])
-async def test_what_comes_again_and_again_comes_at_each_time_once_until_its_end(tmp_path, end):
-    async with bot(tmp_path) as here:
-        schedule = await here.schedules.add(hourly(**end))
+async def test_a_repeated_schedule_comes_once_at_each_time_until_its_end(tmp_path, end):
+    async with running_bot(tmp_path) as bot:
+        schedule = await bot.schedules.add(hourly(**end))
         await anyio.sleep(6 * 3600)
-        assert here.answered == [here.occurrence(schedule, hours=n) for n in (1, 2, 3)]
-        assert here.schedules.all == ()
+        assert bot.answered == [bot.occurrence(schedule, hours=n) for n in (1, 2, 3)]
+        assert bot.schedules.all == ()
 
 
 async def test_two_that_are_due_at_once_both_come_in_the_order_of_their_ids(tmp_path):
-    held = Gate(says("first"))
-    async with bot(tmp_path, model=Scripted(held)) as here:
-        await here.schedules.add(once("one", minutes=1))
-        await here.schedules.add(once("two", minutes=1))
-        await here.schedules.add(once("elsewhere", minutes=1, thread=T2))
+    gate = Gate(says("first"))
+    async with running_bot(tmp_path, model=Scripted(gate)) as bot:
+        await bot.schedules.add(once("one", minutes=1))
+        await bot.schedules.add(once("two", minutes=1))
+        await bot.schedules.add(once("elsewhere", minutes=1, thread=T2))
         await anyio.sleep(61)
-        await held.began.wait()
-        held.open.set()
+        await gate.began.wait()
+        gate.open.set()
         await anyio.sleep(5)
-        assert len(here.answered) == len(set(here.answered)) == 3
+        assert len(bot.answered) == len(set(bot.answered)) == 3
 
 
 @pytest.mark.parametrize(("busy", "outcome"), [("steer", "merged"), ("queue", "answered")])
 async def test_in_a_busy_thread_it_waits_or_joins_as_any_message_does(tmp_path, busy, outcome):
-    held = Gate(calls("list_files", path="."))
-    model, limits = Scripted(held, says("both")), Limits(busy=busy)
-    async with bot(tmp_path, model=model, limits=limits) as here:
-        schedule = await here.schedules.add(once(minutes=1))
-        await here.core.orchestrator.receive(message(1))
-        await held.began.wait()
+    gate = Gate(calls("list_files", path="."))
+    model, limits = Scripted(gate, says("both")), Limits(busy=busy)
+    async with running_bot(tmp_path, model=model, limits=limits) as bot:
+        schedule = await bot.schedules.add(once(minutes=1))
+        await bot.core.orchestrator.receive(message(1))
+        await gate.began.wait()
         await anyio.sleep(61)
-        held.open.set()
-        due = here.occurrence(schedule, minutes=1)
-        await here.platform.settled("m1", due)
-        assert here.platform.outcomes[due] == outcome
+        gate.open.set()
+        due = bot.occurrence(schedule, minutes=1)
+        await bot.platform.settled("m1", due)
+        assert bot.platform.outcomes[due] == outcome
 
 
-async def test_it_survives_a_restart_and_comes_at_its_time(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        schedule = await here.schedules.add(once(minutes=10))
-    wall.ahead += timedelta(minutes=5)
-    async with bot(tmp_path, wall=wall) as here:
+async def test_it_survives_a_restart_and_comes_at_its_time(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(once(minutes=10))
+    clock.ahead += timedelta(minutes=5)
+    async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(301)
-        assert here.answered == [here.occurrence(schedule, minutes=10)]
+        assert bot.answered == [bot.occurrence(schedule, minutes=10)]
 
 
-async def test_what_was_missed_a_little_comes_late_and_only_the_last_of_it(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        schedule = await here.schedules.add(hourly())
-        single = await here.schedules.add(once("late", hours=4, minutes=58))
-    wall.ahead += timedelta(hours=5, minutes=5)
-    async with bot(tmp_path, wall=wall) as here:
+async def test_of_recent_missed_occurrences_the_last_comes_late(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(hourly())
+        single = await bot.schedules.add(once("late", hours=4, minutes=58))
+    clock.ahead += timedelta(hours=5, minutes=5)
+    async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(30)
-        assert sorted(here.answered) == sorted(
-            [here.occurrence(schedule, hours=5), here.occurrence(single, hours=4, minutes=58)]
+        assert sorted(bot.answered) == sorted(
+            [bot.occurrence(schedule, hours=5), bot.occurrence(single, hours=4, minutes=58)]
         )
-        assert here.told == []
-        assert [s.next_at for s in here.schedules.all] == [at(hours=6)]
+        assert bot.notices == []
+        assert [s.next_at for s in bot.schedules.all] == [at(hours=6)]
 
 
-async def test_what_was_missed_by_more_is_told_of_in_one_note_per_thread(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        schedule = await here.schedules.add(hourly("Count the\nsheep."))
-        single = await here.schedules.add(once("late", minutes=30))
-        await here.schedules.add(once("elsewhere", minutes=30, thread=T2))
-    wall.ahead += timedelta(hours=5, minutes=30)
-    async with bot(tmp_path, wall=wall) as here:
+async def test_older_missed_occurrences_are_named_in_one_notice_per_thread(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(hourly("Count the\nsheep."))
+        single = await bot.schedules.add(once("late", minutes=30))
+        await bot.schedules.add(once("elsewhere", minutes=30, thread=T2))
+    clock.ahead += timedelta(hours=5, minutes=30)
+    async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(30)
-        assert here.answered == []
-        note = next(one for one in here.told if one.thread == T1)
-        assert len(here.told) == 2
+        assert bot.answered == []
+        note = next(notice for notice in bot.notices if notice.thread == T1)
+        assert len(bot.notices) == 2
         assert f"“Count the sheep.” ({schedule.id}) of Sun 22 Nov 12:00 UTC" in note.text
         assert "Next on Sun 22 Nov 17:00 UTC." in note.text
         assert f"“late” ({single.id})" in note.text
         assert "It will not come again." in note.text
-        assert [s.id for s in here.schedules.all] == [schedule.id]
+        assert [s.id for s in bot.schedules.all] == [schedule.id]
         await anyio.sleep(1900)
-        assert here.answered == [here.occurrence(schedule, hours=6)]
-        assert len(here.told) == 2
+        assert bot.answered == [bot.occurrence(schedule, hours=6)]
+        assert len(bot.notices) == 2
 
 
-async def test_a_note_that_does_not_get_through_is_tried_again_and_nothing_is_dropped(tmp_path, wall):
-    refuse = [TransportUnavailable("down"), TransportUnavailable("down")]
-    async with bot(tmp_path, wall=wall) as here:
-        await here.schedules.add(once(minutes=1))
-        await here.schedules.add(once("another one", hours=2))
-    wall.ahead += timedelta(hours=1)
-    async with bot(tmp_path, wall=wall, refuse=refuse) as here:
+async def test_a_notice_that_fails_is_posted_later_and_nothing_is_dropped(tmp_path, clock):
+    post_errors = [TransportUnavailable("down"), TransportUnavailable("down")]
+    async with running_bot(tmp_path, clock=clock) as bot:
+        await bot.schedules.add(once(minutes=1))
+        await bot.schedules.add(once("another one", hours=2))
+    clock.ahead += timedelta(hours=1)
+    async with running_bot(tmp_path, clock=clock, post_errors=post_errors) as bot:
         await anyio.sleep(70)
-        assert (here.told, len(here.schedules.all)) == ([], 2)
+        assert (bot.notices, len(bot.schedules.all)) == ([], 2)
         await anyio.sleep(3600)
-        assert len(here.told) == 1
-        assert len(here.answered) == 1  # nobody else waits for that
+        assert len(bot.notices) == 1
+        assert len(bot.answered) == 1  # nobody else waits for that
 
 
-async def test_a_note_that_will_never_get_through_is_given_up(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        await here.schedules.add(once(minutes=1))
-    wall.ahead += timedelta(hours=1)
-    async with bot(tmp_path, wall=wall, refuse=[TransportRejected("gone")]) as here:
+async def test_a_notice_that_is_rejected_is_given_up(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        await bot.schedules.add(once(minutes=1))
+    clock.ahead += timedelta(hours=1)
+    async with running_bot(tmp_path, clock=clock, post_errors=[TransportRejected("gone")]) as bot:
         await anyio.sleep(10)
-        assert (here.told, here.schedules.all) == ([], ())
+        assert (bot.notices, bot.schedules.all) == ([], ())
 
 
-async def test_whoever_lost_access_sends_nothing_any_more_and_the_thread_is_told_once(tmp_path):
+async def test_a_person_without_access_sends_nothing_and_the_thread_is_told_once(tmp_path):
     served = {"U2"}
-    async with bot(tmp_path, allowed=lambda incoming: incoming.author.id in served) as here:
-        mine = await here.schedules.add(hourly())
-        theirs = await here.schedules.add(hourly("theirs", author=BOB))
+    async with running_bot(tmp_path, allowed=lambda incoming: incoming.author.id in served) as bot:
+        mine = await bot.schedules.add(hourly())
+        theirs = await bot.schedules.add(hourly("theirs", author=BOB))
         await anyio.sleep(3 * 3600 + 10)
-        assert here.answered == [here.occurrence(theirs, hours=n) for n in (1, 2, 3)]
-        assert len(here.told) == 1
-        assert "may not use me here any more" in here.told[0].text
+        assert bot.answered == [bot.occurrence(theirs, hours=n) for n in (1, 2, 3)]
+        assert len(bot.notices) == 1
+        assert "may not use me here any more" in bot.notices[0].text
         served.add("U1")
         await anyio.sleep(3600)
-        assert here.occurrence(mine, hours=4) in here.answered
+        assert bot.occurrence(mine, hours=4) in bot.answered
 
 
-async def test_with_nothing_left_to_spend_it_is_refused_and_that_is_said_once_a_day_and_thread(tmp_path):
-    rich = [False]
-    async with bot(tmp_path, may_spend=lambda: rich[0]) as here:
-        await here.schedules.add(hourly())
-        await here.schedules.add(hourly("other", source="other"))
+async def test_over_the_budget_nothing_is_sent_and_each_thread_is_told_once_a_day(tmp_path):
+    budget = [False]
+    async with running_bot(tmp_path, may_spend=lambda: budget[0]) as bot:
+        await bot.schedules.add(hourly())
+        await bot.schedules.add(hourly("other", source="other"))
         await anyio.sleep(5 * 3600)
-        assert [("budget for today" in one.text, one.text.count("Left out")) for one in here.told] == [
-            (True, 2)
-        ]
+        assert [
+            ("budget for today" in notice.text, notice.text.count("Left out")) for notice in bot.notices
+        ] == [(True, 2)]
         await anyio.sleep(12 * 3600)  # the next day
-        assert len(here.told) == 2
-        await here.schedules.add(once("only now", hours=17, minutes=30))
+        assert len(bot.notices) == 2
+        await bot.schedules.add(once("only now", hours=17, minutes=30))
         await anyio.sleep(3600)
-        assert "only now" in here.told[2].text
-        assert here.answered == []
-        rich[0] = True
+        assert "only now" in bot.notices[2].text
+        assert bot.answered == []
+        budget[0] = True
         await anyio.sleep(3600)
-        assert len(here.answered) == 2
+        assert len(bot.answered) == 2
 
 
-async def test_a_clock_that_goes_back_sends_nothing_twice_and_stops_nothing(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        schedule = await here.schedules.add(hourly(times=4))
+async def test_a_clock_that_goes_back_sends_nothing_twice_and_stops_nothing(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(hourly(times=4))
         await anyio.sleep(3601)
-        wall.ahead -= timedelta(minutes=30)
+        clock.ahead -= timedelta(minutes=30)
         await anyio.sleep(3601)
-        assert here.answered == [here.occurrence(schedule, hours=1)]
+        assert bot.answered == [bot.occurrence(schedule, hours=1)]
         await anyio.sleep(1800)
-        assert here.answered[1:] == [here.occurrence(schedule, hours=2)]
-        assert here.schedules.all[0].times == 2
+        assert bot.answered[1:] == [bot.occurrence(schedule, hours=2)]
+        assert bot.schedules.all[0].times == 2
 
 
-async def test_a_clock_that_was_a_year_ahead_for_a_while_does_not_stop_a_schedule_for_a_year(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        await here.schedules.add(hourly())
+async def test_a_clock_that_was_a_year_ahead_for_a_while_does_not_stop_a_schedule_for_a_year(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        await bot.schedules.add(hourly())
         await anyio.sleep(1)
-        wall.ahead += timedelta(days=200)
+        clock.ahead += timedelta(days=200)
         await anyio.sleep(120)
-        assert len(here.told) == 1 or len(here.answered) == 1
-        wall.ahead -= timedelta(days=200)
+        assert len(bot.notices) == 1 or len(bot.answered) == 1
+        clock.ahead -= timedelta(days=200)
         await anyio.sleep(3600)
-        assert any(one.endswith(str(int(at(hours=1).timestamp()))) for one in here.answered)
+        assert any(one.endswith(str(int(at(hours=1).timestamp()))) for one in bot.answered)
 
 
-async def test_a_machine_that_was_suspended_notices_within_a_minute(tmp_path, wall):
-    async with bot(tmp_path, wall=wall) as here:
-        schedule = await here.schedules.add(once(hours=3))
+async def test_a_machine_that_was_suspended_notices_within_a_minute(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(once(hours=3))
         await anyio.sleep(5)
-        wall.ahead += timedelta(hours=3)
+        clock.ahead += timedelta(hours=3)
         await anyio.sleep(61)
-        assert here.answered == [here.occurrence(schedule, hours=3)]
+        assert bot.answered == [bot.occurrence(schedule, hours=3)]
 
 
 async def test_a_zone_whose_rules_changed_moves_what_comes_next_and_one_that_is_gone_does_no_harm(
-    tmp_path, wall
+    tmp_path, clock
 ):
-    async with bot(tmp_path, wall=wall) as here:
-        await here.schedules.add(hourly())
-        await here.schedules.add(hourly("gone", zone="Gone/Away", source="gone"))
+    async with running_bot(tmp_path, clock=clock) as bot:
+        await bot.schedules.add(hourly())
+        await bot.schedules.add(hourly("gone", zone="Gone/Away", source="gone"))
     path = tmp_path / "schedules.json"
-    kept = json.loads(path.read_text())
-    kept["schedules"][0]["next_at"] = at(minutes=45).isoformat()  # as other rules had it
-    path.write_text(json.dumps(kept))
-    async with bot(tmp_path, wall=wall) as here:
+    saved = json.loads(path.read_text())
+    saved["schedules"][0]["next_at"] = at(minutes=45).isoformat()  # as other rules had it
+    path.write_text(json.dumps(saved))
+    async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(1)
-        assert here.schedules.all[0].next_at == at(hours=1)
+        assert bot.schedules.all[0].next_at == at(hours=1)
         await anyio.sleep(3700)
-        assert len(here.answered) == 2
-        assert [s.text for s in here.schedules.all] == ["Tell me."]
-        assert "gone" not in here.schedules.listing(T1)
+        assert len(bot.answered) == 2
+        assert [s.text for s in bot.schedules.all] == ["Tell me."]
+        assert "gone" not in bot.schedules.listing(T1)
 
 
-async def test_what_belongs_to_a_transport_that_does_not_run_here_rests(tmp_path, wall):
-    async with bot(tmp_path, wall=wall, served=("another",)) as here:
-        await here.schedules.add(once(minutes=1))
+async def test_schedules_of_a_transport_that_does_not_run_rest(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock, served=("another",)) as bot:
+        await bot.schedules.add(once(minutes=1))
         await anyio.sleep(3 * 3600)
-        assert (here.answered, here.told, len(here.schedules.all)) == ([], [], 1)
+        assert (bot.answered, bot.notices, len(bot.schedules.all)) == ([], [], 1)
 
 
-async def test_a_cancelled_one_does_not_come_and_nobody_cancels_what_is_elsewhere(tmp_path):
-    async with bot(tmp_path) as here:
-        schedule = await here.schedules.add(once(minutes=1))
-        assert await here.schedules.cancel(T2, schedule.id) is None
-        assert (await here.schedules.cancel(T1, schedule.id)) == schedule
-        assert await here.schedules.cancel(T1, schedule.id) is None
+async def test_a_cancelled_schedule_does_not_come_and_another_thread_cannot_cancel(tmp_path):
+    async with running_bot(tmp_path) as bot:
+        schedule = await bot.schedules.add(once(minutes=1))
+        assert await bot.schedules.cancel(T2, schedule.id) is None
+        assert (await bot.schedules.cancel(T1, schedule.id)) == schedule
+        assert await bot.schedules.cancel(T1, schedule.id) is None
         await anyio.sleep(120)
-        assert here.answered == []
+        assert bot.answered == []
 
 
-async def test_a_disk_that_refuses_delays_it_and_doubles_nothing(tmp_path):
+async def test_a_disk_that_fails_delays_a_message_and_doubles_none(tmp_path):
     disk = FaultyDisk()
-    async with bot(tmp_path, disk=disk) as here:
+    async with running_bot(tmp_path, disk=disk) as bot:
         for number, refused in enumerate(("create", "append", "write", "create schedules.json.tmp")):
-            await here.schedules.add(once(refused, minutes=5 * number + 1))
+            await bot.schedules.add(once(refused, minutes=5 * number + 1))
             disk.refuse[refused] = OSError(28, "full")
             with suppress(StoreUnavailable):
-                await here.schedules.add(once("no promise", thread=T2, days=5))
+                await bot.schedules.add(once("no promise", thread=T2, days=5))
             await anyio.sleep(270)
             disk.refuse.clear()
             await anyio.sleep(30)
-            assert len(here.answered) == len(set(here.answered)) == number + 1
+            assert len(bot.answered) == len(set(bot.answered)) == number + 1
 
 
-class Died(BaseException):
-    """The process is gone."""
+class ProcessDied(BaseException):
+    """The process was killed."""
 
 
-class Dying(PosixDisk):
-    """Lets the process die at its n-th change of the disk, before or after that happened."""
+class CrashingDisk(PosixDisk):
+    """Kills the process at its n-th change of the disk, before the change or after it."""
 
     def __init__(self, after: int, *, done: bool) -> None:
         self.left, self.done = after, done
 
-    def _change(self, work, *given):
+    def change(self, work, *args):
         self.left -= 1
         if self.left == 0 and self.done:
-            work(*given)
+            work(*args)
         if self.left <= 0:
-            raise Died
-        return work(*given)
+            raise ProcessDied
+        return work(*args)
 
     def create(self, path):
-        return DyingFile(self, super().create(path))
+        return CrashingFile(self, super().create(path))
 
     def append(self, path):
-        return DyingFile(self, super().append(path))
+        return CrashingFile(self, super().append(path))
 
     def rename(self, source, target):
-        self._change(super().rename, source, target)
+        self.change(super().rename, source, target)
 
     def fsync_folder(self, path):
         """Done: a killed process loses nothing that the kernel has."""
 
 
-class DyingFile:
+class CrashingFile:
     def __init__(self, disk, file):
         self._disk, self._file = disk, file
         self.close = file.close
 
     def write(self, data):
-        return self._disk._change(self._file.write, data)
+        return self._disk.change(self._file.write, data)
 
     def fsync(self):
-        self._disk._change(lambda: None)  # a killed process loses nothing that the kernel has
+        self._disk.change(lambda: None)  # a killed process loses nothing that the kernel has
 
 
-async def lives_that_end(folder, *schedules, down=timedelta(), done=True, seconds):
-    """Yield, for a death at each change of the disk, the number of it, the data, what was scheduled and the clock.
+async def crashes(folder, *schedules, down=timedelta(), done=True, seconds):
+    """Yield, for a crash at each change of the disk, its number, the data, the platform, the schedules and the clock.
 
-    The schedules are made in a first life; the process is down for *down*, lives for *seconds*, and dies.
+    A first process makes the schedules; after *down*, a second one runs for *seconds* or until it crashes.
     """
-    for deaths in range(1, 80):
-        data, platform, wall = folder / str(deaths), Platform(), Wall()
-        wall.ahead = START - wall()
-        async with bot(data, platform, wall=wall, disk=Dying(10**6, done=True)) as here:
-            made = [await here.schedules.add(schedule) for schedule in schedules]
-        wall.ahead += down
-        disk = Dying(deaths, done=done)
-        with suppress(BaseExceptionGroup, Died):
-            async with bot(data, platform, wall=wall, disk=disk) as here:
+    for crash in range(1, 80):
+        data, platform, clock = folder / str(crash), Platform(), WallClock()
+        clock.ahead = START - clock()
+        async with running_bot(data, platform, clock=clock, disk=CrashingDisk(10**6, done=True)) as bot:
+            made = [await bot.schedules.add(schedule) for schedule in schedules]
+        clock.ahead += down
+        disk = CrashingDisk(crash, done=done)
+        with suppress(BaseExceptionGroup, ProcessDied):
+            async with running_bot(data, platform, clock=clock, disk=disk) as bot:
                 await anyio.sleep(seconds)
-        yield deaths, data, platform, made, wall
+        yield crash, data, platform, made, clock
         if disk.left > 0:
             return
-    raise AssertionError("it never lived")
+    raise AssertionError("it always crashed")
 
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("later", [0, 3 * 3600])
 async def test_wherever_the_process_is_killed_it_is_answered_once_and_goes_on(tmp_path, done, later):
-    lives = lives_that_end(tmp_path, hourly(times=5), once("once", hours=1), done=done, seconds=2 * 3600 - 60)
-    async for deaths, data, platform, (schedule, single), wall in lives:
-        wall.ahead += timedelta(seconds=later)
-        async with bot(data, platform, wall=wall, disk=Dying(10**6, done=True)) as here:
-            await anyio.sleep(max(1.0, (at(hours=5, minutes=30) - wall()).total_seconds()))
-            ids = [here.occurrence(schedule, hours=n) for n in range(1, 6)]
+    runs = crashes(tmp_path, hourly(times=5), once("once", hours=1), done=done, seconds=2 * 3600 - 60)
+    async for crash, data, platform, (schedule, single), clock in runs:
+        clock.ahead += timedelta(seconds=later)
+        async with running_bot(data, platform, clock=clock, disk=CrashingDisk(10**6, done=True)) as bot:
+            await anyio.sleep(max(1.0, (at(hours=5, minutes=30) - clock()).total_seconds()))
+            ids = [bot.occurrence(schedule, hours=n) for n in range(1, 6)]
             keys = [post.key for post in platform.posts if post.kind == "reply"]
-            assert len(keys) == len(set(keys)), (deaths, keys)
-            asked = {post.reply_to for post in platform.posts}
-            notes = "".join(one.text for one in here.told)
-            assert (here.occurrence(single, hours=1) in asked) != (f"({single.id})" in notes), deaths
-            assert (asked & {*ids}) or f"({schedule.id})" in notes, deaths
+            assert len(keys) == len(set(keys)), (crash, keys)
+            replied = {post.reply_to for post in platform.posts}
+            notes = "".join(notice.text for notice in bot.notices)
+            assert (bot.occurrence(single, hours=1) in replied) != (f"({single.id})" in notes), crash
+            assert (replied & {*ids}) or f"({schedule.id})" in notes, crash
             if not later:
-                assert {*ids} <= asked, (deaths, asked)
-                assert here.schedules.all == ()
+                assert {*ids} <= replied, (crash, replied)
+                assert bot.schedules.all == ()
 
 
-async def test_what_was_made_up_for_is_not_told_as_missed_wherever_the_process_is_killed(tmp_path):
-    lives = lives_that_end(tmp_path, hourly(), down=timedelta(hours=5, minutes=5), seconds=30)
-    async for deaths, data, platform, (schedule,), wall in lives:
-        wall.ahead += timedelta(hours=1, minutes=30)
-        async with bot(data, platform, wall=wall, disk=Dying(10**6, done=True)) as here:
+async def test_an_occurrence_that_came_late_is_not_reported_as_missed_wherever_the_process_is_killed(
+    tmp_path,
+):
+    runs = crashes(tmp_path, hourly(), down=timedelta(hours=5, minutes=5), seconds=30)
+    async for crash, data, platform, (schedule,), clock in runs:
+        clock.ahead += timedelta(hours=1, minutes=30)
+        async with running_bot(data, platform, clock=clock, disk=CrashingDisk(10**6, done=True)) as bot:
             await anyio.sleep(60)
-            made_up = here.occurrence(schedule, hours=5) in {post.reply_to for post in platform.posts}
-            missed = [one.text.partition(" UTC")[0][-5:] for one in here.told]
-            assert missed == ["17:00"] if made_up else missed[0] in ("12:00", "16:00"), deaths
+            made_up = bot.occurrence(schedule, hours=5) in {post.reply_to for post in platform.posts}
+            missed = [notice.text.partition(" UTC")[0][-5:] for notice in bot.notices]
+            assert missed == ["17:00"] if made_up else missed[0] in ("12:00", "16:00"), crash
 
 
 async def test_there_is_a_limit_per_thread_and_person_and_in_all(tmp_path):
-    async with bot(tmp_path, bounds=Bounds(3, 2, 4)) as here:
-        add = here.schedules.add
+    async with running_bot(tmp_path, schedule_limits=ScheduleLimits(3, 2, 4)) as bot:
+        add = bot.schedules.add
         await add(once("1", hours=1))
         again = await add(once("1", hours=1))
-        assert len(here.schedules.all) == 1
-        assert again == here.schedules.all[0]
+        assert len(bot.schedules.all) == 1
+        assert again == bot.schedules.all[0]
         await add(once("2", hours=1))
         with pytest.raises(ToolDenied, match="of this person"):
             await add(once("3", hours=1, thread=T2))
@@ -478,16 +480,16 @@ NOWHERE = {"thread": "x", "author": {"id": "U1"}, "text": "hi", "next_at": "2026
 @pytest.mark.parametrize("rest", ['[{"thread": "x"', f"[{json.dumps(NOWHERE)}]}}"])
 async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, rest):
     (tmp_path / "schedules.json").write_text(f'{{"v": 1, "schedules": {rest}')
-    async with bot(tmp_path) as here:
-        assert here.schedules.all == ()
+    async with running_bot(tmp_path) as bot:
+        assert bot.schedules.all == ()
         assert (tmp_path / "schedules.json.broken").exists()
 
 
 async def test_the_command_lists_and_cancels(tmp_path):
-    async with bot(tmp_path) as here:
-        command = here.schedules.command
-        assert await command(T1, "") == NONE_HERE
-        schedule = await here.schedules.add(hourly(zone="Europe/Berlin"))
+    async with running_bot(tmp_path) as bot:
+        command = bot.schedules.command
+        assert await command(T1, "") == NO_SCHEDULES
+        schedule = await bot.schedules.add(hourly(zone="Europe/Berlin"))
         assert "next on Sun 22 Nov 13:00 Europe/Berlin" in await command(T1, "list")
         assert "no such" in await command(T2, f"cancel {schedule.id}")
         assert await command(T1, f"cancel {schedule.id.upper()}") == "Cancelled: Tell me."
@@ -512,13 +514,13 @@ def test_only_our_own_ids_are_scheduled(id_):
     assert due_of(id_) is None
 
 
-async def test_one_that_joins_a_turn_is_said_above_that_answer(tmp_path):
-    held = Gate(calls("list_files", path="."))
-    platform, wall = Platform(), Wall()
-    async with bot(tmp_path, platform, Scripted(held, says("Both.")), wall=wall) as here:
-        await here.schedules.add(once("first", minutes=1))
-        await here.schedules.add(once("second", minutes=2))
+async def test_a_schedule_that_joins_a_turn_is_named_above_its_answer(tmp_path):
+    gate = Gate(calls("list_files", path="."))
+    platform, clock = Platform(), WallClock()
+    async with running_bot(tmp_path, platform, Scripted(gate, says("Both.")), clock=clock) as bot:
+        await bot.schedules.add(once("first", minutes=1))
+        await bot.schedules.add(once("second", minutes=2))
         await anyio.sleep(130)
-        held.open.set()
+        gate.open.set()
         await anyio.sleep(10)
         assert platform.texts == ["⏰ Scheduled by ann: first\n\n⏰ Scheduled by ann: second\n\nBoth."]

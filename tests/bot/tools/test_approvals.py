@@ -11,7 +11,7 @@ import pytest
 from bot.guards.policy import Policy
 from bot.observe.audit import Audit, AuditFiles
 from bot.ports.tool import Arguments, ToolOutput
-from bot.tools.approvals import MOST_SHOWN, Approvals, ApprovalsFile, format_arguments
+from bot.tools.approvals import MAX_INLINE, Approvals, ApprovalsFile, format_arguments
 from tests.run_tool import Run
 from tests.sim.loop import virtual_time
 from tests.world import T1, Clock, Platform, Scripted, calls, inline, message, running, says, state_file
@@ -311,7 +311,7 @@ async def test_text_from_outside_taints_the_later_turns_of_its_conversation_too_
 
 
 async def test_long_arguments_are_shown_whole_even_where_no_file_can_be_posted(scene):
-    command = "echo " + "x" * (2 * MOST_SHOWN)
+    command = "echo " + "x" * (2 * MAX_INLINE)
     (post,) = await scene.one_turn(calls("shell", command=command), says("done"), presses=["/deny"])
     assert command in post.text
 

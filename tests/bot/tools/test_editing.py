@@ -36,7 +36,7 @@ async def edit(context, path, old, new, *, everywhere=False, offload=inline, by=
 async def test_a_text_that_occurs_once_is_replaced_and_the_change_is_shown(context):
     told = await edit(context, "/workspace/a", "three\nfour", "drei\nfour")
     assert (context.workspace / "a").read_text() == TEXT.replace("three", "drei")
-    diff = "@@ line 3 @@\n one\n two\n-three\n+drei\n four\n five\n six"
+    diff = "@@ line 1 @@\n one\n two\n-three\n+drei\n four\n five"
     assert told.result == {"edited": "a", "replaced": 1, "line": 3, "diff": diff}
     assert told.origin == ""
 

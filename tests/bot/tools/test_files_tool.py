@@ -220,7 +220,7 @@ async def test_a_tree_too_large_to_look_through_is_said_to_be(context, monkeypat
         (context.workspace / f"f{n}").write_text("x")
     found = (await listed(context)).result
     assert len(found["entries"]) == 3
-    assert "first 3" in found["not_looked_at"]
+    assert "first 3" in found["not_visited"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")

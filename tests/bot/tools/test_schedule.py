@@ -131,11 +131,6 @@ async def test_a_text_that_is_blank_or_too_long_is_refused(desk, text):
     await desk.refused(text=text, in_minutes=5)
 
 
-async def test_a_zone_that_is_not_known_gets_the_nearest(desk):
-    error = await desk.refused(text="now", at="2026-11-23T09:00", zone="Europe/Berlim")
-    assert "Europe/Berlin" in error["suggestion"]
-
-
 async def test_a_message_that_was_scheduled_cannot_schedule_others(desk):
     context = replace(desk.context, message_id="schedule-s1234-1795345260")
     result = await desk.call("schedule", context=context, text="and so on", in_minutes=5)

@@ -14,7 +14,7 @@ from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.model import ToolCall
 
-from .sandbox.stage import offload, ran, real, sandbox_named
+from .sandbox.sandboxes import offload, ran, real, sandbox_named
 
 
 class Scripted:
@@ -30,8 +30,8 @@ class Scripted:
         return self.ran
 
 
-def shell(ended="exited", code=0, stdout="", stderr="", left_out=0):
-    return Shell(Scripted(CommandResult(ended, code, stdout, stderr, left_out)), offload)
+def shell(outcome="exited", code=0, stdout="", stderr="", left_out=0):
+    return Shell(Scripted(CommandResult(outcome, code, stdout, stderr, left_out)), offload)
 
 
 async def test_a_failing_command_is_a_result_too(tmp_path):
@@ -53,19 +53,21 @@ async def test_a_death_by_a_signal_and_what_was_left_out_are_told(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ended", "error"),
+    ("outcome", "error"),
     [("timeout", ToolTimeout), ("flood", ToolError), ("memory", ToolError), ("killed", ToolError)],
 )
-async def test_a_command_that_had_to_be_stopped_gives_back_what_there_was(ended, error, tmp_path):
+async def test_a_command_that_had_to_be_stopped_gives_back_what_there_was(outcome, error, tmp_path):
     with pytest.raises(error) as raised:
-        await shell(ended, None, "half")(ShellArguments(command="x"), tool_context(tmp_path / "w"))
+        await shell(outcome, None, "half")(ShellArguments(command="x"), tool_context(tmp_path / "w"))
     assert raised.value.partial == {"stdout": "half", "stderr": ""}
     assert raised.value.suggestion
 
 
-@pytest.mark.parametrize("ended", ["exited", "timeout"])
-async def test_output_counts_as_outside_text_once_something_from_outside_is_in_the_workspace(ended, tmp_path):
-    tool, context = shell(ended), tool_context(tmp_path / "w")
+@pytest.mark.parametrize("outcome", ["exited", "timeout"])
+async def test_output_counts_as_outside_text_once_something_from_outside_is_in_the_workspace(
+    outcome, tmp_path
+):
+    tool, context = shell(outcome), tool_context(tmp_path / "w")
     (tmp_path / "w" / "attachments").mkdir(parents=True)
     try:
         origin = (await tool(ShellArguments(command="x"), context)).origin

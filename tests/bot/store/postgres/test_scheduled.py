@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from bot.schedules.scheduler import Scheduler
-from bot.schedules.store import Bounds, Schedule, Schedules, SchedulesFile
+from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import THREAD, rows
 from tests.world import ANN
@@ -31,16 +31,18 @@ async def serve(dsn: str, deaths: dict[int, anyio.Event]) -> None:
     try:
         await store.open(["slack"])
         death = deaths[store.worker.number] = anyio.Event()
-        schedules = Schedules(await store.states.open("schedules", SchedulesFile()), store.now, Bounds())
+        schedules = Schedules(
+            await store.states.open("schedules", SchedulesFile()), store.now, ScheduleLimits()
+        )
         schedules.read_zones()
         scheduler = Scheduler(
             schedules,
             sink=store.journal.receive,
-            known=store.journal.knows,
-            allowed=lambda _: True,
-            may_spend=lambda: True,
-            tell=nothing,
-            served=["slack"],
+            in_journal=store.journal.knows,
+            has_access=lambda _: True,
+            within_budget=lambda: True,
+            post_notice=nothing,
+            transports=["slack"],
             max_age_s=600,
         )
         async with anyio.create_task_group() as tasks:

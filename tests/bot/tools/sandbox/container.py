@@ -2,11 +2,11 @@
 
 import ctypes
 import os
+import platform
 import struct
 import sys
 from errno import ENOSYS, EPERM
 
-from bot.tools.sandbox.layers import machine
 from bot.tools.sandbox.seccomp import NUMBERS
 
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -15,7 +15,7 @@ NEW_NAMESPACES = 0x7E020000
 
 
 def program() -> bytes:
-    numbers = {name: number[machine() == "aarch64"] for name, number in NUMBERS.items()}
+    numbers = {name: number[platform.machine() == "aarch64"] for name, number in NUMBERS.items()}
     steps = [(LOAD, 0, 0, 0)]
     for name in ("unshare", "mount", "setns", "pivot_root"):
         steps += [(EQUAL, 0, 1, numbers[name]), (RETURN, 0, 0, REFUSE | EPERM)]

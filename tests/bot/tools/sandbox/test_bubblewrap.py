@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bot.tools.sandbox import bubblewrap
-from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, links
-from bot.tools.sandbox.landlock import handled_rights
+from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, resolve_links
+from bot.tools.sandbox.layers import handled_rights
 from bot.tools.sandbox.profile import Limits, environment
 
 KINDS = ("user", "pid", "ipc", "uts", "net")
@@ -67,7 +67,7 @@ def test_its_environment_is_written_anew():
 
 
 def test_a_host_with_a_masked_proc_gets_a_folder_in_its_place():
-    argv = told(variant=Variant(proc=False, sealed=False))
+    argv = told(variant=Variant(own_proc=False, no_userns=False))
     assert "--proc" not in argv and "--disable-userns" not in argv
     assert argv[argv.index("--dir") + 1] == "/proc"
 
@@ -109,7 +109,7 @@ def test_links_are_shown_as_links(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
     paths = [str(tmp_path / "folder"), str(tmp_path / "link")]
-    assert links(paths) == [(paths[0], ""), (paths[1], "folder")]
+    assert resolve_links(paths) == [(paths[0], ""), (paths[1], "folder")]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Everything in this folder that needs a user without privileges, run as one when these tests run as root."""
+"""Tests that need a user without privileges; when the tests run as root, they run here."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,10 @@ import pytest
 from tests.unprivileged import Unreachable, run_unprivileged
 
 HERE = Path(__file__).parent
-FILES = ("test_walls.py", "test_death.py", "test_opened.py", "test_workspace_limits.py", "../test_shell.py")
+FILES = (
+    *("test_escapes.py", "test_process_tree.py", "test_selection.py", "test_workspace_limits.py"),
+    *("../test_shell.py", "../../../hostile/test_commands.py"),
+)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="each runs by itself here")

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from .stage import NAMES, PYTHON, ran, real, sandbox_named, with_python
+from .sandboxes import NAMES, PYTHON, ran, real, sandbox_named, with_python
 
 pytestmark = real
 

@@ -12,7 +12,7 @@ from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFou
 from bot.tools.files.workspace import (
     holds_outside_text,
     mark_output,
-    normalized,
+    normalize,
     open_path,
     origin,
     require_regular,
@@ -106,7 +106,7 @@ def test_no_hostile_path_opens_anything_and_no_refusal_names_the_machine(way, wo
 )
 def test_each_way_to_write_a_path_of_the_workspace_opens_it_and_is_one_subject(way, workspace, path):
     assert content(workspace, path) == "mine"
-    assert normalized(path) == "sub/a"
+    assert normalize(path) == "sub/a"
 
 
 def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(way, workspace):
@@ -117,7 +117,7 @@ def test_a_folder_that_is_called_like_the_workspace_is_a_folder_like_any_other(w
 def test_the_workspace_itself_has_names_too(way, workspace, path):
     with open_path(workspace, path, FOLDER) as fd:
         assert os.fstat(fd).st_ino == workspace.stat().st_ino
-    assert normalized(path) == "."
+    assert normalize(path) == "."
 
 
 def test_a_workspace_that_is_itself_a_link_is_refused(way, tmp_path):

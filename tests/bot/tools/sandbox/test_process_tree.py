@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bot.ports.errors import ToolBusy
-from tests.bot.tools.sandbox.stage import gone, ran, real, sandbox_named, seen, small
+from tests.bot.tools.sandbox.sandboxes import gone, ran, real, sandbox_named, seen, small
 
 pytestmark = real
 
@@ -55,7 +55,7 @@ async def test_what_is_left_running_dies_with_the_command(sandbox, marker, tmp_p
         result = await ran(
             sandbox, f"{escapee.format(n=marker)}\nsleep 0.1; echo done; exit 7", tmp_path / "w"
         )
-        assert (result.ended, result.exit_code, result.stdout) == ("exited", 7, "done\n")
+        assert (result.outcome, result.exit_code, result.stdout) == ("exited", 7, "done\n")
         assert anyio.current_time() - start < 5
         await gone(marker)
 
@@ -64,7 +64,7 @@ async def test_what_is_left_running_dies_with_the_command(sandbox, marker, tmp_p
 async def test_the_tree_dies_at_the_time_out_and_what_it_wrote_is_kept(sandbox, marker, everyone, tmp_path):
     start = anyio.current_time()
     result = await ran(sandbox, f"echo begun; {everyone}\nsleep {marker}", tmp_path / "w", 1)
-    assert (result.ended, result.exit_code, result.stdout) == ("timeout", None, "begun\n")
+    assert (result.outcome, result.exit_code, result.stdout) == ("timeout", None, "begun\n")
     assert anyio.current_time() - start < 4
     await gone(marker)
 
@@ -97,16 +97,16 @@ async def test_a_fork_bomb_ends_at_its_time_and_others_go_on(name, marker, tmp_p
     sandbox = await sandbox_named(name, tmp_path, small(processes=64))
     bomb = f"b() {{ b | b & }}; b; sleep 100 # {marker}"
     result = await ran(sandbox, bomb, tmp_path / "w", 1)
-    assert result.ended in {"timeout", "exited", "flood"}
+    assert result.outcome in {"timeout", "exited", "flood"}
     await gone(marker, 5)
     assert (await ran(sandbox, "echo fine", tmp_path / "w")).stdout == "fine\n"
 
 
 @pytest.mark.parametrize("name", SOME)
 async def test_a_flood_of_output_is_stopped_and_its_two_ends_are_kept(name, tmp_path):
-    sandbox = await sandbox_named(name, tmp_path, small(kept=1000, output=2**20))
+    sandbox = await sandbox_named(name, tmp_path, small(captured=1000, output=2**20))
     result = await ran(sandbox, "echo head; yes; echo never", tmp_path / "w")
-    assert result.ended == "flood"
+    assert result.outcome == "flood"
     assert result.stdout.startswith("head\ny\ny\n") and result.stdout.endswith("y\ny\n")
     assert result.left_out > 2**20 - 2000
     assert len(result.stdout) < 3000
@@ -118,18 +118,18 @@ async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monk
     sandbox = await sandbox_named(name, tmp_path, small(memory=150_000_000))
     hungry = "head -c 60000000 /dev/zero | tail -c 60000000 | (sleep 20; cat >/dev/null) &"
     result = await ran(sandbox, f"{hungry} {hungry} {hungry} {hungry} wait", tmp_path / "w")
-    assert result.ended == "memory"
+    assert result.outcome == "memory"
     result = await ran(sandbox, f"{hungry} sleep 0.5", tmp_path / "w")
-    assert result.ended == "exited"
+    assert result.outcome == "exited"
 
 
 @pytest.mark.parametrize("sandbox", SOME, indirect=True)
 async def test_a_command_that_fills_the_disk_is_stopped(sandbox, tmp_path, monkeypatch):
     monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
     filled = tmp_path / "w" / "filled"
-    monkeypatch.setattr("bot.tools.sandbox.run.room", lambda _: 0.02 if filled.exists() else 0.06)
-    assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).ended == "exited"
-    assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).ended == "disk"
+    monkeypatch.setattr("bot.tools.sandbox.run.free_share", lambda _: 0.02 if filled.exists() else 0.06)
+    assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).outcome == "exited"
+    assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).outcome == "disk"
 
 
 @pytest.mark.parametrize("sandbox", SOME, indirect=True)
@@ -149,7 +149,7 @@ async def test_a_command_has_no_input_and_none_of_our_environment(sandbox, tmp_p
 async def test_a_command_is_never_part_of_a_text_that_a_shell_reads(sandbox, tmp_path):
     for command in ("echo '$0' \"$#\" --", "'", "--version", "$(", "-c"):
         result = await ran(sandbox, command, tmp_path / "w")
-        assert result.ended == "exited"
+        assert result.outcome == "exited"
         assert "bubblewrap" not in result.stdout
     assert (await ran(sandbox, 'echo "$#"', tmp_path / "w")).stdout == "0\n"
 
@@ -214,10 +214,12 @@ async def test_nothing_of_ours_stays_open_after_many_runs(sandbox, tmp_path):
 
 
 if __name__ == "__main__":
-    from tests.bot.tools.sandbox import stage
+    from tests.bot.tools.sandbox import sandboxes
 
     async def main(name, folder, command):
-        layer = stage.layer_named(name)
-        await stage.ran(stage.Sandbox(layer, "", offload=stage.offload), command, Path(folder) / "w", 60)
+        layer = sandboxes.layer_named(name)
+        await sandboxes.ran(
+            sandboxes.Sandbox(layer, "", offload=sandboxes.offload), command, Path(folder) / "w", 60
+        )
 
     anyio.run(main, *sys.argv[1:])

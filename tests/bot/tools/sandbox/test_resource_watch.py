@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.tools.sandbox.resource_watch import PAGE, exceeds, room, tree
+from bot.tools.sandbox.launcher import descendants
+from bot.tools.sandbox.resource_watch import PAGE, exceeds_memory, free_share
 
 
 @pytest.fixture
@@ -28,27 +29,26 @@ def proc(tmp_path):
 
 
 def test_a_tree_is_who_descends_from_its_root(proc):
-    assert tree(1, proc) == [1, 2, 3]
-    assert tree(3, proc) == [3]
-    assert tree(8, proc) == [8]
+    assert descendants(1, str(proc)) == [2, 3]
+    assert descendants(3, str(proc)) == descendants(8, str(proc)) == []
 
 
 def test_what_forks_share_is_counted_once(proc):
-    assert not exceeds(1, 80 * PAGE, proc), "80 pages at most"
-    assert exceeds(1, 160 * 1024 - 1, proc)
-    assert not exceeds(1, 160 * 1024, proc), "the kernel knows that half of it is the same"
+    assert not exceeds_memory(1, 80 * PAGE, proc), "80 pages at most"
+    assert exceeds_memory(1, 160 * 1024 - 1, proc)
+    assert not exceeds_memory(1, 160 * 1024, proc), "the kernel knows that half of it is the same"
 
 
 def test_who_may_not_be_looked_into_is_counted_in_full(proc):
     for pid in "23":
         (proc / pid / "smaps_rollup").unlink()
-    assert exceeds(1, 79 * PAGE, proc)
-    assert not exceeds(1, 80 * PAGE, proc)
+    assert exceeds_memory(1, 79 * PAGE, proc)
+    assert not exceeds_memory(1, 80 * PAGE, proc)
 
 
 def test_a_real_process_uses_memory():
-    assert exceeds(os.getpid(), 1_000_000)
-    assert not exceeds(os.getpid(), 10**13)
+    assert exceeds_memory(os.getpid(), 1_000_000)
+    assert not exceeds_memory(os.getpid(), 10**13)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_a_real_process_uses_memory():
 def test_a_disk_is_as_full_as_its_bytes_or_its_files(monkeypatch, tmp_path, blocks, files, left):
     about = SimpleNamespace(f_bavail=blocks[0], f_blocks=blocks[1], f_favail=files[0], f_files=files[1])
     monkeypatch.setattr(os, "statvfs", lambda _: about)
-    assert room(tmp_path) == left
+    assert free_share(tmp_path) == left

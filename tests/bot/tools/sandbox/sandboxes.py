@@ -43,7 +43,7 @@ def offload(function, /, *args):
 def layer_named(name: str) -> Layer:
     """Return the layer, or skip: not every host has each."""
     if name == "unsafe-host":
-        return Landlock(layers.landlock_abi(), walls=False)
+        return Landlock(layers.landlock_abi(), confined=False)
     if name.startswith("landlock"):
         if not layers.landlock_abi():
             pytest.skip("no Landlock here")

@@ -11,13 +11,13 @@ import pytest
 
 from bot.ports.errors import SandboxFailed, ToolDenied
 from bot.tools.sandbox import bubblewrap, layers, open_sandbox, selection
-from bot.tools.sandbox.probe import Canaries, Observation, find_leaks
+from bot.tools.sandbox.probe import Observation, find_leaks
 from bot.tools.sandbox.profile import Limits
 from bot.tools.sandbox.run import CommandResult
 
 from . import container
-from .stage import offload as threaded
-from .stage import ran, real, sandbox_named
+from .sandboxes import offload as threaded
+from .sandboxes import ran, real, sandbox_named
 
 
 async def chosen(mode, folder):
@@ -44,7 +44,7 @@ async def test_root_is_refused_whatever_the_settings_say(mode, tmp_path, monkeyp
 )
 async def test_where_there_are_no_walls_there_are_no_commands(platform, machine, word, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(layers.platform, "machine", lambda: machine)
+    monkeypatch.setattr(selection.platform, "machine", lambda: machine)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     sandbox = await chosen("unsafe-host", tmp_path)
@@ -80,8 +80,10 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
     if not layers.landlock_abi():
         pytest.skip("no Landlock here")
     monkeypatch.setattr(bubblewrap, "find_binaries", lambda: ())
-    plan = layers.landlock.plan
-    monkeypatch.setattr(layers.landlock, "plan", lambda **given: plan(**given | {"walls": False}))
+    plan = layers.Landlock.plan
+    monkeypatch.setattr(
+        layers.Landlock, "plan", lambda layer, *args: plan(replace(layer, confined=False), *args)
+    )
     sandbox = await chosen("auto", tmp_path)
     assert sandbox.layer == "off"
     for leak in ("can be read", "can be written", "services of this host", "signals"):
@@ -114,7 +116,7 @@ async def test_data_in_a_folder_that_commands_can_read_is_noticed(tmp_path, monk
 def test_in_a_container_that_allows_no_namespaces_landlock_is_chosen_and_holds(tmp_path):
     here = Path(__file__)
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "--basetemp", str(tmp_path / "in")]
-    tests = [f"{here}::test_inside_a_container", str(here.with_name("test_walls.py"))]
+    tests = [f"{here}::test_inside_a_container", str(here.with_name("test_escapes.py"))]
     done = subprocess.run(
         [sys.executable, "-m", container.__name__, *options, *tests, "-k", "landlock or container"],
         env={**os.environ, "THREADFAST_IN_A_CONTAINER": "1"},
@@ -133,54 +135,53 @@ async def test_inside_a_container(tmp_path):
     assert (await ran(sandbox, "echo fine", tmp_path / "w")).stdout == "fine\n"
 
 
-LIMITED = "limits 0 1 1 1 1 1\n"
-FINE = Observation(CommandResult("exited", 0, LIMITED + "works\n", ""), True, False, False, False)
-CANARIES = Canaries("s3cr3t", {"net": "net:[1]"}, {"TOKEN": "xoxb-12345678"})
+WORKS = "limits 0 1 1 1 1 1\nworks\n"
+
+
+def observation(stdout=WORKS, stderr="", outcome="exited", **changes):
+    return Observation(
+        CommandResult(outcome, 0, stdout, stderr),
+        **{
+            "made_inside": True,
+            "secret_changed": False,
+            "made_outside": False,
+            "connected": False,
+            **changes,
+        },
+        secret="s3cr3t",
+        namespaces={"net": "net:[1]"},
+        environment={"TOKEN": "xoxb-12345678"},
+    )
 
 
 @pytest.mark.parametrize(
-    ("seen", "words"),
+    ("observed", "leak"),
     [
-        (FINE, None),
-        (replace(FINE, secret_changed=True), "written"),
-        (replace(FINE, made_outside=True), "written"),
-        (replace(FINE, connected=True), "services"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\ns3cr3t", "")), "read"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\n", "cat: s3cr3t")), "read"),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nTOKEN=xoxb-12345678\n", "")),
-            "environment",
-        ),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nA=b␀TOKEN=xoxb-12345678␀", "")),
-            "environment",
-        ),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[1]\n", "")), "shared"),
-        (replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nns net net:[2]\n", "")), None),
-        (
-            replace(FINE, result=CommandResult("exited", 0, LIMITED + "works\nreached the bot\n", "")),
-            "signals",
-        ),
-        (replace(FINE, result=CommandResult("exited", 0, "works\n", "")), "no limits"),
-        (
-            replace(FINE, result=CommandResult("exited", 0, "works\nlimits 0 unlimited 1 1 1 1\n", "")),
-            "no limits",
-        ),
+        (observation(), None),
+        (observation(secret_changed=True), "written"),
+        (observation(made_outside=True), "written"),
+        (observation(connected=True), "services"),
+        (observation(WORKS + "s3cr3t"), "read"),
+        (observation(stderr="cat: s3cr3t"), "read"),
+        (observation(WORKS + "TOKEN=xoxb-12345678\n"), "environment"),
+        (observation(WORKS + "A=b␀TOKEN=xoxb-12345678␀"), "environment"),
+        (observation(WORKS + "ns net net:[1]\n"), "shared"),
+        (observation(WORKS + "ns net net:[2]\n"), None),
+        (observation(WORKS + "reached the bot\n"), "signals"),
+        (observation("works\n"), "no limits"),
+        (observation("works\nlimits 0 unlimited 1 1 1 1\n"), "no limits"),
     ],
 )
-def test_what_the_probe_saw_is_judged(seen, words):
-    leaks = find_leaks(("net",), CANARIES, seen)
-    assert bool(leaks) == bool(words)
-    assert not words or words in leaks[0]
+def test_the_probe_finds_each_leak(observed, leak):
+    leaks = find_leaks(("net",), observed)
+    assert bool(leaks) == bool(leak)
+    assert not leak or leak in leaks[0]
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [replace(FINE, made_inside=False), replace(FINE, result=CommandResult("timeout", None, "works", ""))],
-)
-def test_a_layer_in_which_nothing_works_is_not_used(seen):
+@pytest.mark.parametrize("observed", [observation(made_inside=False), observation(outcome="timeout")])
+def test_a_layer_in_which_nothing_works_is_not_used(observed):
     with pytest.raises(SandboxFailed):
-        find_leaks((), CANARIES, seen)
+        find_leaks((), observed)
 
 
 @pytest.mark.parametrize("shell", ["/bin/bash", "/bin/sh"])

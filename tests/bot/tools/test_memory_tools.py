@@ -9,7 +9,7 @@ from bot.agent.prompt.memory import LONGEST, Memory
 from bot.agent.prompt.memory_files import MemoryFiles
 from bot.guards.redaction import Masker, mask
 from bot.ports.errors import ToolDenied, ToolInvalidInput
-from bot.tools.memory import MOST_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
+from bot.tools.memory import MAX_CHARACTERS, Recall, RecallArguments, Remember, RememberArguments
 from tests.tool_context import make_toolbox, tool_context, unheard
 from tests.world import ANN, T1, T2, Clock, Platform, Scripted, calls, inline, message, running, says
 from threads.model import ThreadId, ToolCall
@@ -129,7 +129,7 @@ async def test_a_direct_conversation_is_a_channel_of_its_own(memory):
 async def test_recall_has_a_bound_and_says_so(memory, tmp_path):
     (tmp_path / "MEMORY.md").write_text("".join(f"{n} {'x' * 90}\n" for n in range(600)))
     found = await recall(memory)
-    assert sum(len(note["text"]) for note in found["notes"]) <= MOST_CHARACTERS
+    assert sum(len(note["text"]) for note in found["notes"]) <= MAX_CHARACTERS
     assert found["left_out"] == 600 - len(found["notes"])
 
 
