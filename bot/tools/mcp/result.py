@@ -35,9 +35,11 @@ class _TextBudget:
 
     left: int
     mask: Callable[[str], str]
+    exceeded: bool = False
 
     def take(self, text: str) -> str:
         taken = safe_prefix(text, self.left, self.mask)
+        self.exceeded = self.exceeded or len(taken) < len(text)
         self.left -= len(taken)
         return taken
 
@@ -53,7 +55,6 @@ def convert_result(
     Raises `ToolError` with the server's own words for a result that reports a failure.
     """
     budget = _TextBudget(MAX_ERROR if result.is_error else MAX_TEXT, mask)
-    total = sum(map(_length, result.content))
     parts: list[JsonValue | ItemError] = [
         {"image": images[index].file} if index in images else _part(block, budget)
         for index, block in enumerate(result.content[:MAX_PARTS])
@@ -62,14 +63,14 @@ def convert_result(
         message = "\n".join(_texts(parts)) or "It did not say why."
         raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     errors = [part for part in parts if isinstance(part, ItemError)]
-    if total > MAX_TEXT or len(result.content) > MAX_PARTS:
-        limits = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
-        errors.append(ItemError("result", "unknown", limits))
     values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
     structured: JsonValue = result.structured_content
-    if structured is not None and total < MAX_TEXT and not any(_repeats(v, structured) for v in values):
+    if structured is not None and not (budget.exceeded or any(_repeats(v, structured) for v in values)):
         text = json.dumps(structured, ensure_ascii=False)
         values.append(structured if len(text) <= budget.left else budget.take(text))
+    if budget.exceeded or len(result.content) > MAX_PARTS:
+        limits = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
+        errors.append(ItemError("result", "unknown", limits))
     return ToolOutput(
         values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(images.values())
     )
@@ -110,11 +111,6 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
 def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
     kind = budget.truncate(media_type or "binary data", 80)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
-
-
-def _length(block: ContentBlock) -> int:
-    text = block.text if block.type == "text" else getattr(getattr(block, "resource", None), "text", "")
-    return len(text) if isinstance(text, str) else 0
 
 
 def _texts(parts: list[JsonValue | ItemError]) -> Iterator[str]:

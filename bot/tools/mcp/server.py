@@ -39,8 +39,7 @@ from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolError, ToolTimeout
-from bot.tools.mcp.framing import ConnectionLost, StderrLog
-from bot.tools.mcp.secrets_lookup import resolve_target, settings_digest
+from bot.tools.mcp.connection import ConnectionLost, StderrLog, resolve_values, settings_digest
 from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
@@ -206,11 +205,11 @@ class Server:
 
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
-                target, secrets = await self._offload(resolve_target, self._settings, self._environ)
+                values, secrets = await self._offload(resolve_values, self._settings, self._environ)
                 own = Masker(secrets)
                 self.mask = lambda text: self._mask(own(text))
                 stderr_log = StderrLog(self._log_line, self.mask)
-                async with sdk.open_session(target, stderr_log, self.origin) as session:
+                async with sdk.open_session(self._settings, values, stderr_log, self.origin) as session:
                     await self._use(session, limit)
             except anyio.get_cancelled_exc_class():
                 if anyio.current_effective_deadline() == -math.inf:

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from bot.config.settings import McpServer
 from bot.ports.tool import Tool
-from bot.tools.mcp.secrets_lookup import settings_digest
+from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.tools.mcp.tool import Save, make_tool
 from bot.tools.mcp.tool_list import MAX_ALL, Listing, assign_names, clean, count_tools

@@ -6,8 +6,8 @@ results by their schema is not used: it would run the server's regular expressio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,13 +16,13 @@ import mcp_types as types
 from mcp import Client, MCPError
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from bot.config.settings import McpServer
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
-from bot.tools.mcp.framing import ConnectionLost, StderrLog
+from bot.tools.mcp.connection import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
-from bot.tools.mcp.secrets_lookup import Address, Program
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.tool_list import RawTool, clean, truncate
-from bot.tools.mcp.tool_list_filter import ToolListFilter, filtered
+from bot.tools.mcp.tool_list_filter import ToolListFilter
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -96,20 +96,24 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    target: Program | Address, stderr_log: StderrLog, origin: str
+    settings: McpServer, values: Mapping[str, str], stderr_log: StderrLog, origin: str
 ) -> AsyncIterator[Session]:
-    """Connect, and yield the session. Raises whatever the SDK does: see `failure_reason`."""
+    """Connect, and yield the session; *values* are the server's headers or environment.
+
+    Raises whatever the SDK does: see `failure_reason`.
+    """
     wire: AbstractAsyncContextManager[TransportStreams]
-    match target:
-        case Program(command, args, env):
-            wire = stdio(command, args, env, stderr_log)
-        case Address(url, headers):
-            wire = http(url, headers)
+    if settings.url:
+        wire = http(settings.url, values)
+    else:
+        assert settings.command, "valid settings have one of the two"
+        wire = stdio(settings.command, settings.args, values, stderr_log)
     info = types.Implementation(name="threadfast", version="1")
-    filters: list[ToolListFilter] = []
-    async with Client(filtered(wire, filters), client_info=info, cache=None) as client:
-        filters[0].version = client.protocol_version
-        yield Session(client, filters[0], origin, stderr_log.mask)
+    async with wire as (read, write):
+        tools = ToolListFilter(read)
+        async with Client(nullcontext((tools, write)), client_info=info, cache=None) as client:
+            tools.version = client.protocol_version
+            yield Session(client, tools, origin, stderr_log.mask)
 
 
 def failure_reason(error: BaseException) -> str:

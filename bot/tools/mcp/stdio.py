@@ -23,14 +23,16 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from bot.tools.mcp.framing import ConnectionLost, LineSplitter, StderrLog
+from bot.tools.mcp.connection import MAX_MESSAGE, ConnectionLost, StderrLog
 
-CHUNK = 65_536
+MAX_INVALID = 1000
+"""Lines that look like a message but are not, before a server is given up."""
 END_S = 1.0
 """Seconds that a server has to end by itself once its standard input is closed."""
 KILLED_S = 2.0
@@ -76,7 +78,7 @@ async def stdio(
             with anyio.CancelScope(shield=True):
                 await _end(child)
                 with suppress(OSError):  # nothing more to read
-                    stderr_log.feed(os.read(child.stderr, CHUNK))
+                    stderr_log.feed(os.read(child.stderr.fd, MAX_MESSAGE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ class _Child:
     process: Process
     stdin: ExitStack
     to_stdin: int
-    stdout: int
-    stderr: int
+    stdout: _Pipe
+    stderr: _Pipe
     lifeline: ExitStack
 
 
@@ -114,7 +116,7 @@ async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours
                 )
         except (OSError, ValueError) as error:
             raise ConnectionLost("it could not be started") from error
-    return _Child(process, stdin, to_stdin, stdout, stderr, lifeline)
+    return _Child(process, stdin, to_stdin, _Pipe(stdout), _Pipe(stderr), lifeline)
 
 
 def _pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
@@ -129,7 +131,7 @@ async def _end(child: _Child) -> None:
     """End the group in the steps of the table above, and reap its leader."""
     child.stdin.close()
     with anyio.move_on_after(END_S) as patience, suppress(OSError):
-        while await _read(child.stdout):
+        async for _ in child.stdout:
             pass
     if patience.cancelled_caught:
         child.lifeline.close()
@@ -142,17 +144,45 @@ async def _end(child: _Child) -> None:
     await child.process.aclose()
 
 
-async def _read_messages(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    lines = LineSplitter()
-    while data := await _read(fd):
-        for line in lines.feed(data):
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                lines.count_invalid()
-                continue
-            await to_us.send(SessionMessage(message))
-    raise ConnectionLost("it ended")
+class _Pipe(ByteReceiveStream):
+    """The reading end of a pipe, which its `ExitStack` closes."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        while True:
+            await anyio.wait_readable(self.fd)
+            with suppress(BlockingIOError):
+                if data := os.read(self.fd, max_bytes):
+                    return data
+                raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        """Leave the pipe open."""
+
+
+async def _read_messages(stdout: _Pipe, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Pass on the messages; skips debug prints among them."""
+    lines = BufferedByteReceiveStream(stdout)
+    invalid = 0
+    while True:
+        try:
+            line = await lines.receive_until(b"\n", MAX_MESSAGE)
+        except anyio.DelimiterNotFound:
+            raise ConnectionLost(f"it sent a message of more than {MAX_MESSAGE:,} bytes") from None
+        except anyio.IncompleteRead:
+            raise ConnectionLost("it ended") from None
+        if not line.startswith(b"{"):
+            continue
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            invalid += 1
+            if invalid > MAX_INVALID:
+                raise ConnectionLost("what it writes on its standard output is not MCP") from None
+            continue
+        await to_us.send(SessionMessage(message))
 
 
 async def _write_messages(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -168,15 +198,7 @@ async def _write_messages(fd: int, from_us: MemoryObjectReceiveStream[SessionMes
                 raise ConnectionLost("it ended") from error
 
 
-async def _read_stderr(fd: int, stderr_log: StderrLog) -> None:
-    while data := await _read(fd):
+async def _read_stderr(stderr: _Pipe, stderr_log: StderrLog) -> None:
+    async for data in stderr:
         if not stderr_log.feed(data):
             await anyio.sleep(SLOWED_S)
-
-
-async def _read(fd: int) -> bytes:
-    """Return what there is to read, or b"" at the end."""
-    while True:
-        await anyio.wait_readable(fd)
-        with suppress(BlockingIOError):
-            return os.read(fd, CHUNK)

@@ -5,11 +5,10 @@ The SDK takes a list as a whole or not at all, so one bad schema would cost all 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import mcp_types as types
+from anyio.abc import ObjectReceiveStream
 from mcp.shared.message import SessionMessage
 from mcp_types import methods
 from pydantic import JsonValue, ValidationError
@@ -17,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 from bot.tools.mcp.tool_list import RawTool, truncate
 
 if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.client._transport import ReadStream  # private, but only a type
 
 DEFAULT_VERSION = "2025-11-25"
 """The protocol's version for a list before one is agreed on, as in the SDK."""
@@ -26,54 +25,25 @@ MAX_FAULT = 200
 UNNAMED = "(a tool without a name)"
 
 
-class ToolListFilter:
-    """Reads what a server sends; ``left_out`` are the tools removed from its lists."""
+class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
+    """Receives what a server sends; ``left_out`` are the tools removed from its lists."""
 
     def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
         self._read = read
-        self.version: str | None = None
+        self.version = DEFAULT_VERSION
         self.left_out: list[RawTool] = []
 
     async def receive(self) -> SessionMessage | Exception:
-        return self._filter(await self._read.receive())
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        return self._filter(await self._read.__anext__())
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def aclose(self) -> None:
-        await self._read.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self._read.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._read.__aexit__(None, None, None)
-
-    def __getattr__(self, name: str) -> object:
-        """Return what only some transports have, such as a message's context."""
-        return getattr(self._read, name)
-
-    def _filter(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        item = await self._read.receive()
         match item:
             case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
-                faults = [(tool, fault_of(tool, result, self.version or DEFAULT_VERSION)) for tool in tools]
+                faults = [(tool, fault_of(tool, result, self.version)) for tool in tools]
                 result["tools"] = [tool for tool, fault in faults if not fault]
                 self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
         return item
 
-
-@asynccontextmanager
-async def filtered(
-    wire: AbstractAsyncContextManager[TransportStreams], filters: list[ToolListFilter]
-) -> AsyncIterator[TransportStreams]:
-    """Yield the streams of a transport, with a filter in between that is added to *filters*."""
-    async with wire as (read, write):
-        filters.append(ToolListFilter(read))
-        yield filters[-1], write
+    async def aclose(self) -> None:
+        await self._read.aclose()
 
 
 def fault_of(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolTimeout
 from bot.tools.mcp import session as sdk
-from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.tools.mcp.tool_list import RawTool
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.config.load import secrets_of
 from bot.config.settings import McpServer, Settings
-from bot.tools.mcp.secrets_lookup import settings_digest
+from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.tool import McpTool
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
