@@ -31,8 +31,7 @@ import pytest
 from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
-from bot.tools.browser.detect import has_own, system_browser
-from bot.tools.browser.launch import Chromium
+from bot.tools.browser.launch import Chromium, has_own, system_browser
 from bot.tools.browser.protocol import BrowserFailed, PageRequest
 from bot.tools.browser.session import SharedBrowser
 from bot.tools.mcp import servers

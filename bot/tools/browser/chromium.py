@@ -11,7 +11,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -28,7 +27,7 @@ from playwright.async_api import (
 
 from threads.store.disk import Offload
 
-from .detect import has_own, system_browser
+from .launch import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, view_page
 from .processes import kill_child, kill_group, memory, parent
 from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
@@ -62,17 +61,17 @@ ARGS = (
     "--js-flags=--max-old-space-size=512",
 )
 
-LOOSE = (
+DROPPED_ARGS = (
     "--disable-popup-blocking",
     "--disable-ipc-flooding-protection",
     "--enable-unsafe-swiftshader",
     "--unsafely-disable-devtools-self-xss-warnings",
 )
-"""What Playwright sets for tests of one's own pages; it is wrong for the pages of strangers."""
+"""Playwright sets these for tests of one's own pages; they are wrong for the pages of strangers."""
 
 
-PASSED_ON = ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
-"""What Playwright's driver gets of our environment."""
+INHERITED = ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
+"""The variables of our environment that Playwright's driver gets."""
 
 
 @contextmanager
@@ -82,7 +81,7 @@ def bare_driver_environment() -> Generator[None]:
     The library passes on all of it and has no argument for that. Its private function is replaced only while a driver
     starts; to change `os.environ` instead would reach every program that starts in the meantime.
     """
-    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PW_LANG_NAME": "python", **inherited}
     original = transport.get_driver_env  # type: ignore[attr-defined]
     transport.get_driver_env = environment.copy  # type: ignore[attr-defined]
@@ -94,7 +93,7 @@ def bare_driver_environment() -> Generator[None]:
 
 @asynccontextmanager
 async def launched(
-    offload: Offload, executable: Path | None, port: int, on_failure: OnFailure, *, sandbox: bool
+    offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[ChromiumEngine]:
     """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
     manager = async_playwright()
@@ -104,11 +103,11 @@ async def launched(
             with anyio.fail_after(START_S):
                 with bare_driver_environment():
                     playwright = await manager.start()
-                browser = await _launch(playwright.chromium, executable, home, port, sandbox=sandbox)
+                browser = await _launch(playwright.chromium, home, port, sandbox=sandbox)
                 session = await browser.new_browser_cdp_session()
                 leader = (await _pids(session))[0]
                 driver = await offload(parent, leader)
-            browser.on("disconnected", lambda _: on_failure("it died", False))
+            browser.on("disconnected", lambda _: on_failure(BrowserFailed("it died")))
             yield ChromiumEngine(offload, browser, session, port, on_failure)
         finally:  # each has time to end by itself before it is killed
             if leader:
@@ -118,10 +117,8 @@ async def launched(
                 kill_child(driver)
 
 
-async def _launch(
-    chromium: BrowserType, executable: Path | None, home: str, port: int, *, sandbox: bool
-) -> Browser:
-    executable = executable or (None if has_own() else system_browser())
+async def _launch(chromium: BrowserType, home: str, port: int, *, sandbox: bool) -> Browser:
+    executable = None if has_own() else system_browser()
     return await chromium.launch(
         executable_path=executable,
         channel=None if executable else "chromium",
@@ -129,7 +126,7 @@ async def _launch(
         headless=True,
         artifacts_dir=home,
         args=ARGS,
-        ignore_default_args=LOOSE,
+        ignore_default_args=DROPPED_ARGS,
         env={"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"},
         proxy={"server": f"http://127.0.0.1:{port}", "bypass": NO_BYPASS},
         handle_sigint=False,
@@ -181,7 +178,8 @@ class ChromiumEngine:
             yield await context.new_page()
         finally:
             if (how := await _bounded(context.close)) != "ended":
-                self.on_failure(f"closing a page {how}", how == "took too long")
+                failure = PageFailed if how == "took too long" else BrowserFailed
+                self.on_failure(failure(f"closing a page {how}"))
 
 
 async def _pids(session: CDPSession) -> list[int]:

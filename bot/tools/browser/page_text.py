@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 
-from pydantic import BaseModel
-
 MAX_TEXT = 100_000
 """Characters of text; far more than a model is shown at once, the rest goes into a file it can page."""
 
@@ -56,14 +54,4 @@ _READ = """
 """
 
 READ = _READ % json.dumps({"text": MAX_TEXT, "links": MAX_LINKS})
-
-
-class Reading(BaseModel):
-    """What the expression returns; ``height`` is the page's, in CSS pixels."""
-
-    url: str
-    title: str
-    text: str
-    links: str
-    cut: bool
-    height: float
+"""Returns the fields of a `PageView` that are read in the page."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 
-from .page_text import READ, Reading
+from .page_text import READ
 from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
 
@@ -39,20 +39,16 @@ _NET_ERROR = re.compile(r"ERR_[A-Z0-9_]+")
 
 async def view_page(page: Page, request: PageRequest, visit: Visit, deadline: float) -> PageView:
     status, unready = await _load(page, request, visit, deadline)
-    reading = await _read(page)
-    if not reading.url.startswith(("http://", "https://")):
+    view = await _read(page)
+    if not view.url.startswith(("http://", "https://")):
         raise _unloaded(visit, "it led nowhere")
-    view = PageView(
-        reading.url,
-        reading.title,
-        reading.text,
-        reading.links,
-        status,
-        reading.cut,
-        unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
-        tuple((host, str(error)) for host, error in visit.problems.items() if isinstance(error, ToolDenied)),
+    view = replace(
+        view,
+        status=status,
+        unready=unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
+        refused=tuple((host, str(e)) for host, e in visit.problems.items() if isinstance(e, ToolDenied)),
     )
-    return await _with_picture(page, view, request, reading.height) if request.picture else view
+    return await _with_picture(page, view, request) if request.picture else view
 
 
 async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float) -> tuple[int, str]:
@@ -100,7 +96,7 @@ def _unloaded(visit: Visit, why: str) -> ToolError:
     return ToolError(f"The page could not be loaded ({why}).", suggestion="Try another source.")
 
 
-async def _read(page: Page) -> Reading:
+async def _read(page: Page) -> PageView:
     """Read the page in a world that its scripts cannot reach; again if it moved on meanwhile."""
     session = await page.context.new_cdp_session(page)
     frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
@@ -111,24 +107,23 @@ async def _read(page: Page) -> Reading:
                 "Runtime.evaluate",
                 {"expression": READ, "contextId": world["executionContextId"], "returnByValue": True},
             )
-            return Reading.model_validate(result["result"]["value"])
+            return PageView(**result["result"]["value"])
         except Error as error:
             if attempt == READS - 1 or "context" not in error.message:
                 raise
-        except (KeyError, ValidationError):
+        except (KeyError, TypeError, ValidationError):
             if attempt == READS - 1:
                 break
         await anyio.sleep(READ_AGAIN_S)
     raise PageFailed("it could not be read")
 
 
-async def _with_picture(page: Page, view: PageView, request: PageRequest, height: float) -> PageView:
+async def _with_picture(page: Page, view: PageView, request: PageRequest) -> PageView:
     """Add a picture: the screen, or the whole page as far as a picture goes."""
     try:
         if request.full_page:
-            await page.set_viewport_size(
-                {"width": WIDTH, "height": int(max(HEIGHT, min(height, MAX_HEIGHT)))}
-            )
+            height = int(max(HEIGHT, min(view.height, MAX_HEIGHT)))
+            await page.set_viewport_size({"width": WIDTH, "height": height})
         picture = await page.screenshot(
             type="jpeg", quality=QUALITY, animations="disabled", timeout=PICTURE_S * 1000
         )

@@ -38,7 +38,7 @@ from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .cooldown import Cooldown, Outcome
+from .cooldown import Cooldown
 from .protocol import BrowserFailed, PageFailed, PageRequest, Pages, PageView
 
 log = logging.getLogger(__name__)
@@ -128,22 +128,20 @@ class Browser:
 
     async def _view(self, request: PageRequest, deadline: float) -> PageView:
         """View the page, and record the outcome for the cooldowns."""
-        browser: Outcome = "given up"
-        picture: Outcome = "given up"
         try:
             view = await self.pages.view(request, deadline)
-            browser, picture = "worked", "worked" if view.picture else "failed"
         except BrowserFailed:
-            browser = "failed" if self.disable_browser else "given up"
+            if self.disable_browser:
+                self.browser_cooldown.fail(anyio.current_time())
             raise
         except (PageFailed, ToolError):
-            browser = "worked"
+            self.browser_cooldown.reset()
             raise
-        finally:
-            now = anyio.current_time()
-            self.browser_cooldown.record(browser, now)
-            if request.picture:
-                self.picture_cooldown.record(picture if self.disable_screenshots else "given up", now)
+        self.browser_cooldown.reset()
+        if view.picture:
+            self.picture_cooldown.reset()
+        elif request.picture and self.disable_screenshots:
+            self.picture_cooldown.fail(anyio.current_time())
         return view
 
     async def _fetch_instead(self, url: str, context: ToolContext, degraded: str, tell: str) -> ToolOutput:
