@@ -19,7 +19,7 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.tool import ToolOutput
-from bot.tools.web import get, guarded_network
+from bot.tools.web import get
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
@@ -296,8 +296,8 @@ async def test_a_large_document_is_refused_before_it_is_sent(site, tool):
 
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 FRAMING = {  # what is sent, over and over; the bound that ends it
-    "heads": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", (guarded_network, "MAX_HEAD", 20_000)),
-    "hints": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", (guarded_network, "MAX_HEAD", 20_000)),
+    "heads": (b"", b"HTTP/1.1 100 Continue\r\n\r\n", (get, "MAX_HEAD", 20_000)),
+    "hints": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", (get, "MAX_HEAD", 20_000)),
     "extensions": (CHUNKED, b"1;" + b"x" * 9000 + b"\r\na\r\n", (get, "MAX_WIRE", 300_000)),
     "crumbs": (CHUNKED, b"1\r\nx\r\n", (get, "MAX_PIECES", 1_000)),
 }
@@ -400,7 +400,7 @@ async def test_a_page_that_breaks_off_is_read_as_far_as_it_came_and_says_so(site
 
 
 async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatch):
-    monkeypatch.setattr(get, "_TIMEOUTS", {"timeout": {"read": 0.05}})
+    monkeypatch.setattr(get, "READ_S", 0.05)
     site.pages["/"] = sending(then=hanging)
     with pytest.raises(ToolTimeout, match=r"site\.example did not answer in time"):
         await fetch(tool)
@@ -409,7 +409,7 @@ async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatc
 
 
 async def test_a_server_that_stops_in_the_middle_is_left_before_the_call_is_over(site, tool, monkeypatch):
-    monkeypatch.setattr(get, "_TIMEOUTS", {"timeout": {"read": 0.05}})
+    monkeypatch.setattr(get, "READ_S", 0.05)
     site.pages["/"] = sending(HEAD + b"Content-Length: 99\r\n\r\nhello", then=hanging)
     returned = await fetch(tool)
     assert returned.result["text"] == "hello"
