@@ -8,9 +8,11 @@ neither outlives the bot, however that dies.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import anyio
@@ -29,7 +31,6 @@ from threads.store.disk import Offload
 
 from .launch import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, view_page
-from .processes import kill_child, kill_group, memory, parent
 from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
 from .session import OnFailure
@@ -106,15 +107,15 @@ async def launched(
                 browser = await _launch(playwright.chromium, home, port, sandbox=sandbox)
                 session = await browser.new_browser_cdp_session()
                 leader = (await _pids(session))[0]
-                driver = await offload(parent, leader)
+                driver = await offload(_parent, leader)
             browser.on("disconnected", lambda _: on_failure(BrowserFailed("it died")))
             yield ChromiumEngine(offload, browser, session, port, on_failure)
         finally:  # each has time to end by itself before it is killed
             if leader:
                 await _bounded(browser.close)
-                kill_group(leader)
+                _kill_group(leader)
             if await _bounded(manager.__aexit__) != "ended" and driver:
-                kill_child(driver)
+                _kill_child(driver)
 
 
 async def _launch(chromium: BrowserType, home: str, port: int, *, sandbox: bool) -> Browser:
@@ -146,7 +147,7 @@ class ChromiumEngine:
     on_failure: OnFailure
 
     async def memory(self) -> int:
-        return await self.offload(memory, await _pids(self.session))
+        return await self.offload(_memory, await _pids(self.session))
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         try:
@@ -197,3 +198,37 @@ async def _bounded(end: Callable[[], Awaitable[object]]) -> Literal["ended", "fa
             return "failed"
         return "ended"
     return "took too long"
+
+
+def _memory(pids: Iterable[int]) -> int:
+    """Return the bytes that the processes have for themselves, without their program's own files."""
+    fields = [_status(pid).get(name, "0 kB") for pid in pids for name in ("RssAnon", "RssShmem")]
+    return 1024 * sum(int(field.split()[0]) for field in fields)
+
+
+def _parent(pid: int) -> int:
+    """Return the process that started *pid*, or 0 if unknown."""
+    return int(_status(pid).get("PPid", "0"))
+
+
+def _kill_group(pid: int) -> None:
+    """Kill *pid* and all that it leads, if it still runs. Never this process's own group."""
+    with suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(pid)
+        if group != os.getpgid(0):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _kill_child(pid: int) -> None:
+    """Kill *pid* if it is a child of this process."""
+    if _parent(pid) == os.getpid():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+    except OSError:  # it is gone, or this system has no /proc
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from pydantic.dataclasses import dataclass as validated
 
@@ -45,12 +44,3 @@ class PageView:
     refused: tuple[tuple[str, str], ...] = ()
     picture: bytes = b""
     unpictured: str = ""
-
-
-class Pages(Protocol):
-    async def view(self, request: PageRequest, deadline: float) -> PageView:
-        """Return the page by *deadline* (anyio's clock).
-
-        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for a fault of the address itself.
-        """
-        ...

@@ -44,7 +44,7 @@ class Engine(Protocol):
     """A browser that runs."""
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
-        """See `Pages.view`."""
+        """See `SharedBrowser.view`."""
         ...
 
     async def memory(self) -> int:
@@ -81,7 +81,7 @@ class _Session:
 
 
 class SharedBrowser:
-    """The real `Pages`. `run` owns the browser and must be running."""
+    """The browser that all threads share. `run` owns it and must be running."""
 
     def __init__(
         self, egress: Egress, launch: Launch, *, idle_s: float = IDLE_S, max_memory: int = MAX_MEMORY
@@ -109,6 +109,10 @@ class SharedBrowser:
                 log.warning("browser.ended: %s", session.failure)
 
     async def view(self, request: PageRequest, deadline: float) -> PageView:
+        """Return the page by *deadline* (anyio's clock).
+
+        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for a fault of the address itself.
+        """
         with anyio.CancelScope(deadline=deadline):
             async with self._slots, self._acquire() as session:
                 assert session.engine is not None

@@ -24,22 +24,15 @@ import anyio
 from pydantic import Field, JsonValue
 
 from bot.guards.egress import Egress
-from bot.ports.errors import (
-    ToolBusy,
-    ToolDenied,
-    ToolError,
-    ToolInvalidInput,
-    ToolNotFound,
-    ToolRateLimited,
-    ToolTimeout,
-)
+from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ItemError, Tool, ToolContext, ToolOutput
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
 from .cooldown import Cooldown
-from .protocol import BrowserFailed, PageFailed, PageRequest, Pages, PageView
+from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
+from .session import SharedBrowser
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +74,7 @@ class Browser:
     the failure.
     """
 
-    pages: Pages
+    pages: SharedBrowser
     egress: Egress
     writer: Writer
     fetch: Tool | None
@@ -152,9 +145,9 @@ class Browser:
         context.note(tell)
         try:
             read = await self.fetch(self.fetch.arguments.model_validate({"url": url}), context)
-        except (ToolBusy, ToolDenied, ToolInvalidInput, ToolNotFound, ToolRateLimited):
-            raise
         except ToolError as error:
+            if type(error) not in (ToolError, ToolTimeout):
+                raise  # it says what is wrong with the address, or when to try again
             context.note(TELL_NOTHING)
             raise ToolError(
                 f"Neither the browser nor web_fetch could open the page. {error}",

@@ -40,7 +40,7 @@ from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolError, ToolTimeout
 from bot.tools.mcp.connection import ConnectionLost, StderrLog, resolve_values, settings_digest
-from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
+from bot.tools.mcp.tool_list import Listing, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -125,7 +125,6 @@ class Server:
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
         self.mask = mask
         """Masks the secrets of the bot and, from the first connection on, those of the server."""
-        self._raw: list[RawTool] = []
         self._queue: deque[_Call] = deque()
         self._change = anyio.Event()
         self._running = self._failures = self._timed_out = 0
@@ -229,11 +228,9 @@ class Server:
 
     async def _use(self, session: Session, limit: anyio.CancelScope) -> None:
         """List its tools and serve; *limit* counts while connecting and while leaving."""
-        raw = await session.list()
-        if self.listing is None or raw != self._raw:
-            listing = await self._offload(check_tools, raw, settings_digest(self._settings), self.mask)
-            self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
-            self._raw = raw
+        digest = settings_digest(self._settings)
+        listing = await self._offload(check_tools, await session.list(), digest, self.mask)
+        self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf
         self.state, self.reason, self._timed_out = "connected", "", 0

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 import anyio
 import httpx2
 import mcp_types as types
+from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import methods
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from bot.config.settings import McpServer
@@ -22,16 +25,20 @@ from bot.tools.mcp.connection import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.tool_list import RawTool, clean, truncate
-from bot.tools.mcp.tool_list_filter import ToolListFilter
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import ReadStream, TransportStreams  # private, but only types
 
 MAX_PAGES = 50
 MAX_LISTED = 1000
 """Pages and tools of a list that are read."""
 MAX_SAID = 1000
 """Characters of a server's refusal that are kept."""
+MAX_FAULT = 200
+"""Characters of what is wrong with a tool."""
+DEFAULT_VERSION = "2025-11-25"
+"""The protocol's version for a list before one is agreed on, as in the SDK."""
+UNNAMED = "(a tool without a name)"
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -42,6 +49,31 @@ _WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
     ((ValueError, RuntimeError), "what it answers is not MCP"),
 )
+
+
+class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
+    """Receives what a server sends, and removes tools that break the protocol from its lists.
+
+    The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server. ``left_out``
+    are the removed tools.
+    """
+
+    def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
+        self._read = read
+        self.version = DEFAULT_VERSION
+        self.left_out: list[RawTool] = []
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._read.receive()
+        match item:
+            case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
+                faults = [(tool, _fault(tool, result, self.version)) for tool in tools]
+                result["tools"] = [tool for tool, fault in faults if not fault]
+                self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
+        return item
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
 
 
 class Session:
@@ -139,3 +171,22 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield error
+
+
+def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
+    """Return how a tool breaks the protocol, or ""; *result* is the list that it came in."""
+    try:
+        methods.validate_server_result("tools/list", version, {**result, "tools": [tool]})
+        types.Tool.model_validate(tool, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
+        return truncate(f"it is not valid MCP ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
+    except (KeyError, ValueError):  # a version without a form for it: the SDK will say so
+        pass
+    return ""
+
+
+def _name(tool: JsonValue) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) and name else UNNAMED
