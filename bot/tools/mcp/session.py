@@ -6,7 +6,7 @@ results by their schema is not used: it would run the server's regular expressio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from bot.tools.mcp.connection import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.tool_list import RawTool, clean, truncate
+from threads.wording import first_cause
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, TransportStreams  # private, but only types
@@ -43,7 +44,7 @@ UNNAMED = "(a tool without a name)"
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
-_WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+_REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((MCPError,), "it refused the connection"),
     ((httpx2.ConnectError, httpx2.TimeoutException), "it cannot be reached"),
     ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
@@ -150,27 +151,17 @@ async def open_session(
 
 def failure_reason(error: BaseException) -> str:
     """Return in our own words why a connection failed or ended."""
-    for leaf in _leaves(error):
-        if isinstance(leaf, ConnectionLost):
-            return str(leaf)
-        for kinds, words in _WORDS:
-            if isinstance(leaf, kinds):
-                return words
-    return "the connection failed"
+    cause = first_cause(error)
+    if isinstance(cause, ConnectionLost):
+        return str(cause)
+    return next((reason for kinds, reason in _REASONS if isinstance(cause, kinds)), "the connection failed")
 
 
 def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about an error, or ""."""
-    words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return truncate(clean(next(words, "")[:20_000]), MAX_SAID, mask)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+    cause = first_cause(error)
+    message = cause.message if isinstance(cause, MCPError) else ""
+    return truncate(clean(message[:20_000]), MAX_SAID, mask)
 
 
 def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
-from bot.tools.mcp.result import MAX_TEXT
+from bot.tools.mcp.tool import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, workshop
 
 PROGRAM = Path(__file__).parent / "program.py"
