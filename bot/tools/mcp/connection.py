@@ -17,8 +17,8 @@ MAX_LINE = 500
 """Characters of one line of standard error that are logged."""
 MAX_LINES = 50
 """Lines of a connection's standard error that are logged."""
-MAX_LAST = 2000
-"""Bytes of the end of standard error that are kept."""
+MAX_READ = 4 * MAX_LINE
+"""Bytes of one line of standard error that are read."""
 INHERITED = ("PATH", "HOME", "LANG")
 """The variables of our environment that a server gets."""
 RULES = 1
@@ -47,7 +47,7 @@ def settings_digest(settings: McpServer) -> str:
 
 
 class StderrLog:
-    """Reads standard error: passes its first lines, masked, to *log_line*, and keeps its end."""
+    """Reads standard error: passes its first lines, masked, to *log_line*, and keeps the last one."""
 
     def __init__(self, log_line: Callable[[str], None], mask: Callable[[str], str]) -> None:
         self._log_line, self.mask = log_line, mask
@@ -56,27 +56,22 @@ class StderrLog:
 
     def feed(self, data: bytes) -> bool:
         """Take what was written; returns whether more of it will be logged."""
-        self._last = (self._last + data[-MAX_LAST:])[-MAX_LAST:]
-        if self._lines_left <= 0:
-            return False
-        *complete, partial = (self._partial + data).split(b"\n", self._lines_left)
-        self._partial = partial[: 4 * MAX_LINE]
-        for line in complete:
-            self._lines_left -= 1
-            if text := self._plain(line):
-                self._log_line(text)
-        if self._lines_left <= 0:
-            self._log_line("(it says more than is logged)")
-        return True
+        *complete, partial = (self._partial + data).split(b"\n")
+        self._partial = partial[:MAX_READ]
+        for line in filter(bytes.strip, complete):
+            self._last = line[:MAX_READ]
+            if self._lines_left > 0:
+                self._lines_left -= 1
+                self._log_line(self._plain(line))
+                if self._lines_left == 0:
+                    self._log_line("(it says more than is logged)")
+        return self._lines_left > 0
 
     @property
     def last(self) -> str:
-        """Return the last line, for people; "" if there is none, or if its beginning is lost."""
-        # The first line of the rest may begin inside a secret.
-        whole = self._last if len(self._last) < MAX_LAST else self._last.partition(b"\n")[2]
-        lines = [line for line in whole.split(b"\n") if line.strip()]
-        return self._plain(lines[-1]) if lines else ""
+        """Return the last line, for people, or ""."""
+        return self._plain(self._partial if self._partial.strip() else self._last)
 
     def _plain(self, line: bytes) -> str:
-        text = clean(line[: 4 * MAX_LINE].decode("utf-8", "replace"))
+        text = clean(line[:MAX_READ].decode("utf-8", "replace"))
         return truncate(self.mask(safe_prefix(text, 2 * MAX_LINE, self.mask)), MAX_LINE, self.mask)

@@ -21,6 +21,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -70,7 +71,7 @@ async def stdio(
         try:
             async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
                 tasks.start_soon(_read_messages, child.stdout, to_us)
-                tasks.start_soon(_write_messages, child.to_stdin, from_us)
+                tasks.start_soon(_write_messages, child.stdin.fileno(), from_us)
                 tasks.start_soon(_read_stderr, child.stderr, stderr_log)
                 yield read, write
                 tasks.cancel_scope.cancel()
@@ -83,48 +84,47 @@ async def stdio(
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """The group's leader, and our ends of its pipes. ``stdin`` and ``lifeline`` are closed by closing these."""
+    """The group's leader, and our ends of its pipes."""
 
     process: Process
-    stdin: ExitStack
-    to_stdin: int
+    stdin: IO[bytes]
     stdout: _Pipe
     stderr: _Pipe
-    lifeline: ExitStack
+    lifeline: IO[bytes]
 
 
 async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours: ExitStack) -> _Child:
     """Start the group; *ours* closes our ends of its pipes. Raises `ConnectionLost`."""
-    stdin, lifeline = (ours.enter_context(ExitStack()) for _ in range(2))
     with ExitStack() as theirs:
         try:
-            its_in, to_stdin = _pipe(theirs, stdin)
-            its_life, _ = _pipe(theirs, lifeline)
-            stdout, its_out = _pipe(ours, theirs)
-            stderr, its_err = _pipe(ours, theirs)
-            for fd in (to_stdin, stdout, stderr):
-                os.set_blocking(fd, False)
+            its_in, stdin = _open_pipe(theirs, ours)
+            its_lifeline, lifeline = _open_pipe(theirs, ours)
+            stdout, its_out = _open_pipe(ours, theirs)
+            stderr, its_err = _open_pipe(ours, theirs)
+            for pipe in (stdin, stdout, stderr):
+                os.set_blocking(pipe.fileno(), False)
             with anyio.CancelScope(shield=True):  # a half started group would have nobody to end it
                 process = await anyio.open_process(
-                    ["/bin/sh", "-c", LEADER, "mcp", str(its_life), program, *args],
+                    ["/bin/sh", "-c", LEADER, "mcp", str(its_lifeline.fileno()), program, *args],
                     stdin=its_in,
                     stdout=its_out,
                     stderr=its_err,
                     env=dict(env),
                     start_new_session=True,
-                    pass_fds=(its_life,),
+                    pass_fds=(its_lifeline.fileno(),),
                 )
         except (OSError, ValueError) as error:
             raise ConnectionLost("it could not be started") from error
-    return _Child(process, stdin, to_stdin, _Pipe(stdout), _Pipe(stderr), lifeline)
+    return _Child(process, stdin, _Pipe(stdout.fileno()), _Pipe(stderr.fileno()), lifeline)
 
 
-def _pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
+def _open_pipe(readers: ExitStack, writers: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     """Return the two ends of a pipe; these stacks close them."""
     reader, writer = os.pipe()
-    readers.callback(os.close, reader)
-    writers.callback(os.close, writer)
-    return reader, writer
+    return (
+        readers.enter_context(os.fdopen(reader, "rb", buffering=0)),
+        writers.enter_context(os.fdopen(writer, "wb", buffering=0)),
+    )
 
 
 async def _end(child: _Child) -> None:
