@@ -274,7 +274,7 @@ async def _site() -> AsyncIterator[int]:
 
 
 async def _web(runs: int) -> dict[str, float]:
-    import httpcore2  # noqa: PLC0415 - as the bot does: when a page is asked for
+    import httpcore2  # noqa: PLC0415 - slow
 
     async with _site() as port:
         url = f"http://127.0.0.1:{port}/"

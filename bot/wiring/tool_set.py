@@ -203,8 +203,7 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
         tool_set.tools.append(fetch)
     if "browser" not in enabled:
         return
-    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - an extra
-    from bot.tools.browser.launch import Chromium  # noqa: PLC0415
+    from bot.tools.browser.launch import Chromium, unavailable  # noqa: PLC0415 - an extra
     from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 

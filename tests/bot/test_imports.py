@@ -24,7 +24,7 @@ IMPORTS = {  # what is imported and done; the libraries that it does without
     ),
     "who has no skills reads no YAML": ("bot.tools.skills, bot.agent.prompt.skills", {"yaml"}),
     "a browser is looked for without playwright": (
-        "bot.tools.browser.session, bot.tools.browser.tool, bot.tools.browser.detect as d; d.unavailable()",
+        "bot.tools.browser.session, bot.tools.browser.tool, bot.tools.browser.launch as launch; launch.unavailable()",
         {"playwright"},
     ),
     "MCP servers are known without the SDK": (

@@ -31,14 +31,13 @@ import pytest
 from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
-from bot.tools.browser.detect import has_own, system_browser
-from bot.tools.browser.launch import Chromium
+from bot.tools.browser.launch import Chromium, has_own, system_browser
 from bot.tools.browser.protocol import BrowserFailed, PageRequest
 from bot.tools.browser.session import SharedBrowser
 from bot.tools.mcp import servers
-from bot.tools.mcp.result import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.session import MAX_SAID
+from bot.tools.mcp.tool import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.tool_list import MAX_DESCRIPTION
 from tests.bot.tools.browser.site import page
 from tests.bot.tools.browser.site import serving as site_serving

@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import LlmRetry
 from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
-from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary

@@ -43,7 +43,7 @@ async def check_sandbox(context: Context) -> Findings:
 async def check_browser(context: Context) -> Findings:
     if "browser" not in context.settings.tools.enabled:
         return
-    from bot.tools.browser.detect import unavailable  # noqa: PLC0415 - slow, and only with a browser
+    from bot.tools.browser.launch import unavailable  # noqa: PLC0415 - slow, and only with a browser
 
     why = await context.offload(unavailable)
     meaning = "Pages are read without a browser, so pages built by scripts are empty."

@@ -8,8 +8,9 @@ neither outlives the bot, however that dies.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,9 +29,8 @@ from playwright.async_api import (
 
 from threads.store.disk import Offload
 
-from .detect import has_own, system_browser
+from .launch import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, view_page
-from .processes import kill_child, kill_group, memory, parent
 from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
 from .session import OnFailure
@@ -62,17 +62,17 @@ ARGS = (
     "--js-flags=--max-old-space-size=512",
 )
 
-LOOSE = (
+DROPPED_ARGS = (
     "--disable-popup-blocking",
     "--disable-ipc-flooding-protection",
     "--enable-unsafe-swiftshader",
     "--unsafely-disable-devtools-self-xss-warnings",
 )
-"""What Playwright sets for tests of one's own pages; it is wrong for the pages of strangers."""
+"""Playwright sets these for tests of one's own pages; they are wrong for the pages of strangers."""
 
 
-PASSED_ON = ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
-"""What Playwright's driver gets of our environment."""
+INHERITED = ("PATH", "HOME", "TMPDIR", "PLAYWRIGHT_BROWSERS_PATH")
+"""The variables of our environment that Playwright's driver gets."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def bare_driver_environment() -> Generator[None]:
     The library passes on all of it and has no argument for that. Its private function is replaced only while a driver
     starts; to change `os.environ` instead would reach every program that starts in the meantime.
     """
-    inherited = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "PW_LANG_NAME": "python", **inherited}
     original = transport.get_driver_env  # type: ignore[attr-defined]
     transport.get_driver_env = environment.copy  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def bare_driver_environment() -> Generator[None]:
 
 @asynccontextmanager
 async def launched(
-    offload: Offload, executable: Path | None, port: int, on_failure: OnFailure, *, sandbox: bool
+    offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[ChromiumEngine]:
     """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
     manager = async_playwright()
@@ -104,24 +104,22 @@ async def launched(
             with anyio.fail_after(START_S):
                 with bare_driver_environment():
                     playwright = await manager.start()
-                browser = await _launch(playwright.chromium, executable, home, port, sandbox=sandbox)
+                browser = await _launch(playwright.chromium, home, port, sandbox=sandbox)
                 session = await browser.new_browser_cdp_session()
                 leader = (await _pids(session))[0]
-                driver = await offload(parent, leader)
-            browser.on("disconnected", lambda _: on_failure("it died", False))
+                driver = await offload(_parent, leader)
+            browser.on("disconnected", lambda _: on_failure(BrowserFailed("it died")))
             yield ChromiumEngine(offload, browser, session, port, on_failure)
         finally:  # each has time to end by itself before it is killed
             if leader:
                 await _bounded(browser.close)
-                kill_group(leader)
+                _kill_group(leader)
             if await _bounded(manager.__aexit__) != "ended" and driver:
-                kill_child(driver)
+                _kill_child(driver)
 
 
-async def _launch(
-    chromium: BrowserType, executable: Path | None, home: str, port: int, *, sandbox: bool
-) -> Browser:
-    executable = executable or (None if has_own() else system_browser())
+async def _launch(chromium: BrowserType, home: str, port: int, *, sandbox: bool) -> Browser:
+    executable = None if has_own() else system_browser()
     return await chromium.launch(
         executable_path=executable,
         channel=None if executable else "chromium",
@@ -129,7 +127,7 @@ async def _launch(
         headless=True,
         artifacts_dir=home,
         args=ARGS,
-        ignore_default_args=LOOSE,
+        ignore_default_args=DROPPED_ARGS,
         env={"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"},
         proxy={"server": f"http://127.0.0.1:{port}", "bypass": NO_BYPASS},
         handle_sigint=False,
@@ -149,7 +147,7 @@ class ChromiumEngine:
     on_failure: OnFailure
 
     async def memory(self) -> int:
-        return await self.offload(memory, await _pids(self.session))
+        return await self.offload(_memory, await _pids(self.session))
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
         try:
@@ -181,7 +179,8 @@ class ChromiumEngine:
             yield await context.new_page()
         finally:
             if (how := await _bounded(context.close)) != "ended":
-                self.on_failure(f"closing a page {how}", how == "took too long")
+                failure = PageFailed if how == "took too long" else BrowserFailed
+                self.on_failure(failure(f"closing a page {how}"))
 
 
 async def _pids(session: CDPSession) -> list[int]:
@@ -199,3 +198,37 @@ async def _bounded(end: Callable[[], Awaitable[object]]) -> Literal["ended", "fa
             return "failed"
         return "ended"
     return "took too long"
+
+
+def _memory(pids: Iterable[int]) -> int:
+    """Return the bytes that the processes have for themselves, without their program's own files."""
+    fields = [_status(pid).get(name, "0 kB") for pid in pids for name in ("RssAnon", "RssShmem")]
+    return 1024 * sum(int(field.split()[0]) for field in fields)
+
+
+def _parent(pid: int) -> int:
+    """Return the process that started *pid*, or 0 if unknown."""
+    return int(_status(pid).get("PPid", "0"))
+
+
+def _kill_group(pid: int) -> None:
+    """Kill *pid* and all that it leads, if it still runs. Never this process's own group."""
+    with suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(pid)
+        if group != os.getpgid(0):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _kill_child(pid: int) -> None:
+    """Kill *pid* if it is a child of this process."""
+    if _parent(pid) == os.getpid():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        text = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
+    except OSError:  # it is gone, or this system has no /proc
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}

@@ -1,7 +1,13 @@
-"""One view of one page through Playwright: load it within its time, read it, take a picture."""
+"""One view of one page through Playwright: load it within its time, read it, take a picture.
+
+The expression that reads runs in a world of its own (`Page.createIsolatedWorld`): the page's scripts cannot change
+what its built-ins do, so its limits hold. Only what a person would see is read. Text within open shadow roots and
+frames of the same origin comes after the text around them.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +19,6 @@ from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 
-from .page_text import READ, Reading
 from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
 
@@ -33,26 +38,67 @@ PICTURE_S = 8.0
 READS, READ_AGAIN_S = 3, 0.5
 JPEG = b"\xff\xd8\xff"
 
+MAX_TEXT = 100_000
+"""Characters of text; far more than a model is shown at once, the rest goes into a file it can page."""
+
+MAX_LINKS = 80
+_LIMITS = json.dumps({"text": MAX_TEXT, "links": MAX_LINKS})
+
+_READ = """
+(() => {
+  const limits = %s, parts = [];
+  let room = limits.text, cut = false;
+  const take = (text) => {
+    text = (text || "").trim();
+    if (!text) return;
+    cut = cut || text.length > room;
+    parts.push(text.slice(0, room));
+    room -= Math.min(room, text.length);
+  };
+  const shown = (element) => element.checkVisibility({visibilityProperty: true, opacityProperty: true});
+  const read = (root) => {
+    if (root.body) take(shown(root.body) ? root.body.innerText : "");
+    else for (const child of root.children) if (shown(child)) take(child.innerText);
+    for (const element of root.querySelectorAll("*")) {
+      if (room <= 0) return;
+      if (!element.shadowRoot && element.localName !== "iframe") continue;
+      if (!shown(element)) continue;
+      if (element.shadowRoot) read(element.shadowRoot);
+      else if (element.contentDocument) read(element.contentDocument);
+    }
+  };
+  read(document);
+  const links = new Map();
+  for (const link of document.links) {
+    if (links.size >= limits.links) break;
+    const name = (link.innerText || "").trim().replace(/\\s+/g, " ").slice(0, 100);
+    const address = String(link.href).split("#")[0].slice(0, 500);
+    if (name && /^https?:/.test(address) && !links.has(address) && shown(link)) links.set(address, name);
+  }
+  return {
+    url: location.href.slice(0, 4000), title: document.title.slice(0, 300), text: parts.join("\\n\\n"), cut,
+    links: [...links].map(([address, name]) => name + " <" + address + ">").join("\\n"),
+    height: document.documentElement.scrollHeight,
+  };
+})()
+"""
+
 _NO_SELECTOR = re.compile(r"while parsing|Unknown engine|is not a valid selector|Malformed selector")
 _NET_ERROR = re.compile(r"ERR_[A-Z0-9_]+")
 
 
 async def view_page(page: Page, request: PageRequest, visit: Visit, deadline: float) -> PageView:
     status, unready = await _load(page, request, visit, deadline)
-    reading = await _read(page)
-    if not reading.url.startswith(("http://", "https://")):
+    view = await _read(page)
+    if not view.url.startswith(("http://", "https://")):
         raise _unloaded(visit, "it led nowhere")
-    view = PageView(
-        reading.url,
-        reading.title,
-        reading.text,
-        reading.links,
-        status,
-        reading.cut,
-        unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
-        tuple((host, str(error)) for host, error in visit.problems.items() if isinstance(error, ToolDenied)),
+    view = replace(
+        view,
+        status=status,
+        unready=unready or ("It was too large to be loaded whole." if visit.left < 0 else ""),
+        refused=tuple((host, str(e)) for host, e in visit.problems.items() if isinstance(e, ToolDenied)),
     )
-    return await _with_picture(page, view, request, reading.height) if request.picture else view
+    return await _with_picture(page, view, request) if request.picture else view
 
 
 async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float) -> tuple[int, str]:
@@ -100,7 +146,7 @@ def _unloaded(visit: Visit, why: str) -> ToolError:
     return ToolError(f"The page could not be loaded ({why}).", suggestion="Try another source.")
 
 
-async def _read(page: Page) -> Reading:
+async def _read(page: Page) -> PageView:
     """Read the page in a world that its scripts cannot reach; again if it moved on meanwhile."""
     session = await page.context.new_cdp_session(page)
     frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
@@ -109,26 +155,29 @@ async def _read(page: Page) -> Reading:
             world = await session.send("Page.createIsolatedWorld", {"frameId": frame})
             result = await session.send(
                 "Runtime.evaluate",
-                {"expression": READ, "contextId": world["executionContextId"], "returnByValue": True},
+                {
+                    "expression": _READ % _LIMITS,
+                    "contextId": world["executionContextId"],
+                    "returnByValue": True,
+                },
             )
-            return Reading.model_validate(result["result"]["value"])
+            return PageView(**result["result"]["value"])
         except Error as error:
             if attempt == READS - 1 or "context" not in error.message:
                 raise
-        except (KeyError, ValidationError):
+        except (KeyError, TypeError, ValidationError):
             if attempt == READS - 1:
                 break
         await anyio.sleep(READ_AGAIN_S)
     raise PageFailed("it could not be read")
 
 
-async def _with_picture(page: Page, view: PageView, request: PageRequest, height: float) -> PageView:
+async def _with_picture(page: Page, view: PageView, request: PageRequest) -> PageView:
     """Add a picture: the screen, or the whole page as far as a picture goes."""
     try:
         if request.full_page:
-            await page.set_viewport_size(
-                {"width": WIDTH, "height": int(max(HEIGHT, min(height, MAX_HEIGHT)))}
-            )
+            height = int(max(HEIGHT, min(view.height, MAX_HEIGHT)))
+            await page.set_viewport_size({"width": WIDTH, "height": height})
         picture = await page.screenshot(
             type="jpeg", quality=QUALITY, animations="disabled", timeout=PICTURE_S * 1000
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+
+from pydantic.dataclasses import dataclass as validated
 
 
 class BrowserFailed(Exception):
@@ -24,12 +25,12 @@ class PageRequest:
     full_page: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@validated(frozen=True, slots=True)
 class PageView:
     """A page as a person would see it. ``status`` is HTTP's, or 0; ``links`` has one on each line.
 
-    ``unready`` says what the page did not do in time. ``refused`` are the hosts that it was denied, and why.
-    ``picture`` is a JPEG, or ``unpictured`` says for the log why there is none.
+    ``height`` is in CSS pixels. ``unready`` says what the page did not do in time. ``refused`` are the hosts that it
+    was denied, and why. ``picture`` is a JPEG, or ``unpictured`` says for the log why there is none.
     """
 
     url: str
@@ -38,16 +39,8 @@ class PageView:
     links: str = ""
     status: int = 0
     cut: bool = False
+    height: float = 0
     unready: str = ""
     refused: tuple[tuple[str, str], ...] = ()
     picture: bytes = b""
     unpictured: str = ""
-
-
-class Pages(Protocol):
-    async def view(self, request: PageRequest, deadline: float) -> PageView:
-        """Return the page by *deadline* (anyio's clock).
-
-        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for a fault of the address itself.
-        """
-        ...

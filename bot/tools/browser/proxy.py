@@ -13,7 +13,6 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
 import h11
@@ -21,6 +20,7 @@ from anyio.abc import ByteStream, SocketAttribute
 
 from bot.guards.egress import Egress
 from bot.ports.errors import ToolDenied, ToolError
+from bot.tools.web.http_peer import LOST, Peer
 
 MAX_BYTES = 25_000_000
 """Bytes of one visit, both ways; then its connections end."""
@@ -35,7 +35,6 @@ MAX_PROBLEMS = 20
 HEAD_S, IDLE_S = 10.0, 30.0
 CHUNK = 65_536
 
-_LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, TimeoutError)
 _HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade".split()
 )
@@ -65,36 +64,6 @@ class Visit:
         self.left -= size
         if self.left < 0:
             raise OverBudget
-
-
-@dataclass(frozen=True, slots=True)
-class _Peer:
-    """One side of a plain HTTP exchange."""
-
-    http: h11.Connection
-    stream: ByteStream
-
-    async def receive(self) -> h11.Event | None:
-        """Return the next event, or None at the end; raises `h11.RemoteProtocolError`."""
-        while True:
-            event = self.http.next_event()
-            if isinstance(event, h11.Event):
-                return event
-            if event is h11.PAUSED:
-                return None
-            try:
-                self.http.receive_data(await self.stream.receive(CHUNK))
-            except anyio.EndOfStream:
-                self.http.receive_data(b"")
-
-    async def send(self, event: h11.Event) -> None:
-        if data := self.http.send(event):
-            await self.stream.send(data)
-
-    async def answer(self, status: int, *headers: tuple[bytes, bytes]) -> None:
-        """Send a response without a body; the connection ends with it."""
-        fields = [*headers, (b"Content-Length", b"0"), (b"Connection", b"close")]
-        await self.send(h11.Response(status_code=status, headers=fields))
 
 
 class Proxy:
@@ -130,18 +99,18 @@ class Proxy:
     async def _serve_connection(self, stream: ByteStream) -> None:
         async with stream, self._slots:
             try:
-                await self._serve(_Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
-            except (*_LOST, OverBudget, h11.ProtocolError):
+                await self._serve(Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
+            except (*LOST, OverBudget, h11.ProtocolError):
                 return  # the page sees the end of its connection; nobody else is concerned
 
-    async def _serve(self, client: _Peer) -> None:
+    async def _serve(self, client: Peer) -> None:
         with anyio.fail_after(HEAD_S):
             request = await client.receive()
         if not isinstance(request, h11.Request):
             return
         visit = self._authenticate(request.headers)
         if visit is None:
-            await client.answer(407, (b"Proxy-Authenticate", b'Basic realm="egress"'))
+            await _answer(client, 407, (b"Proxy-Authenticate", b'Basic realm="egress"'))
             return
         try:
             if request.method == b"CONNECT":
@@ -151,7 +120,7 @@ class Proxy:
         except ToolError as error:
             visit.add_problem(_host(request.target), error)
             if request.method == b"CONNECT":
-                await client.answer(403 if isinstance(error, ToolDenied) else 502)
+                await _answer(client, 403 if isinstance(error, ToolDenied) else 502)
             # A plain request gets no answer: the browser would take ours for the page's own.
 
     def _authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> Visit | None:
@@ -163,7 +132,7 @@ class Proxy:
         visit = self._visits.get(name.decode("ascii", "replace"))
         return visit if visit and hmac.compare_digest(password, visit.password.encode()) else None
 
-    async def _tunnel(self, request: h11.Request, client: _Peer, visit: Visit) -> None:
+    async def _tunnel(self, request: h11.Request, client: Peer, visit: Visit) -> None:
         host, _, port = request.target.decode("ascii", "replace").rpartition(":")
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
             raise ToolDenied("That is not a port.")
@@ -178,12 +147,12 @@ class Proxy:
                 for source, sink in ((client.stream, server), (server, client.stream)):
                     tasks.start_soon(_pump, source, sink, visit, tasks.cancel_scope)
 
-    async def _forward(self, request: h11.Request, client: _Peer, visit: Visit) -> None:
+    async def _forward(self, request: h11.Request, client: Peer, visit: Visit) -> None:
         url = self._egress.check(request.target.decode("latin-1"))
         if url.scheme != "http":
             raise ToolDenied("That is not a plain HTTP address.")
         async with await self._egress.open_connection(url.host, url.port) as stream:
-            server = _Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
+            server = Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
             headers = [(b"Host", url.authority.encode()), (b"Connection", b"close")]
             headers += _end_to_end(request.headers, but=b"host")
             await server.send(h11.Request(method=request.method, target=url.target, headers=headers))
@@ -191,7 +160,13 @@ class Proxy:
             await _copy_response(server, client, visit)
 
 
-async def _copy_response(server: _Peer, client: _Peer, visit: Visit) -> None:
+async def _answer(client: Peer, status: int, *headers: tuple[bytes, bytes]) -> None:
+    """Send a response without a body; the connection ends with it."""
+    fields = [*headers, (b"Content-Length", b"0"), (b"Connection", b"close")]
+    await client.send(h11.Response(status_code=status, headers=fields))
+
+
+async def _copy_response(server: Peer, client: Peer, visit: Visit) -> None:
     while True:
         with anyio.fail_after(IDLE_S):
             event = await server.receive()
@@ -203,7 +178,7 @@ async def _copy_response(server: _Peer, client: _Peer, visit: Visit) -> None:
     await _copy_body(server, client, visit)
 
 
-async def _copy_body(source: _Peer, sink: _Peer, visit: Visit) -> None:
+async def _copy_body(source: Peer, sink: Peer, visit: Visit) -> None:
     while True:
         with anyio.fail_after(IDLE_S):
             event = await source.receive()
@@ -226,7 +201,7 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, tunnel: anyi
                 data = await source.receive(CHUNK)
                 visit.count_bytes(len(data))
                 await sink.send(data)
-    except (*_LOST, OverBudget):
+    except (*LOST, OverBudget):
         tunnel.cancel()
 
 

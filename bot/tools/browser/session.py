@@ -44,7 +44,7 @@ class Engine(Protocol):
     """A browser that runs."""
 
     async def view(self, request: PageRequest, visit: Visit, deadline: float) -> PageView:
-        """See `Pages.view`."""
+        """See `SharedBrowser.view`."""
         ...
 
     async def memory(self) -> int:
@@ -52,38 +52,36 @@ class Engine(Protocol):
         ...
 
 
-OnFailure = Callable[[str, bool], None]
-"""Takes why a browser is of no more use, and whether a page is to blame."""
+OnFailure = Callable[[BrowserFailed | PageFailed], None]
+"""Takes why a browser is of no more use: `PageFailed` if a page is to blame."""
 
 Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
 """Runs a browser for a block; its proxy is that port of loopback."""
 
 
 class _Session:
-    """One run of the browser. Once ``ready`` it serves, or ``problem`` says why not; ``by_page`` says whose fault."""
+    """One run of the browser. Once ``ready`` it serves, until it has a ``failure``."""
 
     def __init__(self) -> None:
-        self.ready, self.changed, self.over = anyio.Event(), anyio.Event(), anyio.Event()
-        self.problem = ""
-        self.by_page = False
+        self.ready, self.changed = anyio.Event(), anyio.Event()
+        self.failure: BrowserFailed | PageFailed | None = None
         self.users = 0
         self.engine: Engine | None = None
 
-    def fail(self, problem: str, by_page: bool = False) -> None:
-        if not self.over.is_set():
-            self.problem, self.by_page = problem, by_page
-        self.over.set()
+    def fail(self, failure: BrowserFailed | PageFailed) -> None:
+        """End the run; its first failure counts."""
+        self.failure = self.failure or failure
         self.ready.set()
         self.changed.set()
 
     def check(self) -> None:
-        """Raise `BrowserFailed` if the run is over, or `PageFailed` if a page ended it."""
-        if self.over.is_set():
-            raise PageFailed(self.problem) if self.by_page else BrowserFailed(self.problem)
+        """Raise the failure if the run is over."""
+        if self.failure:
+            raise type(self.failure)(*self.failure.args)
 
 
 class SharedBrowser:
-    """The real `Pages`. `run` owns the browser and must be running."""
+    """The browser that all threads share. `run` owns it and must be running."""
 
     def __init__(
         self, egress: Egress, launch: Launch, *, idle_s: float = IDLE_S, max_memory: int = MAX_MEMORY
@@ -102,15 +100,19 @@ class SharedBrowser:
             assert session is not None
             try:
                 await self._run_session(session)
-                session.fail(CLOSED)
             except Exception as error:  # noqa: BLE001 - the boundary of the browser: any error ends it only
-                session.fail(f"{type(first_cause(error)).__name__}: {first_cause(error)}")
+                cause = first_cause(error)
+                session.fail(BrowserFailed(f"{type(cause).__name__}: {cause}"))
             finally:
-                session.fail("the bot is stopping")
-            if session.problem != CLOSED:
-                log.warning("browser.ended: %s", session.problem)
+                session.fail(BrowserFailed("the bot is stopping"))
+            if str(session.failure) != CLOSED:
+                log.warning("browser.ended: %s", session.failure)
 
     async def view(self, request: PageRequest, deadline: float) -> PageView:
+        """Return the page by *deadline* (anyio's clock).
+
+        Raises `BrowserFailed`, `PageFailed`, and `bot.ports.errors.ToolError` for a fault of the address itself.
+        """
         with anyio.CancelScope(deadline=deadline):
             async with self._slots, self._acquire() as session:
                 assert session.engine is not None
@@ -123,7 +125,7 @@ class SharedBrowser:
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[_Session]:
-        if self._session is None or self._session.over.is_set():
+        if self._session is None or self._session.failure:
             self._session = _Session()
             self._wanted.set()
         session = self._session
@@ -134,7 +136,7 @@ class SharedBrowser:
             session.check()
             yield session
         except BrowserFailed as error:
-            session.fail(str(error))
+            session.fail(error)
             session.check()
         except PageFailed:
             session.check()  # the end of the browser says more than that of the page
@@ -153,11 +155,11 @@ class SharedBrowser:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, session, engine)
                 await self._until_idle(session)
-                session.fail(CLOSED)
+                session.fail(BrowserFailed(CLOSED))
                 tasks.cancel_scope.cancel()
 
     async def _until_idle(self, session: _Session) -> None:
-        while not session.over.is_set():
+        while not session.failure:
             session.changed = anyio.Event()
             with anyio.move_on_after(None if session.users else self._idle_s):
                 await session.changed.wait()
@@ -175,8 +177,8 @@ class SharedBrowser:
                 with anyio.fail_after(ANSWER_S):
                     taken = await engine.memory()
             except Exception as error:  # noqa: BLE001 - the boundary of the browser, as in `run`
-                session.fail(f"it does not answer: {type(error).__name__}")
+                session.fail(BrowserFailed(f"it does not answer: {type(error).__name__}"))
                 return
             if taken > self._max_memory:
-                session.fail(f"its pages took {taken // 1_000_000} MB", by_page=True)
+                session.fail(PageFailed(f"its pages took {taken // 1_000_000} MB"))
                 return

@@ -24,22 +24,15 @@ import anyio
 from pydantic import Field, JsonValue
 
 from bot.guards.egress import Egress
-from bot.ports.errors import (
-    ToolBusy,
-    ToolDenied,
-    ToolError,
-    ToolInvalidInput,
-    ToolNotFound,
-    ToolRateLimited,
-    ToolTimeout,
-)
+from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ItemError, Tool, ToolContext, ToolOutput
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .cooldown import Cooldown, Outcome
-from .protocol import BrowserFailed, PageFailed, PageRequest, Pages, PageView
+from .cooldown import Cooldown
+from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
+from .session import SharedBrowser
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +74,7 @@ class Browser:
     the failure.
     """
 
-    pages: Pages
+    pages: SharedBrowser
     egress: Egress
     writer: Writer
     fetch: Tool | None
@@ -128,22 +121,20 @@ class Browser:
 
     async def _view(self, request: PageRequest, deadline: float) -> PageView:
         """View the page, and record the outcome for the cooldowns."""
-        browser: Outcome = "given up"
-        picture: Outcome = "given up"
         try:
             view = await self.pages.view(request, deadline)
-            browser, picture = "worked", "worked" if view.picture else "failed"
         except BrowserFailed:
-            browser = "failed" if self.disable_browser else "given up"
+            if self.disable_browser:
+                self.browser_cooldown.fail(anyio.current_time())
             raise
         except (PageFailed, ToolError):
-            browser = "worked"
+            self.browser_cooldown.reset()
             raise
-        finally:
-            now = anyio.current_time()
-            self.browser_cooldown.record(browser, now)
-            if request.picture:
-                self.picture_cooldown.record(picture if self.disable_screenshots else "given up", now)
+        self.browser_cooldown.reset()
+        if view.picture:
+            self.picture_cooldown.reset()
+        elif request.picture and self.disable_screenshots:
+            self.picture_cooldown.fail(anyio.current_time())
         return view
 
     async def _fetch_instead(self, url: str, context: ToolContext, degraded: str, tell: str) -> ToolOutput:
@@ -154,9 +145,9 @@ class Browser:
         context.note(tell)
         try:
             read = await self.fetch(self.fetch.arguments.model_validate({"url": url}), context)
-        except (ToolBusy, ToolDenied, ToolInvalidInput, ToolNotFound, ToolRateLimited):
-            raise
         except ToolError as error:
+            if type(error) not in (ToolError, ToolTimeout):
+                raise  # it says what is wrong with the address, or when to try again
             context.note(TELL_NOTHING)
             raise ToolError(
                 f"Neither the browser nor web_fetch could open the page. {error}",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from bot.tools.mcp.framing import MAX_MESSAGE
+from bot.tools.mcp.connection import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams  # private, but only a type

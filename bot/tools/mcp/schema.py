@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, ClassVar
-from urllib.parse import unquote
 
 from pydantic import ConfigDict, JsonValue, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -128,19 +127,17 @@ def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> l
         return []
 
 
-def _resolves(parameters: JsonValue, reference: str) -> bool:
+def _resolves(parameters: dict[str, JsonValue], reference: str) -> bool:
     """Return whether a reference leads to a schema within *parameters*."""
-    root, *steps = unquote(reference).split("/")
-    place = parameters
-    for step in steps:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict):
-            place = place.get(key)
-        elif isinstance(place, list) and key.isdecimal() and int(key) < len(place):
-            place = place[int(key)]
-        else:
-            return False
-    return root == "#" and isinstance(place, dict | bool)
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
+
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
+    try:
+        return isinstance(resolver.lookup(reference).contents, dict | bool)
+    except (Unresolvable, TypeError, ValueError):  # the last two for a step into what has no such parts
+        return False
 
 
 def walk(value: JsonValue, depth: int = 1) -> Iterator[tuple[int, str, JsonValue]]:

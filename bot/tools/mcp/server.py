@@ -39,9 +39,8 @@ from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolError, ToolTimeout
-from bot.tools.mcp.framing import ConnectionLost, StderrLog
-from bot.tools.mcp.secrets_lookup import resolve_target, settings_digest
-from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
+from bot.tools.mcp.connection import ConnectionLost, StderrLog, resolve_values, settings_digest
+from bot.tools.mcp.tool_list import Listing, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -126,7 +125,6 @@ class Server:
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
         self.mask = mask
         """Masks the secrets of the bot and, from the first connection on, those of the server."""
-        self._raw: list[RawTool] = []
         self._queue: deque[_Call] = deque()
         self._change = anyio.Event()
         self._running = self._failures = self._timed_out = 0
@@ -206,11 +204,11 @@ class Server:
 
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
-                target, secrets = await self._offload(resolve_target, self._settings, self._environ)
+                values, secrets = await self._offload(resolve_values, self._settings, self._environ)
                 own = Masker(secrets)
                 self.mask = lambda text: self._mask(own(text))
                 stderr_log = StderrLog(self._log_line, self.mask)
-                async with sdk.open_session(target, stderr_log, self.origin) as session:
+                async with sdk.open_session(self._settings, values, stderr_log, self.origin) as session:
                     await self._use(session, limit)
             except anyio.get_cancelled_exc_class():
                 if anyio.current_effective_deadline() == -math.inf:
@@ -230,11 +228,9 @@ class Server:
 
     async def _use(self, session: Session, limit: anyio.CancelScope) -> None:
         """List its tools and serve; *limit* counts while connecting and while leaving."""
-        raw = await session.list()
-        if self.listing is None or raw != self._raw:
-            listing = await self._offload(check_tools, raw, settings_digest(self._settings), self.mask)
-            self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
-            self._raw = raw
+        digest = settings_digest(self._settings)
+        listing = await self._offload(check_tools, await session.list(), digest, self.mask)
+        self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
         await self._on_listed(self.name, self.listing)
         limit.deadline = math.inf
         self.state, self.reason, self._timed_out = "connected", "", 0

@@ -11,17 +11,16 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from pydantic import Field
 
 from bot.config.settings import McpServer
-from bot.ports.tool import Tool
-from bot.tools.mcp.secrets_lookup import settings_digest
+from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
-from bot.tools.mcp.tool import Save, make_tool
+from bot.tools.mcp.tool import McpTool, Save, make_tool
 from bot.tools.mcp.tool_list import MAX_ALL, Listing, assign_names, clean, count_tools
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
@@ -43,21 +42,17 @@ class StoredListings(JsonState):
 class Servers:
     """The servers of a running bot, and their tools, which stay the same until it ends."""
 
-    tools: Sequence[Tool] = ()
+    tools: Sequence[McpTool] = ()
     servers: Sequence[Server] = ()
-    offered: Mapping[str, int] = field(default_factory=dict)
-
-    def describe(self) -> str:
-        """Return a line per server, for a status."""
-        return "\n".join(
-            f"{server.name}: {count_tools(self.offered.get(server.name, 0))}, {_state(server)}"
-            for server in self.servers
-        )
 
     def trouble(self) -> str:
-        """Return the lines of the servers that are down."""
-        down = [server for server in self.servers if server.is_down]
-        return replace(self, servers=down).describe()
+        """Return a line for each server that is down, for a status."""
+        counts = Counter(tool.server.name for tool in self.tools)
+        return "\n".join(
+            f"{server.name}: {count_tools(counts[server.name])}, down: {server.reason}"
+            for server in self.servers
+            if server.is_down
+        )
 
 
 @asynccontextmanager
@@ -97,7 +92,7 @@ async def open_servers(
         ]
         if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
             log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
-        yield Servers(tools, tuple(servers.values()), Counter(tool.server.name for tool in tools))
+        yield Servers(tools, tuple(servers.values()))
         tasks.cancel_scope.cancel()
 
 
@@ -163,9 +158,3 @@ def _changed(before: Listing, now: Listing) -> str:
     old, new = ({tool.name: tool for tool in listing.tools} for listing in (before, now))
     changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     return clean(", ".join(changed))[:500]
-
-
-def _state(server: Server) -> str:
-    if server.is_down:
-        return f"down: {server.reason}"
-    return "not started: its first call does that" if server.state == "stopped" else server.state

@@ -6,42 +6,75 @@ results by their schema is not used: it would run the server's regular expressio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import anyio
 import httpx2
 import mcp_types as types
+from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import methods
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from bot.config.settings import McpServer
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
-from bot.tools.mcp.framing import ConnectionLost, StderrLog
+from bot.tools.mcp.connection import ConnectionLost, StderrLog
 from bot.tools.mcp.http import http
-from bot.tools.mcp.secrets_lookup import Address, Program
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.tool_list import RawTool, clean, truncate
-from bot.tools.mcp.tool_list_filter import ToolListFilter, filtered
+from threads.wording import first_cause
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from mcp.client._transport import ReadStream, TransportStreams  # private, but only types
 
 MAX_PAGES = 50
 MAX_LISTED = 1000
 """Pages and tools of a list that are read."""
 MAX_SAID = 1000
 """Characters of a server's refusal that are kept."""
+MAX_FAULT = 200
+"""Characters of what is wrong with a tool."""
+DEFAULT_VERSION = "2025-11-25"
+"""The protocol's version for a list before one is agreed on, as in the SDK."""
+UNNAMED = "(a tool without a name)"
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
-_WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+_REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((MCPError,), "it refused the connection"),
     ((httpx2.ConnectError, httpx2.TimeoutException), "it cannot be reached"),
     ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
     ((ValueError, RuntimeError), "what it answers is not MCP"),
 )
+
+
+class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
+    """Receives what a server sends, and removes tools that break the protocol from its lists.
+
+    The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server. ``left_out``
+    are the removed tools.
+    """
+
+    def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
+        self._read = read
+        self.version = DEFAULT_VERSION
+        self.left_out: list[RawTool] = []
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._read.receive()
+        match item:
+            case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
+                faults = [(tool, _fault(tool, result, self.version)) for tool in tools]
+                result["tools"] = [tool for tool, fault in faults if not fault]
+                self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
+        return item
+
+    async def aclose(self) -> None:
+        await self._read.aclose()
 
 
 class Session:
@@ -96,42 +129,55 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    target: Program | Address, stderr_log: StderrLog, origin: str
+    settings: McpServer, values: Mapping[str, str], stderr_log: StderrLog, origin: str
 ) -> AsyncIterator[Session]:
-    """Connect, and yield the session. Raises whatever the SDK does: see `failure_reason`."""
+    """Connect, and yield the session; *values* are the server's headers or environment.
+
+    Raises whatever the SDK does: see `failure_reason`.
+    """
     wire: AbstractAsyncContextManager[TransportStreams]
-    match target:
-        case Program(command, args, env):
-            wire = stdio(command, args, env, stderr_log)
-        case Address(url, headers):
-            wire = http(url, headers)
+    if settings.url:
+        wire = http(settings.url, values)
+    else:
+        assert settings.command, "valid settings have one of the two"
+        wire = stdio(settings.command, settings.args, values, stderr_log)
     info = types.Implementation(name="threadfast", version="1")
-    filters: list[ToolListFilter] = []
-    async with Client(filtered(wire, filters), client_info=info, cache=None) as client:
-        filters[0].version = client.protocol_version
-        yield Session(client, filters[0], origin, stderr_log.mask)
+    async with wire as (read, write):
+        tools = ToolListFilter(read)
+        async with Client(nullcontext((tools, write)), client_info=info, cache=None) as client:
+            tools.version = client.protocol_version
+            yield Session(client, tools, origin, stderr_log.mask)
 
 
 def failure_reason(error: BaseException) -> str:
     """Return in our own words why a connection failed or ended."""
-    for leaf in _leaves(error):
-        if isinstance(leaf, ConnectionLost):
-            return str(leaf)
-        for kinds, words in _WORDS:
-            if isinstance(leaf, kinds):
-                return words
-    return "the connection failed"
+    cause = first_cause(error)
+    if isinstance(cause, ConnectionLost):
+        return str(cause)
+    return next((reason for kinds, reason in _REASONS if isinstance(cause, kinds)), "the connection failed")
 
 
 def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about an error, or ""."""
-    words = (leaf.message for leaf in _leaves(error) if isinstance(leaf, MCPError))
-    return truncate(clean(next(words, "")[:20_000]), MAX_SAID, mask)
+    cause = first_cause(error)
+    message = cause.message if isinstance(cause, MCPError) else ""
+    return truncate(clean(message[:20_000]), MAX_SAID, mask)
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
+    """Return how a tool breaks the protocol, or ""; *result* is the list that it came in."""
+    try:
+        methods.validate_server_result("tools/list", version, {**result, "tools": [tool]})
+        types.Tool.model_validate(tool, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
+        return truncate(f"it is not valid MCP ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
+    except (KeyError, ValueError):  # a version without a form for it: the SDK will say so
+        pass
+    return ""
+
+
+def _name(tool: JsonValue) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) and name else UNNAMED

@@ -21,16 +21,19 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
 import anyio
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream, Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from bot.tools.mcp.framing import ConnectionLost, LineSplitter, StderrLog
+from bot.tools.mcp.connection import MAX_MESSAGE, ConnectionLost, StderrLog
 
-CHUNK = 65_536
+MAX_INVALID = 1000
+"""Lines that look like a message but are not, before a server is given up."""
 END_S = 1.0
 """Seconds that a server has to end by itself once its standard input is closed."""
 KILLED_S = 2.0
@@ -68,7 +71,7 @@ async def stdio(
         try:
             async with anyio.create_task_group() as tasks, to_us, read, write, from_us:
                 tasks.start_soon(_read_messages, child.stdout, to_us)
-                tasks.start_soon(_write_messages, child.to_stdin, from_us)
+                tasks.start_soon(_write_messages, child.stdin.fileno(), from_us)
                 tasks.start_soon(_read_stderr, child.stderr, stderr_log)
                 yield read, write
                 tasks.cancel_scope.cancel()
@@ -76,60 +79,59 @@ async def stdio(
             with anyio.CancelScope(shield=True):
                 await _end(child)
                 with suppress(OSError):  # nothing more to read
-                    stderr_log.feed(os.read(child.stderr, CHUNK))
+                    stderr_log.feed(os.read(child.stderr.fd, MAX_MESSAGE))
 
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """The group's leader, and our ends of its pipes. ``stdin`` and ``lifeline`` are closed by closing these."""
+    """The group's leader, and our ends of its pipes."""
 
     process: Process
-    stdin: ExitStack
-    to_stdin: int
-    stdout: int
-    stderr: int
-    lifeline: ExitStack
+    stdin: IO[bytes]
+    stdout: _Pipe
+    stderr: _Pipe
+    lifeline: IO[bytes]
 
 
 async def _start(program: str, args: Sequence[str], env: Mapping[str, str], ours: ExitStack) -> _Child:
     """Start the group; *ours* closes our ends of its pipes. Raises `ConnectionLost`."""
-    stdin, lifeline = (ours.enter_context(ExitStack()) for _ in range(2))
     with ExitStack() as theirs:
         try:
-            its_in, to_stdin = _pipe(theirs, stdin)
-            its_life, _ = _pipe(theirs, lifeline)
-            stdout, its_out = _pipe(ours, theirs)
-            stderr, its_err = _pipe(ours, theirs)
-            for fd in (to_stdin, stdout, stderr):
-                os.set_blocking(fd, False)
+            its_in, stdin = _open_pipe(theirs, ours)
+            its_lifeline, lifeline = _open_pipe(theirs, ours)
+            stdout, its_out = _open_pipe(ours, theirs)
+            stderr, its_err = _open_pipe(ours, theirs)
+            for pipe in (stdin, stdout, stderr):
+                os.set_blocking(pipe.fileno(), False)
             with anyio.CancelScope(shield=True):  # a half started group would have nobody to end it
                 process = await anyio.open_process(
-                    ["/bin/sh", "-c", LEADER, "mcp", str(its_life), program, *args],
+                    ["/bin/sh", "-c", LEADER, "mcp", str(its_lifeline.fileno()), program, *args],
                     stdin=its_in,
                     stdout=its_out,
                     stderr=its_err,
                     env=dict(env),
                     start_new_session=True,
-                    pass_fds=(its_life,),
+                    pass_fds=(its_lifeline.fileno(),),
                 )
         except (OSError, ValueError) as error:
             raise ConnectionLost("it could not be started") from error
-    return _Child(process, stdin, to_stdin, stdout, stderr, lifeline)
+    return _Child(process, stdin, _Pipe(stdout.fileno()), _Pipe(stderr.fileno()), lifeline)
 
 
-def _pipe(readers: ExitStack, writers: ExitStack) -> tuple[int, int]:
+def _open_pipe(readers: ExitStack, writers: ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     """Return the two ends of a pipe; these stacks close them."""
     reader, writer = os.pipe()
-    readers.callback(os.close, reader)
-    writers.callback(os.close, writer)
-    return reader, writer
+    return (
+        readers.enter_context(os.fdopen(reader, "rb", buffering=0)),
+        writers.enter_context(os.fdopen(writer, "wb", buffering=0)),
+    )
 
 
 async def _end(child: _Child) -> None:
     """End the group in the steps of the table above, and reap its leader."""
     child.stdin.close()
     with anyio.move_on_after(END_S) as patience, suppress(OSError):
-        while await _read(child.stdout):
+        async for _ in child.stdout:
             pass
     if patience.cancelled_caught:
         child.lifeline.close()
@@ -142,17 +144,45 @@ async def _end(child: _Child) -> None:
     await child.process.aclose()
 
 
-async def _read_messages(fd: int, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-    lines = LineSplitter()
-    while data := await _read(fd):
-        for line in lines.feed(data):
-            try:
-                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except ValueError:
-                lines.count_invalid()
-                continue
-            await to_us.send(SessionMessage(message))
-    raise ConnectionLost("it ended")
+class _Pipe(ByteReceiveStream):
+    """The reading end of a pipe, which its `ExitStack` closes."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        while True:
+            await anyio.wait_readable(self.fd)
+            with suppress(BlockingIOError):
+                if data := os.read(self.fd, max_bytes):
+                    return data
+                raise anyio.EndOfStream
+
+    async def aclose(self) -> None:
+        """Leave the pipe open."""
+
+
+async def _read_messages(stdout: _Pipe, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Pass on the messages; skips debug prints among them."""
+    lines = BufferedByteReceiveStream(stdout)
+    invalid = 0
+    while True:
+        try:
+            line = await lines.receive_until(b"\n", MAX_MESSAGE)
+        except anyio.DelimiterNotFound:
+            raise ConnectionLost(f"it sent a message of more than {MAX_MESSAGE:,} bytes") from None
+        except anyio.IncompleteRead:
+            raise ConnectionLost("it ended") from None
+        if not line.startswith(b"{"):
+            continue
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            invalid += 1
+            if invalid > MAX_INVALID:
+                raise ConnectionLost("what it writes on its standard output is not MCP") from None
+            continue
+        await to_us.send(SessionMessage(message))
 
 
 async def _write_messages(fd: int, from_us: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -168,15 +198,7 @@ async def _write_messages(fd: int, from_us: MemoryObjectReceiveStream[SessionMes
                 raise ConnectionLost("it ended") from error
 
 
-async def _read_stderr(fd: int, stderr_log: StderrLog) -> None:
-    while data := await _read(fd):
+async def _read_stderr(stderr: _Pipe, stderr_log: StderrLog) -> None:
+    async for data in stderr:
         if not stderr_log.feed(data):
             await anyio.sleep(SLOWED_S)
-
-
-async def _read(fd: int) -> bytes:
-    """Return what there is to read, or b"" at the end."""
-    while True:
-        await anyio.wait_readable(fd)
-        with suppress(BlockingIOError):
-            return os.read(fd, CHUNK)

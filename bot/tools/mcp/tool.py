@@ -1,24 +1,39 @@
-"""One tool of a server, as the gate sees it; the `__` in its name makes the gate ask until a rule allows it."""
+"""One tool of a server, as the gate sees it; the `__` in its name makes the gate ask until a rule allows it.
+
+What it returns is capped, is never cut inside a secret, and is marked as from outside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import base64
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolError
-from bot.ports.tool import Arguments, ToolContext, ToolOutput
-from bot.tools.mcp.result import MAX_PARTS, convert_result, decode_image
+from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from bot.tools.mcp.schema import arguments_model
 from bot.tools.mcp.server import Server
-from bot.tools.mcp.tool_list import ListedTool
+from bot.tools.mcp.tool_list import ListedTool, truncate
 from threads.model import Image
+from threads.store.image_header import HEAD, MAX_BYTES, read_header
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult
+    from mcp_types import CallToolResult, ContentBlock
 
+MAX_TEXT = 200_000
+"""Characters of one result that are kept; a search for secrets in a million takes the event loop half a second."""
+MAX_ERROR = 20_000
+"""Characters of a failure that are kept."""
+MAX_PARTS = 200
+"""Parts of one result that are kept."""
 MAX_PICTURES = 4
 """Pictures of one result that are images to the model."""
 
@@ -48,7 +63,7 @@ class McpTool:
         """Save the pictures of a result in the workspace; return them by their place in the result."""
         images: dict[int, Image] = {}
         for index, block in enumerate(result.content[:MAX_PARTS]):
-            picture = decode_image(block) if len(images) < MAX_PICTURES else None
+            picture = _decode_image(block) if len(images) < MAX_PICTURES else None
             if picture is None:
                 continue
             data, media_type = picture
@@ -63,3 +78,112 @@ def make_tool(server: Server, name: str, listed_tool: ListedTool, save: Save) ->
     return McpTool(
         server, listed_tool.name, name, description, arguments_model(name, listed_tool.parameters), save
     )
+
+
+@dataclass(slots=True)
+class _TextBudget:
+    """The characters that may still be kept; no text is cut inside a secret that ``mask`` knows."""
+
+    left: int
+    mask: Callable[[str], str]
+    exceeded: bool = False
+
+    def take(self, text: str) -> str:
+        taken = safe_prefix(text, self.left, self.mask)
+        self.exceeded = self.exceeded or len(taken) < len(text)
+        self.left -= len(taken)
+        return taken
+
+    def truncate(self, text: str, limit: int) -> str:
+        return truncate(text, limit, self.mask)
+
+
+def convert_result(
+    result: CallToolResult, origin: str, images: Mapping[int, Image], mask: Callable[[str], str]
+) -> ToolOutput:
+    """Return what the model should read; *images* are the pictures that it can see, by their place in the result.
+
+    Raises `ToolError` with the server's own words for a result that reports a failure.
+    """
+    budget = _TextBudget(MAX_ERROR if result.is_error else MAX_TEXT, mask)
+    parts: list[JsonValue | ItemError] = [
+        {"image": images[index].file} if index in images else _part(block, budget)
+        for index, block in enumerate(result.content[:MAX_PARTS])
+    ]
+    if result.is_error:
+        message = "\n".join(_texts(parts)) or "It did not say why."
+        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
+    errors = [part for part in parts if isinstance(part, ItemError)]
+    values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
+    structured: JsonValue = result.structured_content
+    if structured is not None and not (budget.exceeded or any(_repeats(v, structured) for v in values)):
+        text = json.dumps(structured, ensure_ascii=False)
+        values.append(structured if len(text) <= budget.left else budget.take(text))
+    if budget.exceeded or len(result.content) > MAX_PARTS:
+        limits = f"Only the first {MAX_TEXT:,} characters and {MAX_PARTS} parts were kept."
+        errors.append(ItemError("result", "unknown", limits))
+    return ToolOutput(
+        values[0] if len(values) == 1 else values, tuple(errors), origin, tuple(images.values())
+    )
+
+
+def _decode_image(block: ContentBlock) -> tuple[bytes, str] | None:
+    """Return a block's picture and its media type if models can take it; its bytes decide, not its claim."""
+    if block.type != "image" or len(block.data) > 4 * MAX_BYTES // 3:
+        return None
+    try:
+        data = base64.b64decode(block.data, validate=True)
+    except ValueError:
+        return None
+    header = read_header(data[:HEAD])
+    return (data, header.media_type) if header and header.fits else None
+
+
+def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
+    match block.type:
+        case "text":
+            return budget.take(block.text)
+        case "resource_link":
+            return {
+                "resource": budget.truncate(str(block.uri), 2000),
+                "name": budget.truncate(block.name, 200),
+            }
+        case "resource":
+            resource = block.resource
+            text = getattr(resource, "text", None)
+            address = budget.truncate(str(resource.uri), 2000)
+            if isinstance(text, str):
+                return {"resource": address, "text": budget.take(text)}
+            return _unreadable(address, resource.mime_type, budget)
+        case "image" | "audio":
+            return _unreadable(block.type, block.mime_type, budget)
+
+
+def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
+    kind = budget.truncate(media_type or "binary data", 80)
+    return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
+
+
+def _texts(parts: list[JsonValue | ItemError]) -> Iterator[str]:
+    for part in parts:
+        match part:
+            case str():
+                yield part
+            case {"text": str(text)}:
+                yield text
+            case _:
+                pass
+
+
+def _repeats(value: JsonValue, structured: JsonValue) -> bool:
+    """Return whether a text repeats the structured data: the protocol asks servers to send both."""
+    if not isinstance(value, str):
+        return False
+    bare = structured.get("result") if isinstance(structured, dict) and len(structured) == 1 else None
+    if value == bare:
+        return True
+    try:
+        parsed = from_json(value)
+    except ValueError:
+        return False
+    return bool(parsed == structured or (bare is not None and parsed == bare))

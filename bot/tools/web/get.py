@@ -17,19 +17,23 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from contextlib import aclosing
 
 import anyio
 import anyio.lowlevel
-import httpcore2
+import h11
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSStream
 
 from bot.guards.egress import Egress
 from bot.guards.urls import DEFAULT_PORTS, Url, join_url
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import ErrorType, ItemError
 
-from .guarded_network import CLOSE_S, MAX_WIRE, GuardedBackend
 from .http_client import Response
+from .http_peer import LOST, Peer
+
+MAX_HEAD, MAX_WIRE = 150_000, 10_000_000
+"""Bytes that are read before a response begins, and of all that a server sends."""
 
 MAX_BYTES = 5_000_000
 MAX_PIECES = 50_000
@@ -46,7 +50,6 @@ LARGE = f"The page is larger than {MAX_BYTES // 1_000_000} MB: this is only the 
 _ACCEPT = (
     b"text/markdown, text/html;q=0.9, application/json;q=0.9, text/*;q=0.8, application/pdf;q=0.8, */*;q=0.5"
 )
-_TIMEOUTS = {"timeout": {"connect": READ_S, "read": READ_S, "write": READ_S}}
 
 
 async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
@@ -80,9 +83,9 @@ async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadli
     try:
         with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
             await _exchange(egress, tls, agent, page)
-    except (TimeoutError, httpcore2.TimeoutException):
+    except TimeoutError:
         _keep(page, LATE, ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE))
-    except (httpcore2.NetworkError, httpcore2.ProtocolError, zlib.error):
+    except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
         _keep(page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE))
     return page
 
@@ -97,12 +100,6 @@ def _keep(page: Response, missing: str, error: ToolError) -> None:
 
 async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, page: Response) -> None:
     url = page.url
-    connection = httpcore2.AsyncHTTPConnection(
-        httpcore2.Origin(url.scheme.encode(), url.host.encode(), url.port),
-        ssl_context=tls,
-        network_backend=GuardedBackend(egress),
-    )
-    address = httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=url.target)
     headers = [
         (b"Host", url.authority.encode()),
         (b"User-Agent", agent.encode()),
@@ -110,20 +107,44 @@ async def _exchange(egress: Egress, tls: ssl.SSLContext, agent: str, page: Respo
         (b"Accept-Encoding", b"gzip"),
         (b"Connection", b"close"),
     ]
+    with anyio.fail_after(READ_S):
+        stream: ByteStream = await egress.open_connection(url.host, url.port)
+    async with stream:
+        with anyio.fail_after(READ_S):
+            if url.scheme == "https":
+                stream = await _encrypt(stream, tls, url.host)
+            server = Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
+            await server.send(h11.Request(method="GET", target=url.target, headers=headers))
+            await server.send(h11.EndOfMessage())
+        response = await _receive(server, MAX_HEAD)
+        while isinstance(response, h11.InformationalResponse):
+            response = await _receive(server, MAX_HEAD)
+        if not isinstance(response, h11.Response):
+            raise h11.RemoteProtocolError("no response")
+        _read_head(page, response)
+        if 200 <= page.status < 300:
+            await _read_body(page, response, server)
+
+
+async def _encrypt(stream: ByteStream, tls: ssl.SSLContext, host: str) -> ByteStream:
     try:
-        async with connection.stream("GET", address, headers=headers, extensions=_TIMEOUTS) as response:
-            _head(page, response)
-            response.extensions["network_stream"].left = MAX_WIRE
-            if 200 <= response.status < 300:
-                await _body(page, response)
-    finally:
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await connection.aclose()
+        return await TLSStream.wrap(stream, hostname=host, ssl_context=tls, standard_compatible=False)
+    except ssl.SSLCertVerificationError as error:
+        raise ToolError(f"The certificate of {host} is not valid.", suggestion=ELSEWHERE) from error
 
 
-def _head(page: Response, response: httpcore2.Response) -> None:
-    headers = {name.lower(): value for name, value in reversed(response.headers)}  # the first of each counts
-    page.status = response.status
+async def _receive(server: Peer, limit: int) -> h11.Event | None:
+    """Return the next event; raises `h11.RemoteProtocolError` once the server has sent more than *limit* bytes."""
+    with anyio.fail_after(READ_S):
+        event = await server.receive()
+    if server.received > limit:
+        raise h11.RemoteProtocolError("too much")
+    return event
+
+
+def _read_head(page: Response, response: h11.Response) -> None:
+    headers = dict(reversed(list(response.headers)))  # the first of each counts
+    page.status = response.status_code
     page.media_type = headers.get(b"content-type", b"")[:200].decode("ascii", "replace")
     page.retry_after = headers.get(b"retry-after", b"")[:40].decode("ascii", "replace")
     page.location = headers.get(b"location", b"").decode("utf-8", "replace")
@@ -131,31 +152,30 @@ def _head(page: Response, response: httpcore2.Response) -> None:
     page.length = int(length) if length.isdigit() and len(length) < 19 else None
 
 
-async def _body(page: Response, response: httpcore2.Response) -> None:
+async def _read_body(page: Response, response: h11.Response, server: Peer) -> None:
     """Read the page into *page*, piece by piece: whenever this ends, the pieces so far are there."""
     if page.length and page.length > MAX_BYTES and not page.is_text:
         raise _too_large(page)
-    encodings = [value for name, value in response.headers if name.lower() == b"content-encoding"]
+    encodings = [value for name, value in response.headers if name == b"content-encoding"]
     inflater = _inflater(page.url, b",".join(encodings).strip().lower())
     page.data = data = bytearray()
-    async with aclosing(response.aiter_stream()) as pieces:
-        left = MAX_PIECES
-        async for piece in pieces:
-            await anyio.lowlevel.checkpoint()
-            left -= 1
-            if not left:
-                raise httpcore2.RemoteProtocolError("crumbs")
-            room = MAX_BYTES + 1 - len(data)
-            if inflater is None:
-                data += piece[:room]
-            elif not inflater.eof:
-                data += inflater.decompress(piece, room)
-            if len(data) > MAX_BYTES:
-                _keep(page, LARGE, _too_large(page))
-                del data[MAX_BYTES:]
-                return
+    pieces = 0
+    while isinstance(piece := await _receive(server, MAX_WIRE), h11.Data):
+        await anyio.lowlevel.checkpoint()
+        pieces += 1
+        if pieces > MAX_PIECES:
+            raise h11.RemoteProtocolError("crumbs")
+        room = MAX_BYTES + 1 - len(data)
+        if inflater is None:
+            data += piece.data[:room]
+        elif not inflater.eof:
+            data += inflater.decompress(piece.data, room)
+        if len(data) > MAX_BYTES:
+            _keep(page, LARGE, _too_large(page))
+            del data[MAX_BYTES:]
+            return
     if inflater and not inflater.eof:
-        raise httpcore2.RemoteProtocolError("compressed data without an end")
+        raise h11.RemoteProtocolError("compressed data without an end")
 
 
 def _too_large(page: Response) -> ToolError:

@@ -69,9 +69,9 @@ class HttpClient:
         return await self._get(checked, deadline)
 
     def _open(self) -> Callable[[Url, float], Awaitable[Response]]:
-        import httpcore2  # noqa: PLC0415
+        import httpx2  # noqa: PLC0415
 
         from . import get as pages  # noqa: PLC0415
 
-        tls = (self._tls or httpcore2.default_ssl_context)()
+        tls = (self._tls or httpx2.create_ssl_context)()
         return partial(pages.get, self._egress, tls, self._agent)

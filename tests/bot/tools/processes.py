@@ -1,8 +1,20 @@
-"""Waiting for the end of processes that a test does not own."""
+"""Processes that a test does not own: which there are, and waiting for their end."""
 
+import os
 from pathlib import Path
 
 import anyio
+
+
+def children(pid: int) -> set[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return {int(child) for task in tasks for child in task.read_text().split()}
+
+
+def descendants(pid: int | None = None) -> set[int]:
+    """Return the processes that *pid*, or this process, has started, and all that those have started."""
+    started = children(pid or os.getpid())
+    return started.union(*map(descendants, started))
 
 
 async def gone(pid: int, within_s: float = 5) -> bool:

@@ -1,33 +1,24 @@
-"""A process with a browser in it that is killed by its test: it says when a page is open, and which processes run."""
+"""A process with a browser that its test kills: it prints the ids of its processes when a page is open."""
 
 import json
-import os
 import sys
 
 import anyio
 
-from bot.tools.browser.launch import Chromium
-from bot.tools.browser.processes import parent
 from bot.tools.browser.protocol import PageRequest
-from bot.tools.browser.session import SharedBrowser
+from tests.bot.tools.processes import descendants
 
-from .site import page, serving
+from .site import page, running, serving
 
 
 async def main() -> None:
-    async with serving() as site, anyio.create_task_group() as tasks:
-        one = SharedBrowser(site.egress(), Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
+    async def opened(stream):
+        print(json.dumps([*descendants()]), flush=True)
+        await anyio.sleep_forever()
 
-        async def opened(stream):
-            from bot.tools.browser.chromium import _pids  # noqa: PLC0415 - it needs Playwright
-
-            pids = await _pids(one._session.engine.session)
-            print(json.dumps([*pids, parent(pids[0])]), flush=True)
-            await anyio.sleep_forever()
-
+    async with serving() as site, running(site.egress()) as browser:
         site.pages |= {"/": page("<script>fetch('/opened')</script>"), "/opened": opened}
-        tasks.start_soon(one.run)
-        await one.view(PageRequest("http://site.test/", wait_for="#never"), anyio.current_time() + 60)
+        await browser.view(PageRequest("http://site.test/", wait_for="#never"), anyio.current_time() + 60)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,15 @@
-"""The site that the browser's tests open, and the names that lead to it or elsewhere."""
+"""The site that the browser's tests open, the names that lead to it or elsewhere, and a browser that runs."""
 
+import os
+from contextlib import asynccontextmanager
 from functools import partial
 
+import anyio
 from anyio.abc import SocketStream
 
+from bot.guards.egress import Egress
+from bot.tools.browser.launch import Chromium
+from bot.tools.browser.session import SharedBrowser
 from tests.bot.tools import site
 
 NAMES = {
@@ -14,6 +20,8 @@ NAMES = {
     "missing.test": [],
 }
 
+CHROMIUM = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
+
 page = partial(site.page, kind="text/html; charset=utf-8")
 serving = partial(site.serving, names=NAMES)
 
@@ -21,3 +29,13 @@ serving = partial(site.serving, names=NAMES)
 async def silence(stream: SocketStream) -> None:
     """Never answer."""
     await stream.receive()
+
+
+@asynccontextmanager
+async def running(egress: Egress, launch=CHROMIUM, **options):
+    """Run a `SharedBrowser` for the block."""
+    browser = SharedBrowser(egress, launch, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(browser.run)
+        yield browser
+        tasks.cancel_scope.cancel()

@@ -10,6 +10,8 @@ from bot.tools.browser import session as sessions
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from bot.tools.browser.session import SharedBrowser
 
+from .site import running
+
 REQUEST = PageRequest("http://site.test/")
 VIEW = PageView("u", "t", "x")
 
@@ -21,16 +23,16 @@ class Fake:
         self.lives = self.open = self.looking = self.most = self.taken = 0
         self.fails: list[Exception] = []
         self.hold: anyio.Event | None = None
-        self.over = None
+        self.on_failure = None
         self.closed = anyio.Event()
 
     @asynccontextmanager
-    async def __call__(self, port, over):
+    async def __call__(self, port, on_failure):
         self.lives += 1
         if self.fails:
             raise self.fails.pop()
         self.open += 1
-        self.over, self.ended = over, anyio.Event()
+        self.on_failure, self.ended = on_failure, anyio.Event()
         try:
             yield self
         finally:
@@ -68,21 +70,12 @@ def fake():
     return Fake()
 
 
-@asynccontextmanager
-async def running(fake, **more):
-    one = SharedBrowser(Egress(), fake, **more)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(one.run)
-        yield one
-        tasks.cancel_scope.cancel()
-
-
 def soon(seconds=5.0):
     return anyio.current_time() + seconds
 
 
 async def test_it_is_started_by_the_first_page_and_serves_the_next(fake):
-    async with running(fake) as one:
+    async with running(Egress(), fake) as one:
         await anyio.wait_all_tasks_blocked()
         assert fake.lives == 0
         assert await one.view(REQUEST, soon()) == VIEW
@@ -92,7 +85,7 @@ async def test_it_is_started_by_the_first_page_and_serves_the_next(fake):
 
 
 async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
-    async with running(fake, idle_s=0.01) as one:
+    async with running(Egress(), fake, idle_s=0.01) as one:
         await one.view(REQUEST, soon())
         with anyio.fail_after(5):
             await fake.closed.wait()
@@ -102,7 +95,7 @@ async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
 
 async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake):
     fake.hold = anyio.Event()
-    async with running(fake, idle_s=0.01) as one, anyio.create_task_group() as tasks:
+    async with running(Egress(), fake, idle_s=0.01) as one, anyio.create_task_group() as tasks:
         tasks.start_soon(one.view, REQUEST, soon())
         await anyio.sleep(0.05)
         assert fake.open == 1
@@ -111,7 +104,7 @@ async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake):
 
 async def test_two_pages_at_once_and_no_third(fake):
     fake.hold = anyio.Event()
-    async with running(fake) as one, anyio.create_task_group() as tasks:
+    async with running(Egress(), fake) as one, anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(one.view, REQUEST, soon())
         await anyio.wait_all_tasks_blocked()
@@ -121,7 +114,7 @@ async def test_two_pages_at_once_and_no_third(fake):
 
 async def test_one_that_does_not_start_is_said_and_the_next_page_tries_again(fake):
     fake.fails = [RuntimeError("no usable sandbox")]
-    async with running(fake) as one:
+    async with running(Egress(), fake) as one:
         with pytest.raises(BrowserFailed, match="no usable sandbox"):
             await one.view(REQUEST, soon())
         assert await one.view(REQUEST, soon()) == VIEW
@@ -129,10 +122,17 @@ async def test_one_that_does_not_start_is_said_and_the_next_page_tries_again(fak
 
 async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
     fake.hold = anyio.Event()
-    async with running(fake) as one:
-        with pytest.raises(BrowserFailed, match="it died"):
-            async with _looking(one, fake):
-                fake.over("it died", False)
+
+    async def die():
+        while not fake.looking:
+            await anyio.lowlevel.checkpoint()
+        fake.on_failure(BrowserFailed("it died"))
+
+    async with running(Egress(), fake) as one:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(die)
+            with pytest.raises(BrowserFailed, match="it died"):
+                await one.view(REQUEST, soon())
         fake.hold = None
         assert await one.view(REQUEST, soon()) == VIEW
     assert fake.lives == 2
@@ -145,14 +145,14 @@ async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
 async def test_one_that_takes_too_much_or_does_not_answer_is_ended(fake, monkeypatch, taken, error, word):
     monkeypatch.setattr(sessions, "WATCH_S", 0.01)
     fake.hold, fake.taken = anyio.Event(), taken
-    async with running(fake) as one:
+    async with running(Egress(), fake) as one:
         with pytest.raises(error, match=word):
             await one.view(REQUEST, soon())
         assert fake.open == 0
 
 
 async def test_a_page_without_an_end_is_stuck_and_the_browser_lives_on(fake):
-    async with running(fake) as one:
+    async with running(Egress(), fake) as one:
         await one.view(REQUEST, soon())
         fake.hold = anyio.Event()
         with pytest.raises(PageFailed):
@@ -178,23 +178,3 @@ async def test_whoever_waits_when_the_bot_stops_is_not_left_waiting(fake):
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
     assert ended == [True]
-
-
-@asynccontextmanager
-async def _looking(one, fake):
-    """A page is looked at meanwhile; raises what came of it."""
-    failed = []
-
-    async def look():
-        try:
-            await one.view(REQUEST, soon())
-        except (BrowserFailed, PageFailed) as error:
-            failed.append(error)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(look)
-        while not fake.looking:
-            await anyio.lowlevel.checkpoint()
-        yield
-    if failed:
-        raise failed[0]

@@ -14,13 +14,14 @@ from bot.ports.errors import (
     ToolRateLimited,
     ToolTimeout,
 )
-from bot.ports.tool import Arguments, ToolOutput
+from bot.ports.tool import ToolOutput
 from bot.tools.browser import tool as tools
 from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
 from bot.tools.browser.tool import Browser, BrowserArguments
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
+from bot.tools.web.tool import FetchArguments
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import Image
@@ -43,10 +44,6 @@ class Scripted:
         if isinstance(step, Exception):
             raise step
         return step if isinstance(step, PageView) else await step()
-
-
-class FetchArguments(Arguments):
-    url: str
 
 
 class Fetch:
@@ -116,14 +113,6 @@ async def test_an_address_that_is_no_public_page_reaches_no_browser_and_no_fetch
     assert world.pages.wishes == world.fetch.contexts == []
 
 
-async def test_what_rules_are_matched_with_is_the_address_and_always_means_its_site():
-    arguments = BrowserArguments(url="HTTPS://Site.test/a*?q#f")
-    assert arguments.subject() == "https://site.test/a*?q"
-    assert arguments.always() == "https://site.test/*"
-    assert BrowserArguments(url="file:///x").subject() == "file:///x"
-    assert BrowserArguments(url="file:///*").always() == "file:///[*]"
-
-
 async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
     browser = world.browser(PageView("u", "t", "text", "links", 200, picture=JPEG))
     returned = await world.call(browser, action="screenshot", full_page=True)
@@ -182,12 +171,12 @@ async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, 
     await world.call(browser)
     assert len(world.pages.wishes) == 1
     cooldown = browser.browser_cooldown
-    cooldown.until = anyio.current_time()
+    cooldown.off_until = anyio.current_time()
     assert "degraded" in (await world.call(browser)).result
-    assert cooldown.until > anyio.current_time() + COOLDOWN_S - 5
-    cooldown.until = anyio.current_time()
+    assert cooldown.off_until > anyio.current_time() + COOLDOWN_S - 5
+    cooldown.off_until = anyio.current_time()
     assert "degraded" not in (await world.call(browser)).result
-    assert cooldown.state == "on"
+    assert cooldown == Cooldown()
 
 
 async def test_while_one_call_tries_it_again_others_go_without(world):
@@ -198,20 +187,13 @@ async def test_while_one_call_tries_it_again_others_go_without(world):
         await go.wait()
         return VIEW
 
-    browser = world.browser(slow, browser_cooldown=Cooldown("off", 0))
+    browser = world.browser(slow, browser_cooldown=Cooldown(off_until=0.1))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.call, browser)
         await began.wait()
         assert (await world.call(browser)).result["degraded"] == tools.OFF
         go.set()
-    assert browser.browser_cooldown.state == "on"
-
-
-async def test_a_try_that_is_stopped_leaves_the_try_to_the_next_call(world):
-    browser = world.browser(anyio.sleep_forever, browser_cooldown=Cooldown("off", 0))
-    with anyio.move_on_after(0.01):
-        await world.call(browser)
-    assert browser.browser_cooldown.allows(anyio.current_time())
+    assert browser.browser_cooldown == Cooldown()
 
 
 ADDRESS_ERRORS = [ToolDenied, ToolNotFound, ToolInvalidInput]
@@ -223,7 +205,7 @@ async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, kin
     with pytest.raises(kind, match="no"):
         await world.call(browser)
     assert world.fetch.contexts == []
-    assert browser.browser_cooldown.state == "on"
+    assert browser.browser_cooldown == Cooldown()
 
 
 @pytest.mark.parametrize("kind", [*ADDRESS_ERRORS, ToolRateLimited])
@@ -282,7 +264,7 @@ async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_w
     assert world.told == [tools.TELL_NO_PICTURE]
     assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE
     assert [request.picture for request in world.pages.wishes] == [True, False]
-    assert browser.browser_cooldown.state == "on"
+    assert browser.browser_cooldown == Cooldown()
 
 
 async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world):
@@ -291,7 +273,7 @@ async def test_a_picture_that_fails_is_an_error_where_the_settings_say_so(world)
         await world.call(browser, action="screenshot")
     assert raised.value.partial["text"] == "text"
     assert raised.value.origin == "web page"
-    assert browser.picture_cooldown.state == "on"
+    assert browser.picture_cooldown == Cooldown()
 
 
 async def test_the_browser_leaves_web_fetch_a_share_of_the_time(world):

@@ -1,8 +1,6 @@
 """A server made with the SDK's own server side, to be run as a program."""
 
-import json
 import os
-import subprocess
 import sys
 
 import anyio
@@ -59,19 +57,6 @@ def server() -> MCPServer:
     @made.tool()
     def dies() -> str:
         os._exit(3)
-
-    @made.tool()
-    def environment() -> str:
-        return json.dumps(dict(os.environ))
-
-    @made.tool()
-    def process() -> str:
-        return json.dumps({"pid": os.getpid(), "group": os.getpgid(0)})
-
-    @made.tool()
-    def child() -> int:
-        """Start a process that outlives its parent unless somebody ends it."""
-        return subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL).pid
 
     @made.tool()
     async def asks(context: Context) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
-from bot.tools.mcp.result import MAX_TEXT
-from tests.bot.tools.mcp.opened import QUICK, call, opened
+from bot.tools.mcp.tool import MAX_TEXT
+from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, workshop
 
 PROGRAM = Path(__file__).parent / "program.py"
 
@@ -38,19 +38,70 @@ def at(port: int, **more: object) -> McpServer:
     return McpServer(url=f"http://127.0.0.1:{port}/mcp", **more)
 
 
-@pytest.mark.parametrize("form", ["sse", "json"])
-async def test_the_rows_of_a_real_server(tmp_path, form, free_tcp_port):
-    async with serving(free_tcp_port, form), opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
-        assert servers.describe() == "web: 12 tools, connected"
-        assert (await call(servers, "web__add", a=1, b=2)).result == "3"
-        with pytest.raises(ToolError, match="no such customer"):
-            await call(servers, "web__fails")
-        with pytest.raises(ToolTimeout):
-            await call(servers, "web__slow", within_s=0.2, seconds=30)
-        with anyio.move_on_after(0.2):
-            await call(servers, "web__slow", seconds=30)
-        assert len((await call(servers, "web__big", size=8_000_000)).result) == MAX_TEXT
-        assert (await call(servers, "web__add", a=2, b=2)).result == "4"
+@pytest.fixture(params=["stdio", "sse", "json"])
+async def servers(request, tmp_path, free_tcp_port):
+    """The SDK's own server on each wire."""
+    if request.param == "stdio":
+        async with opened(tmp_path, {"shop": workshop()}) as servers:
+            yield servers
+    else:
+        async with (
+            serving(free_tcp_port, request.param),
+            opened(tmp_path, {"shop": at(free_tcp_port)}) as servers,
+        ):
+            yield servers
+
+
+async def test_a_real_server_is_used_on_each_wire(servers):
+    """One test for all of this: a server takes a second to start."""
+    (server,) = servers.servers
+    assert (len(servers.tools), server.state) == (9, "connected")
+
+    assert (await call(servers, "shop__add", a=1, b=2)).result == "3"
+    returned = await call(servers, "shop__echo", text="hi")
+    assert (returned.result, returned.origin) == ("hi", "MCP server shop")
+    assert (await call(servers, "shop__prints")).result == "printed"
+
+    with pytest.raises(ToolError, match="no such customer: 42") as failed:
+        await call(servers, "shop__fails")
+    assert failed.value.origin == "MCP server shop"
+    with pytest.raises(ToolError):  # an elicitation is declined
+        await call(servers, "shop__asks")
+    for name, arguments in (("no_such_tool", {}), ("add", {"a": "one"})):
+        assert (await server.call(name, arguments, anyio.current_time() + 20)).is_error
+
+    big = await call(servers, "shop__big", size=8_000_000)
+    assert len(big.result) == MAX_TEXT
+    assert f"{MAX_TEXT:,}" in big.errors[0].message
+    parts = await call(servers, "shop__parts")
+    assert parts.result == [
+        "one",
+        {"resource": "file:///notes.txt", "text": "from a resource"},
+        {"resource": "file:///more.txt", "name": "more"},
+    ]
+    assert [error.item for error in parts.errors] == ["image"]
+
+    with pytest.raises(ToolTimeout):
+        await call(servers, "shop__slow", within_s=0.2, seconds=30)
+    with anyio.move_on_after(0.2) as stop:
+        await call(servers, "shop__slow", seconds=30)
+    assert stop.cancelled_caught
+    results = {}
+
+    async def add(number: int) -> None:
+        results[number] = (await call(servers, "shop__add", a=number, b=1)).result
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(add, number)
+    assert results == {number: str(number + 1) for number in range(50)}
+
+
+async def test_a_program_that_dies_in_a_call_is_started_again(tmp_path):
+    async with opened(tmp_path, {"p": plain(tmp_path, tools=("hello", "die"))}) as servers:
+        with pytest.raises(McpUnavailable, match="may or may not have worked"):
+            await call(servers, "p__die")
+        assert (await call(servers, "p__hello")).result == "{}"
 
 
 async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path, free_tcp_port):

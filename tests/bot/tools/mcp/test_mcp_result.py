@@ -13,8 +13,7 @@ from mcp_types import (
 )
 
 from bot.ports.errors import ToolError, ToolInvalidInput
-from bot.tools.mcp.result import MAX_TEXT, convert_result
-from bot.tools.mcp.tool import make_tool
+from bot.tools.mcp.tool import MAX_TEXT, convert_result, make_tool
 from bot.tools.mcp.tool_list import ListedTool
 from tests.tool_context import tool_context
 from threads.model import Image

@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolBusy, ToolTimeout
 from bot.tools.mcp import session as sdk
-from bot.tools.mcp.framing import ConnectionLost
+from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.tools.mcp.tool_list import RawTool
 
@@ -223,8 +223,8 @@ async def test_a_time_out_leaves_the_connection_as_it_is(played):
 
 
 async def test_a_server_that_never_answers_any_more_is_started_anew(played):
-    played.answers = anyio.Event()
     async with owned() as server:
+        await ask_first(server, played)
         for _ in range(3):
             with pytest.raises(ToolTimeout):
                 await ask(server, 0.03)

@@ -8,71 +8,8 @@ import anyio
 import pytest
 
 from bot.config.settings import McpServer
-from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
-from bot.tools.mcp.result import MAX_TEXT
-from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts, workshop
+from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts
 from tests.bot.tools.processes import gone
-
-
-async def test_every_row_of_a_real_server(tmp_path):
-    """One server for all of these: it takes a second to start."""
-    async with opened(tmp_path, {"shop": workshop()}) as servers:
-        assert servers.describe() == "shop: 12 tools, connected"
-
-        assert (await call(servers, "shop__add", a=1, b=2)).result == "3"
-        said = await call(servers, "shop__echo", text="hi")
-        assert (said.result, said.origin) == ("hi", "MCP server shop")
-
-        with pytest.raises(ToolError, match="no such customer: 42") as failed:
-            await call(servers, "shop__fails")
-        assert failed.value.origin == "MCP server shop"
-
-        server = servers.servers[0]
-        deadline = anyio.current_time() + 20
-        unknown = await server.call("no_such_tool", {}, deadline)
-        assert unknown.is_error
-        bad = await server.call("add", {"a": "one"}, deadline)
-        assert bad.is_error
-
-        big = await call(servers, "shop__big", size=8_000_000)
-        assert len(big.result) == MAX_TEXT
-        assert f"{MAX_TEXT:,}" in big.errors[0].message
-
-        assert (await call(servers, "shop__prints")).result == "printed"
-
-        with pytest.raises(ToolTimeout):
-            await call(servers, "shop__slow", within_s=0.1, seconds=30)
-        assert (await call(servers, "shop__echo", text="after a time-out")).result == "after a time-out"
-
-        with anyio.move_on_after(0.1) as ours:
-            await call(servers, "shop__slow", seconds=30)
-        assert ours.cancelled_caught
-        assert (await call(servers, "shop__echo", text="after a stop")).result == "after a stop"
-
-        with pytest.raises(ToolError):  # an elicitation is declined
-            await call(servers, "shop__asks")
-
-        parts = await call(servers, "shop__parts")
-        assert parts.result == [
-            "one",
-            {"resource": "file:///notes.txt", "text": "from a resource"},
-            {"resource": "file:///more.txt", "name": "more"},
-        ]
-        assert [error.item for error in parts.errors] == ["image"]
-
-        results = {}
-
-        async def one(number: int) -> None:
-            results[number] = (await call(servers, "shop__add", a=number, b=1)).result
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(50):
-                tasks.start_soon(one, number)
-        assert results == {number: str(number + 1) for number in range(50)}
-
-        with pytest.raises(McpUnavailable, match="may or may not have worked"):
-            await call(servers, "shop__dies")
-        assert (await call(servers, "shop__add", a=2, b=2)).result == "4"
 
 
 @pytest.mark.parametrize(
