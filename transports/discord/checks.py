@@ -22,7 +22,7 @@ from transports.discord.api.gateway_link import FATAL, GATEWAY
 from transports.discord.api.probe_api import Answer, Api, BadToken
 from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
-from transports.discord.events.gateway_session import NEEDED
+from transports.discord.events.gateway_session import NEEDED, invite_url
 from transports.shared.checks import (
     REACH,
     TEST,
@@ -191,7 +191,8 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
         return [failed_call(name, guilds, "Where it is, is not known.")]
     entries = guilds.body if isinstance(guilds.body, list) else []
     servers = [guild for guild in entries if isinstance(guild, dict)]
-    invite = _invite(application, me)
+    source = me if isinstance(application, PostFailed) else application
+    invite = invite_url(str(source.fields.get("id")))
     if not servers:
         meaning = "It only hears people who share a server with it."
         return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
@@ -224,12 +225,6 @@ def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
     if has.administrator or guild.get("owner") is True:
         return []
     return [name for name, needed in NEEDED if needed and not getattr(has, name)]
-
-
-def _invite(application: Answer | PostFailed, me: Answer) -> str:
-    source = me if isinstance(application, PostFailed) else application
-    id_ = str(source.fields.get("id"))
-    return discord.utils.oauth_url(id_, permissions=NEEDED, scopes=("bot", "applications.commands"))
 
 
 async def _post(api: Api, channel: str) -> Finding:

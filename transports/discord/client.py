@@ -35,9 +35,9 @@ from transports.discord.api.rest import Rest, open_rest
 from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
-from transports.discord.events.downloads import open_download, open_session
+from transports.discord.events.downloads import open_download
 from transports.discord.events.gateway_session import Session
-from transports.discord.events.intake import Intake, IntakeOptions
+from transports.discord.events.intake import Intake
 from transports.discord.events.parse_message import spoken
 from transports.discord.events.parse_press import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
@@ -163,7 +163,7 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _open_api(self) -> AsyncIterator[Rest]:
         async with (
             open_rest(self._options.api_base_url, self._options.token) as rest,
-            open_session() as self._files,
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._files,
         ):
             rest.take_global = self.take_global
             yield rest
@@ -197,7 +197,9 @@ class Discord(Client[Options, Rest, _Connection]):
             sink,
             places,
             answers,
-            IntakeOptions(options.bots, options.roles, options.max_age_s),
+            bots=options.bots,
+            roles=options.roles,
+            max_age_s=options.max_age_s,
             asks=posting.asks,
             recent=self._recent,
             now=self._now,

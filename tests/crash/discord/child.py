@@ -28,7 +28,7 @@ from transports.discord import client
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
-from transports.discord.post import uploads
+from transports.discord.post import posting
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
@@ -74,7 +74,7 @@ def hurry(scale: float) -> None:
     typing_indicator.EVERY_S *= scale
     draft_content.FIRST_AFTER_S *= scale
     draft.PAUSE_S *= scale
-    uploads.PAUSE_S *= scale
+    posting.UPLOAD_PAUSE_S *= scale
     downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale

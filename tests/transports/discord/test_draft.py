@@ -141,7 +141,7 @@ async def test_every_message_of_a_draft_can_be_stopped_and_names_its_post_and_th
         assert len(there.posts) == 3
         for part, post in enumerate(there.posts):
             [(label, custom_id)] = post.buttons
-            assert (label, stop_mark(custom_id)) == ("Stop", nonce_of(there.key))
+            assert (label, stop_mark([custom_id])) == ("Stop", nonce_of(there.key))
             assert post.nonce == nonce_of(there.key, part)
             assert post.suppressed
         assert [bool(post.reply_to) for post in there.posts] == [True, False, False]

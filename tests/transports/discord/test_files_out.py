@@ -8,7 +8,7 @@ from tests.fakes.discord import CHANNEL, Cut, Refused, Status
 from tests.transports.discord.desk import LIMIT, Desk, discord_and_rest
 from tests.transports.discord.test_posting import SEND, long, patience, together
 from threads.errors import PostFailed, TransportUnavailable
-from transports.discord.post import uploads
+from transports.discord.post import posting
 from transports.discord.post.message_pages import CUT, MAX_PARTS, MOST_PARTS
 from transports.discord.post.thread_opening import Places
 from transports.shared.delivery.files import file_name
@@ -20,7 +20,7 @@ TOO_LONG = MAX_PARTS + 1
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(uploads, "PAUSE_S", 0.0)
+    monkeypatch.setattr(posting, "UPLOAD_PAUSE_S", 0.0)
     with patience(0.0):
         yield
 
@@ -117,7 +117,7 @@ async def test_without_the_permission_a_file_is_refused_with_what_to_grant(desk,
     with pytest.raises(PostFailed) as failed:
         await attach(desk, chart)
 
-    assert failed.value.friendly == uploads.MAY_NOT
+    assert failed.value.friendly == posting.MAY_NOT_UPLOAD
 
 
 async def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it(desk):

@@ -27,12 +27,14 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.draft_content import Mode, Page, Script
 from transports.discord.live.pacing import Pace
-from transports.discord.live.unfinished_draft import close_messages
 from transports.discord.markdown.buttons import stop_button
+from transports.discord.markdown.render import MAX_CONTENT, note, utf16_size
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.page_sender import refers
-from transports.discord.post.rewrite import DraftMessage
+from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
+from transports.shared.delivery import rewrite
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,11 @@ OLD_AFTER_S = 50 * 60.0
 OVER_WITHIN_S = 10.0
 """How long the end of a draft waits for a message that is being sent; not for an edit: `Rest` keeps the order."""
 
+CLOSE_WITHIN_S = 120.0
+
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+
+STOPPED, UNFINISHED = note("stopped"), note("not finished")
 
 
 @dataclass(slots=True)
@@ -112,12 +118,37 @@ class Draft:
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
-        """End the draft without a final text: messages with text stay, the others are deleted."""
+        """End the draft without a final text: messages with text stay, the others are deleted.
+
+        The last message with text says how the turn ended. Never raises `PostFailed`; a message that cannot be
+        changed stays as it is.
+        """
         if self._over:
             return
         await self._end()
-        left = [(message, live.page.text) for message, live in zip(self.messages, self._lives, strict=True)]
-        await close_messages(self._rest, self._pace, left, outcome)
+        ending = f"\n{STOPPED if outcome == 'stopped' else UNFINISHED}"
+        with anyio.move_on_after(CLOSE_WITHIN_S) as scope:
+            for message, live in reversed([*zip(self.messages, self._lives, strict=True)]):
+                if text := live.page.text:
+                    fits = utf16_size(text + ending) <= MAX_CONTENT
+                    await self._finish(message, text + ending if fits else text)
+                    ending = ""
+                else:
+                    await remove(self._rest, message.channel, message.id)
+        if scope.cancelled_caught:
+            log.info("live.left: as it was")
+
+    async def _finish(self, message: DraftMessage, content: str) -> None:
+        """Remove the button, which marks a message as unfinished."""
+
+        async def edit() -> None:
+            async with self._pace.turn_in(message.channel):
+                await self._rest.edit(message.channel, message.id, content, urgent=False)
+
+        try:
+            await retry(edit, rewrite.PAUSES_S)
+        except PostFailed as error:
+            log.info("live.left: as it was: %s", error)
 
     async def _end(self) -> None:
         """Make no further call; return when no message is being sent, or after a while."""

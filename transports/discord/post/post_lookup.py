@@ -13,7 +13,7 @@ import discord
 
 from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.api.snowflake import number
-from transports.discord.markdown.buttons import unfinished
+from transports.discord.markdown.buttons import stop_mark
 from transports.discord.post.message_pages import Page
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Spot
@@ -39,7 +39,7 @@ class Seen:
     @property
     def mark(self) -> str:
         """Return the nonce of the post that this is an unfinished part of, "" for a finished message."""
-        return unfinished(self.buttons)
+        return stop_mark(self.buttons)
 
     def shows(self, page: Page) -> bool:
         """Return whether it shows that page, finished. White space is ignored: Discord trims."""

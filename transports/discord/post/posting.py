@@ -18,28 +18,31 @@ its question would be worse than none. That a thread is locked is said once, in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
+from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import DIRECT, Upload
-from transports.discord.post import uploads
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
-from transports.discord.post.nonces import is_press, is_slash, nonce_of, question_of, since_of
+from transports.discord.post.nonces import nonce_of, question_of, since_of
 from transports.discord.post.page_sender import PageSender, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Places, Spot
+from transports.shared.delivery.files import size_of
 from transports.shared.delivery.open_questions import OpenQuestions
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,9 @@ MOST_SWEPT = 10
 REMEMBERED = 1_000
 """Posts, and locked threads, that are known."""
 
+UPLOAD_PAUSE_S = 1.0
+
+MAY_NOT_UPLOAD = "I may not send files here: someone who manages this server has to let me attach files."
 LOCKED = "<#{root}> is locked, so I cannot answer there."
 
 
@@ -131,10 +137,19 @@ class Posting:
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
-        upload = await uploads.of_file(file, name, self._upload_limit(thread.workspace))
-        spot = await self._places.of(thread)
+        await size_of(file, self._upload_limit(thread.workspace))
+        upload, spot = Upload(file, safe_name(name)), await self._places.of(thread)
         question = refers(spot, thread, question_of(key), part=1)
-        await uploads.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
+        # A second try has the same nonce, so the file is shown once.
+        send = partial(
+            self._rest.send, spot.channel, "", nonce=nonce_of(key), reply_to=question, upload=upload
+        )
+        try:
+            await retry(send, (UPLOAD_PAUSE_S,), _log_upload_retry)
+        except DiscordRefused as refused:
+            if refused.kind == "forbidden":
+                refused.friendly = MAY_NOT_UPLOAD
+            raise
 
     def asks(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
@@ -259,4 +274,8 @@ class Posting:
 def _for_one(outgoing: Outgoing) -> bool:
     """Return whether a post answers a slash command, or refuses a press of a button."""
     refuses = outgoing.kind in ("notice", "refusal")
-    return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and refuses)
+    return outgoing.reply_to.startswith("slash-") or (outgoing.reply_to.startswith("press-") and refuses)
+
+
+def _log_upload_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.warning("file.upload_failed: %s", error, extra=fields)
