@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable
-from functools import partial
 
 import anyio.to_thread
 
@@ -25,6 +24,7 @@ from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
 from transports.discord import client
+from transports.discord.api import gateway_link
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
@@ -79,7 +79,7 @@ def hurry(scale: float) -> None:
     rewrite.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
-    client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
+    gateway_link.GUILDS_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     MarkFile.overlap_s = max(1, round(MarkFile.overlap_s * scale))
     reachability.PROBE_EVERY_S *= scale

@@ -31,13 +31,6 @@ ORIGINAL: Final = cast(int, "@original")
 """Discord's name of the first answer to an interaction; the library passes ids on as they are."""
 EXPIRED = 50_027
 
-STYLES = {
-    "primary": discord.ButtonStyle.primary,
-    "secondary": discord.ButtonStyle.secondary,
-    "success": discord.ButtonStyle.success,
-    "danger": discord.ButtonStyle.danger,
-}
-
 
 class Rest(Account):
     """Discord's REST API with one bot token, after `login`.
@@ -272,7 +265,9 @@ def view_of(buttons: Sequence[Button]) -> discord.ui.View:
     view = discord.ui.View(timeout=None)
     for button in buttons[:MAX_BUTTONS]:
         view.add_item(
-            discord.ui.Button(label=button.label, custom_id=button.custom_id, style=STYLES[button.style])
+            discord.ui.Button(
+                label=button.label, custom_id=button.custom_id, style=discord.ButtonStyle[button.style]
+            )
         )
     view.stop()
     return view

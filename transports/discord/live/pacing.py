@@ -76,7 +76,7 @@ class Pace:
     @asynccontextmanager
     async def turn_in(self, channel: str) -> AsyncIterator[None]:
         """Wait for a post or an edit in the channel; the block makes it."""
-        async with self._lane(channel).turn(CHANNEL_S):
+        async with self._channels.setdefault(channel, Lane()).turn(CHANNEL_S):
             await self.turn()
             yield
 
@@ -86,8 +86,3 @@ class Pace:
         began = anyio.current_time()
         yield
         self._all.pause(REST * (anyio.current_time() - began))
-
-    def _lane(self, channel: str) -> Lane:
-        if (lane := self._channels.get(channel)) is None:
-            lane = self._channels[channel] = Lane()
-        return lane

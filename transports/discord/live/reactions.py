@@ -15,9 +15,8 @@ has a queue of its own.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -44,52 +43,47 @@ PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 
 @dataclass(slots=True)
 class _Marked:
-    """``places`` are channels of the message, the likeliest first; ``on`` is there, the ``old`` ones may be."""
+    """The channels that the message may be in, the likeliest first, and our reactions to it.
+
+    ``reactions`` are those that may be there; the value says whether that is sure.
+    """
 
     line: str
-    places: list[str]
+    channels: list[str]
+    reactions: dict[str, bool]
     wanted: str = ""
-    on: str = ""
-    old: list[str] = field(default_factory=list)
     tries: int = TRIES
 
     @property
     def next(self) -> str:
         """Return the reaction to add or, if none, to remove; ``""`` if all is as wanted."""
-        if self.wanted != self.on and self.wanted:
+        if not self.reactions.get(self.wanted):
             return self.wanted
-        return next((emoji for emoji in (*self.old, self.on) if emoji != self.wanted), "")
-
-    def put(self, emoji: str) -> None:
-        if self.on:
-            self.old.append(self.on)
-        self.on = emoji
-        self.taken(emoji)
-
-    def taken(self, emoji: str) -> None:
-        self.old = [old for old in self.old if old != emoji]
+        return next((emoji for emoji in self.reactions if emoji != self.wanted), "")
 
 
 class Reactions:
     def __init__(self, rest: Rest, pace: Pace, soon: Soon) -> None:
         self._rest, self._pace, self._soon = rest, pace, soon
-        self._marked: OrderedDict[str, _Marked] = OrderedDict()
-        self._lines: dict[str, OrderedDict[str, None]] = {}
+        self._marked: dict[str, _Marked] = {}
+        self._lines: dict[str, dict[str, None]] = {}
         self._barred: TTLCache[str, None] = TTLCache(MOST_BARRED, BARRED_S, anyio.current_time)
 
-    def mark(self, message_id: str, emoji: str, places: Sequence[str], *, maybe: str = "") -> None:
-        """Set *emoji* as our only reaction to the message, which is in one of the channels *places*.
+    def mark(self, message_id: str, emoji: str, channels: Sequence[str], *, maybe: str = "") -> None:
+        """Set *emoji* as our only reaction to the message, which is in one of the *channels*.
 
         *maybe* is a reaction that an earlier process may have left.
         """
         marked = self._marked.get(message_id)
         if marked is None:
-            marked = self._marked[message_id] = _Marked(places[0], [*places], old=[maybe] if maybe else [])
+            marked = self._marked[message_id] = _Marked(
+                channels[0], [*channels], {maybe: False} if maybe else {}
+            )
             if len(self._marked) > MOST_MARKED:
                 self._forget(next(iter(self._marked)))
         marked.wanted, marked.tries = emoji, TRIES
         begins = marked.line not in self._lines
-        self._lines.setdefault(marked.line, OrderedDict())[message_id] = None
+        self._lines.setdefault(marked.line, {})[message_id] = None
         if begins and not self._soon(partial(self._work, marked.line)):
             del self._lines[marked.line]
 
@@ -99,7 +93,7 @@ class Reactions:
             while waiting := self._lines[line]:
                 message_id = next(iter(waiting))
                 marked = self._marked[message_id]
-                if not marked.next or marked.places[0] in self._barred:
+                if not marked.next or marked.channels[0] in self._barred:
                     del waiting[message_id]
                     continue
                 await self._pace.turn()
@@ -109,27 +103,31 @@ class Reactions:
             del self._lines[line]
 
     async def _ask(self, message_id: str, marked: _Marked, emoji: str) -> None:
-        channel, adds = marked.places[0], emoji == marked.wanted
+        channel, adds = marked.channels[0], emoji == marked.wanted
         try:
             await (self._rest.react if adds else self._rest.unreact)(channel, message_id, emoji)
         except DiscordRefused as refused:
             self._refused(message_id, marked, refused)
         except PostFailed as error:
-            if adds and emoji not in marked.old:
-                marked.old.append(emoji)  # it may be there all the same
-            await self._failed(message_id, marked, error)
+            if adds:  # it may be there all the same
+                marked.reactions.setdefault(emoji, False)
+            log.debug("reaction.failed: %s", error)
+            marked.tries -= 1
+            if marked.tries:
+                await anyio.sleep(min(error.retry_after or PAUSE_S, LONGEST_PAUSE_S))
+            else:
+                self._forget(message_id)
         else:
             marked.tries = TRIES
             if adds:
-                marked.put(emoji)
+                marked.reactions[emoji] = True
             else:
-                marked.taken(emoji)
-                marked.on = "" if marked.on == emoji else marked.on
+                marked.reactions.pop(emoji, None)
 
     def _refused(self, message_id: str, marked: _Marked, refused: DiscordRefused) -> None:
-        channel = marked.places[0]
-        if refused.kind == "gone" and len(marked.places) > 1:
-            del marked.places[0]
+        channel = marked.channels[0]
+        if refused.kind == "gone" and len(marked.channels) > 1:
+            del marked.channels[0]
             return
         self._forget(message_id)
         if refused.status == 403:
@@ -139,14 +137,6 @@ class Reactions:
                 refused,
             )
             self._barred[channel] = None
-
-    async def _failed(self, message_id: str, marked: _Marked, error: PostFailed) -> None:
-        log.debug("reaction.failed: %s", error)
-        marked.tries -= 1
-        if marked.tries:
-            await anyio.sleep(min(error.retry_after or PAUSE_S, LONGEST_PAUSE_S))
-        else:
-            self._forget(message_id)
 
     def _forget(self, message_id: str) -> None:
         marked = self._marked.pop(message_id, None)

@@ -40,6 +40,8 @@ BARRED_S = 600.0
 
 MAX_TITLE = 100
 UNTITLED = "Conversation"
+JOINER = "\u200d"
+"""An invisible character that holds an emoji together."""
 
 QUESTION_GONE = "The message I was to answer is not there any more."
 
@@ -174,18 +176,12 @@ def title_of(text: str) -> str:
     """Return the first visible line, without mentions, of at most 100 characters; never blank."""
     words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
     for line in words.splitlines():
-        visible = "".join(char if _is_visible(char) else " " for char in line)
+        visible = "".join(char if char.isprintable() or char == JOINER else " " for char in line)
         title = " ".join(visible.split())
-        if title.strip("\u200d "):
-            return _cut(title)
-    return UNTITLED
-
-
-def _is_visible(char: str) -> bool:
-    return char.isprintable() or char == "\u200d"  # which holds an emoji together
-
-
-def _cut(title: str) -> str:
+        if title.strip(f"{JOINER} "):
+            break
+    else:
+        return UNTITLED
     if utf16_size(title) <= MAX_TITLE:
         return title
     while utf16_size(title) >= MAX_TITLE:
