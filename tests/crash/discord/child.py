@@ -29,6 +29,7 @@ from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
 from transports.discord.post import posting
+from transports.discord.post.post_lookup import Sent
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
@@ -97,11 +98,7 @@ def blind() -> None:
 
 def untidy() -> None:
     """Leave what a killed process was about to write."""
-
-    async def keep(*_: object) -> None:
-        pass
-
-    Posting._sweep = keep  # type: ignore[method-assign,assignment]
+    Sent.left = lambda *_: []  # type: ignore[method-assign,assignment]
 
 
 def deaf() -> None:

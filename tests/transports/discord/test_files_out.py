@@ -10,7 +10,6 @@ from tests.transports.discord.test_posting import SEND, long, patience, together
 from threads.errors import PostFailed, TransportUnavailable
 from transports.discord.post import posting
 from transports.discord.post.message_pages import CUT, MAX_PARTS, MOST_PARTS
-from transports.discord.post.thread_opening import Places
 from transports.shared.delivery.files import file_name
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +49,7 @@ async def test_a_file_goes_into_the_thread(desk, chart):
 
 
 async def test_a_file_replies_to_its_question_where_there_is_no_thread(desk, chart):
-    desk.places = desk.posting._places = Places(desk.rest, [CHANNEL])
+    desk = await Desk.asked(desk.discord, desk.rest, in_place=[CHANNEL])
 
     await attach(desk, chart)
 
