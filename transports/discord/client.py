@@ -38,8 +38,8 @@ from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
 from transports.discord.events.gateway_session import Session
 from transports.discord.events.intake import Intake
+from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.parse_message import spoken
-from transports.discord.events.parse_press import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers

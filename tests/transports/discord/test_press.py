@@ -11,8 +11,7 @@ from tests.fakes.discord import BOT, CHANNEL, GUILD, ROLE, U1, U2, Cut, FakeDisc
 from tests.fakes.discord.sdk import Seen, connected, online
 from threads.model import Author, Choice, ThreadId
 from transports.discord.api.channel_types import place_of
-from transports.discord.events.interactions import acknowledge, tell
-from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
+from transports.discord.events.interactions import EXPIRED, ButtonPress, acknowledge, parse_press, tell
 from transports.discord.markdown.buttons import choice_buttons, stop_button
 
 pytestmark = pytest.mark.anyio

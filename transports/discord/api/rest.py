@@ -136,10 +136,13 @@ class Rest(Account):
         )
 
     async def unreact(self, channel: str, message: str, emoji: str) -> None:
-        def unreact() -> Awaitable[None]:
-            return self._message(channel, message).remove_reaction(emoji, discord.Object(self.me.id))
-
-        await self._ask("unreact", unreact, line=f"reactions {message}", urgent=False)
+        ours, line = discord.Object(self.me.id), f"reactions {message}"
+        await self._ask(
+            "unreact",
+            lambda: self._message(channel, message).remove_reaction(emoji, ours),
+            line=line,
+            urgent=False,
+        )
 
     async def typing(self, channel: str) -> None:
         """Show "typing" for ten seconds, or until the next post."""

@@ -34,10 +34,9 @@ from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
 from transports.discord.events.catch_up import History
 from transports.discord.events.channel_queue import ChannelQueues
-from transports.discord.events.interactions import take_in
+from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_in
 from transports.discord.events.message_text import is_ours
 from transports.discord.events.parse_message import parse_edit, parse_message
-from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
 from transports.discord.events.read_marks import last_said, path
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
