@@ -46,7 +46,7 @@ from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
@@ -81,7 +81,7 @@ class Options:
 class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
-    places: Places
+    destinations: Destinations
     answers: EphemeralAnswers
     posting: Posting
     presence: Presence
@@ -134,11 +134,11 @@ class Discord(Client[Options, Rest, _Connection]):
 
     def link(self, thread: ThreadId) -> str:
         """Return the address of the thread; where it is not known to be open, of the message that it began with."""
-        spot = self._connection.places.known(thread) if self._connection else None
+        destination = self._connection.destinations.known(thread) if self._connection else None
         if thread.workspace == DIRECT or not thread.root:
             where = thread.channel
-        elif spot and spot.channel != thread.channel:
-            where = spot.channel
+        elif destination and destination.channel != thread.channel:
+            where = destination.channel
         else:
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
@@ -146,10 +146,12 @@ class Discord(Client[Options, Rest, _Connection]):
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         """Return what was said in a thread; a direct message and a chain of replies have nothing before."""
         connection = await self._connect()
-        spot = await connection.places.seen(thread)
-        if spot.channel == thread.channel:
+        destination = await connection.destinations.look_up(thread)
+        if destination.channel == thread.channel:
             return ()
-        messages = await connection.api.history(spot.channel, before=before if is_snowflake(before) else "")
+        messages = await connection.api.history(
+            destination.channel, before=before if is_snowflake(before) else ""
+        )
         return [line for message in messages if (line := spoken(message, connection.me))]
 
     @asynccontextmanager
@@ -176,17 +178,25 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers(rest)
+        channels, destinations, answers = (
+            Channels(rest),
+            Destinations(rest, options.in_place),
+            EphemeralAnswers(rest),
+        )
         presence = Presence(
             rest,
-            places,
+            destinations,
             streaming=options.streaming,
             typing=options.typing,
             reactions=options.reactions,
         )
         tasks.start_soon(presence.run)
         posting = Posting(
-            rest, places, answers, upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES), now=self._now
+            rest,
+            destinations,
+            answers,
+            upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES),
+            now=self._now,
         )
         intake = Intake(
             tasks,
@@ -195,7 +205,7 @@ class Discord(Client[Options, Rest, _Connection]):
             channels,
             self._marks,
             sink,
-            places,
+            destinations,
             answers,
             bots=options.bots,
             roles=options.roles,
@@ -218,7 +228,7 @@ class Discord(Client[Options, Rest, _Connection]):
             api=rest,
             me=me,
             link=link,
-            places=places,
+            destinations=destinations,
             answers=answers,
             posting=posting,
             presence=presence,

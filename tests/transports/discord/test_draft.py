@@ -42,7 +42,7 @@ from transports.discord.live.presence import Presence
 from transports.discord.markdown.buttons import stop_mark
 from transports.discord.markdown.render import MAX_CONTENT, utf16_size
 from transports.discord.post.nonces import nonce_of
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ class Scene:
     def __init__(self, tasks, discord, place, mode):
         self.discord, self.place, self.mode = discord, place, mode
         self.rest = VirtualRest(discord, tasks)
-        self.places, self.pace = Places(self.rest), Pace()
+        self.destinations, self.pace = Destinations(self.rest), Pace()
         self.draft = self.new()
 
     def new(self):
@@ -66,9 +66,9 @@ class Scene:
         direct = self.place != CHANNEL
         thread = ThreadId("discord", "@me" if direct else GUILD, self.place, self.place if direct else said)
         self.channel = self.place if direct else said
-        self.places.begins(thread, "how?")
+        self.destinations.note_question(thread, "how?")
         self.key = message_key(thread, said)
-        return Draft(thread, said, self.rest, self.places, self.pace, self.mode)
+        return Draft(thread, said, self.rest, self.destinations, self.pace, self.mode)
 
     def say(self, *deltas):
         for delta in deltas:
@@ -475,7 +475,7 @@ async def test_where_no_thread_can_be_opened_the_draft_replies_in_place():
 async def test_a_stream_of_2000_deltas_in_3_s_costs_few_calls_and_the_final_text_waits_for_none_of_them():
     async with discord_and_rest(rate_limits=True) as (discord, rest), beside() as tasks:
         desk = await Desk.asked(discord, rest)
-        presence = Presence(rest, desk.places, streaming="edits", typing=True, reactions=True)
+        presence = Presence(rest, desk.destinations, streaming="edits", typing=True, reactions=True)
         tasks.start_soon(presence.run)
         show = partial(presence.show, desk.thread, desk.question)
         for event in (Taken(), TurnStarted()):

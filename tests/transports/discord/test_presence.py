@@ -33,7 +33,7 @@ from threads.model import (
     Waiting,
 )
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 
 pytestmark = pytest.mark.anyio
 
@@ -56,8 +56,8 @@ class Scene:
 
     def restart(self):
         """A new process: nothing is remembered."""
-        self.places = Places(self.rest)
-        self.presence = Presence(self.rest, self.places, **self.options)
+        self.destinations = Destinations(self.rest)
+        self.presence = Presence(self.rest, self.destinations, **self.options)
         self.tasks.start_soon(self.presence.run)
 
     def asks(self, place="", **more):
@@ -65,7 +65,7 @@ class Scene:
 
     def thread_of(self, message_id):
         thread = ThreadId("discord", GUILD, self.place, message_id)
-        self.places.begins(thread, "how?")
+        self.destinations.note_question(thread, "how?")
         return thread
 
     def show(self, *events, id="", thread=None):

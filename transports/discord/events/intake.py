@@ -41,7 +41,7 @@ from transports.discord.events.read_marks import last_said, path
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.rewrite import disarm
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -68,7 +68,7 @@ class Intake:
         channels: Channels,
         marks: Marks,
         sink: Sink,
-        places: Places,
+        destinations: Destinations,
         answers: EphemeralAnswers,
         *,
         bots: frozenset[str],
@@ -84,10 +84,10 @@ class Intake:
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
-        self._sink, self._places, self._answers = sink, places, answers
+        self._sink, self._destinations, self._answers = sink, destinations, answers
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
         self._asks, self._now = asks, now
-        self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, places)
+        self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
         self._cap = BotLoopGuard(bots)
         self._history = History(rest, marks, self._missed, recent=recent, max_age_s=max_age_s)
         self._catch_up = CatchUp(marks, self._history)
@@ -230,9 +230,9 @@ class Intake:
             old = (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
             incoming = replace(incoming, author=await self._with_roles(incoming.author, place), stale=old)
         if place.kind == "thread":
-            self._places.stands(incoming.thread)
+            self._destinations.note_thread(incoming.thread)
         elif incoming.thread.root == incoming.id:
-            self._places.begins(incoming.thread, incoming.text)
+            self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
 
     async def _hand_over(self, incoming: Incoming) -> None:

@@ -32,7 +32,7 @@ from transports.discord.markdown.render import MAX_CONTENT, note, utf16_size
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.page_sender import refers
 from transports.discord.post.rewrite import DraftMessage, remove
-from transports.discord.post.thread_opening import Places, Spot
+from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.delivery import rewrite
 from transports.shared.retry import retry
 
@@ -69,7 +69,7 @@ class Draft:
         thread: ThreadId,
         message_id: str,
         rest: Rest,
-        places: Places,
+        destinations: Destinations,
         pace: Pace,
         mode: Mode = "edits",
     ) -> None:
@@ -77,11 +77,11 @@ class Draft:
         """Whether Discord may show another message of this draft, whose id is unknown."""
         self._thread, self._question = thread, message_id
         self._key = message_key(thread, message_id)
-        self._rest, self._places, self._pace = rest, places, pace
+        self._rest, self._destinations, self._pace = rest, destinations, pace
         self._script = Script(mode)
         self._buttons = (stop_button(nonce_of(self._key)),)
         self._lives: list[_Live] = []
-        self._spot: Spot | None = None
+        self._destination: Destination | None = None
         self._changed = anyio.Event()
         self._aged = self._stale = self._over = self._sending = False
         self._scope, self._quiet = anyio.CancelScope(), anyio.Event()
@@ -90,7 +90,7 @@ class Draft:
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
         """Return its messages, the one of the first part first, with what they show."""
-        channel = self._spot.channel if self._spot else ""
+        channel = self._destination.channel if self._destination else ""
         return tuple(
             DraftMessage(channel, live.id, live.page.content if live.sure else "") for live in self._lives
         )
@@ -165,9 +165,11 @@ class Draft:
         while True:
             await self._due()
             try:
-                spot = self._spot = self._spot or await self._places.of(self._thread)
-                async with self._pace.turn_in(spot.channel):
-                    await self._call(spot)
+                destination = self._destination = self._destination or await self._destinations.open(
+                    self._thread
+                )
+                async with self._pace.turn_in(destination.channel):
+                    await self._call(destination)
                 pause = PAUSE_S
             except DiscordRefused as refused:
                 if refused.kind != "old":
@@ -189,7 +191,7 @@ class Draft:
             with anyio.move_on_after(wait if self._stale else None):
                 await self._changed.wait()
 
-    async def _call(self, spot: Spot) -> None:
+    async def _call(self, destination: Destination) -> None:
         """Make the one call that is most needed. Raises `PostFailed`."""
         with self._pace.work():
             wrong = self._wrong()
@@ -200,11 +202,11 @@ class Draft:
         number, page = wrong[0]
         try:
             if self._lives and (self._aged or anyio.current_time() - self._lives[0].at > OLD_AFTER_S):
-                await self._withdraw_last(spot.channel)
+                await self._withdraw_last(destination.channel)
             elif number < len(self._lives):
-                await self._edit(spot.channel, self._lives[number], page)
+                await self._edit(destination.channel, self._lives[number], page)
             else:
-                await self._send(spot, number, page)
+                await self._send(destination, number, page)
         except PostFailed:
             self._stale = True
             raise
@@ -216,16 +218,16 @@ class Draft:
         old = [live.page if live.sure else None for live in self._lives]
         return [(number, page) for number, page in enumerate(wanted) if [page] != old[number : number + 1]]
 
-    async def _send(self, spot: Spot, number: int, page: Page) -> None:
+    async def _send(self, destination: Destination, number: int, page: Page) -> None:
         """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""
         again, self.lost = self.lost, True  # until the answer is there
         self._sending = True
         try:
             sent = await self._rest.send(
-                spot.channel,
+                destination.channel,
                 page.content,
                 nonce=nonce_of(self._key, number),
-                reply_to=refers(spot, self._thread, self._question, number),
+                reply_to=refers(destination, self._thread, self._question, number),
                 buttons=self._buttons,
                 urgent=False,
             )

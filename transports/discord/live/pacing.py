@@ -20,7 +20,7 @@ CHANNEL_S = 1.3
 EVERY_S = 0.05
 """Between any two calls."""
 
-REST = 4.0
+REST_FACTOR = 4.0
 """The pause after a sign, in times of what making it took: signs take a fifth of the time at most."""
 
 MOST_CHANNELS = 4_096
@@ -64,7 +64,7 @@ class Pace:
         self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
     @property
-    def spare(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether a call would have its turn within a second."""
         return self._all.waiting * EVERY_S < 1
 
@@ -85,4 +85,4 @@ class Pace:
         """Measure the block, which makes a sign, and pause all others for some time after it."""
         began = anyio.current_time()
         yield
-        self._all.pause(REST * (anyio.current_time() - began))
+        self._all.pause(REST_FACTOR * (anyio.current_time() - began))
