@@ -87,16 +87,16 @@ async def _ours(discord: FakeDiscord, rest: Rest, deltas: int, size: int) -> dic
     from transports.discord.live.presence import Presence  # noqa: PLC0415
     from transports.discord.post.ephemeral_answers import EphemeralAnswers  # noqa: PLC0415
     from transports.discord.post.posting import Posting  # noqa: PLC0415
-    from transports.discord.post.thread_opening import Places  # noqa: PLC0415
+    from transports.discord.post.thread_opening import Destinations  # noqa: PLC0415
 
     direct = discord.dm(U1)
     asked = discord.say(U1, direct, "how?").id
     thread = ThreadId("discord", "@me", direct, direct)
-    places = Places(rest)
+    destinations = Destinations(rest)
     posting = Posting(
-        rest, places, EphemeralAnswers(), upload_limit=lambda _: 0, now=lambda: datetime.now(UTC)
+        rest, destinations, EphemeralAnswers(), upload_limit=lambda _: 0, now=lambda: datetime.now(UTC)
     )
-    presence = Presence(rest, places, streaming="edits")
+    presence = Presence(rest, destinations, streaming="edits")
     cpu = 0.0
 
     def take(delta: str) -> None:

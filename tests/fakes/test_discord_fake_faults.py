@@ -4,21 +4,14 @@ import asyncio
 import time
 
 import aiohttp
-import discord as sdk
 import pytest
 
 from tests.fakes.discord import (
     CHANNEL,
     CHANNEL2,
-    U1,
-    Cut,
     FakeDiscord,
     Garbage,
-    RateLimited,
     Refused,
-    Slow,
-    Stall,
-    Status,
 )
 from tests.fakes.discord.sdk import place, refused, rest
 
@@ -51,7 +44,7 @@ async def test_headers_tell_the_bucket_and_the_sixth_send_in_five_seconds_is_429
 
 async def test_fifty_calls_a_second_are_the_most_for_all_together():
     async with FakeDiscord(rate_limits=True) as fake, aiohttp.ClientSession() as http:
-        answers = [await call(fake, http, "GET", "/gateway") for _ in range(51)]
+        answers = [await call(fake, http, "GET", "/gateway/bot") for _ in range(51)]
     assert [status for status, _, _ in answers] == [200] * 50 + [429]
     assert answers[-1][1]["X-RateLimit-Global"] == "true"
     assert answers[-1][2]["global"] is True
@@ -76,40 +69,6 @@ async def test_edits_of_a_message_that_is_an_hour_old_are_few():
         assert statuses[-1][2]["code"] == 30046
 
 
-async def test_503_is_not_retried_and_stored_then_failed_leaves_the_message():
-    async with rest() as (fake, client):
-        fake.fail(SEND, Status(503), Status(520, applied=True, html=False))
-        with pytest.raises(sdk.DiscordServerError):
-            await place(client, CHANNEL).send("lost")
-        with pytest.raises(sdk.DiscordServerError):
-            await place(client, CHANNEL).send("kept")
-    assert [post.content for post in fake.posts()] == ["kept"]
-    assert [one.status for one in fake.calls_to(SEND)] == [503, 520]
-
-
-async def test_429_is_waited_out_with_via_and_a_ban_without():
-    async with rest() as (fake, client):
-        fake.fail(SEND, RateLimited(0.05))
-        await place(client, CHANNEL).send("later")
-        fake.fail(SEND, RateLimited(60, via=False))
-        assert await refused(place(client, CHANNEL).send("banned")) == (429, 0)
-        fake.fail(SEND, RateLimited(0.05, is_global=True))
-        await place(client, CHANNEL).send("global")
-    assert [post.content for post in fake.posts()] == ["later", "global"]
-    assert fake.invalid == 3
-
-
-@pytest.mark.parametrize("applied", [False, True])
-async def test_a_cut_comes_before_or_after_the_message_is_stored(applied):
-    async with rest() as (fake, client):
-        fake.fail(SEND, Cut(applied=applied))
-        with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
-            await place(client, CHANNEL).send("one", nonce="n1")
-        assert len(fake.posts()) == applied
-        await place(client, CHANNEL).send("one", nonce="n1")
-        assert len(fake.posts()) == 1
-
-
 async def test_faults_can_be_for_some_calls_for_ever_and_healed():
     async with rest() as (fake, client):
         fake.fail(SEND, Refused(403, 50013), forever=True, when=lambda call: call.content == "bad")
@@ -121,36 +80,3 @@ async def test_faults_can_be_for_some_calls_for_ever_and_healed():
         fake.fail("*", Garbage())
         with pytest.raises(ValueError, match=r"Unterminated|Expecting|unexpected end"):
             await place(client, CHANNEL).send("x")
-
-
-async def test_gates_and_slow_answers_hold_a_call_and_a_stall_never_answers():
-    async with rest() as (fake, client):
-        gate = fake.gate(SEND)
-        sending = asyncio.ensure_future(place(client, CHANNEL).send("x"))
-        await gate.reached()
-        assert fake.posts() == []
-        gate.open()
-        await sending
-        fake.fail(SEND, Slow(0.02), Stall(applied=True))
-        await place(client, CHANNEL).send("slow")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(place(client, CHANNEL).send("stalled"), 0.05)
-    assert [post.content for post in fake.posts()] == ["x", "slow", "stalled"]
-
-
-async def test_offline_resets_everything_and_comes_back():
-    async with rest() as (fake, client):
-        fake.cut_off()
-        with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
-            await place(client, CHANNEL).send("x")
-        fake.cut_off(offline=False)
-        await place(client, CHANNEL).send("y")
-    assert [post.content for post in fake.posts()] == ["y"]
-
-
-async def test_a_revoked_token_is_401_everywhere():
-    async with rest() as (fake, client):
-        fake.revoke()
-        assert await refused(place(client, CHANNEL).send("x")) == (401, 0)
-        assert await refused(client.fetch_user(int(U1))) == (401, 0)
-    assert fake.invalid == 2

@@ -1,9 +1,6 @@
-from functools import partial
-
 import pytest
 
 from tests.transports.bot import PROXIES
-from transports.discord.api.gateway_link import GatewayLink
 
 
 @pytest.fixture
@@ -21,4 +18,4 @@ def no_proxy(monkeypatch):
 @pytest.fixture(autouse=True)
 def guilds_come_at_once(monkeypatch):
     """The library waits 2 s after the last guild for another one; the fake tells them all at once."""
-    monkeypatch.setattr("transports.discord.client.GatewayLink", partial(GatewayLink, guilds_s=0.1))
+    monkeypatch.setattr("transports.discord.api.gateway_link.GUILDS_S", 0.1)

@@ -9,32 +9,38 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from importlib.metadata import version
+from typing import Literal
 
 import aiohttp
+import anyio
 import discord
 from pydantic import JsonValue
 from yarl import URL
 
-from threads.errors import PostFailed
+from threads.errors import PostFailed, TransportRateLimited, TransportRejected, TransportUnavailable
 from transports.discord.api.gateway_link import FATAL, GATEWAY
-from transports.discord.api.probe_api import Answer, Api, BadToken
 from transports.discord.api.sdk import DISCORD
 from transports.discord.client import Options
-from transports.discord.events.gateway_session import NEEDED
+from transports.discord.events.gateway_session import NEEDED, invite_url
 from transports.shared.checks import (
     REACH,
     TEST,
     WITHIN_S,
     Finding,
     clock,
+    describe_failure,
     failed_call,
     posted,
     proxy,
     try_socket,
     utc_now,
 )
+from transports.shared.link.proxy import proxy_for
+from transports.shared.retry import retry_seconds
 
 PORTAL = "At discord.com/developers/applications, your application, Bot:"
 NEW_TOKEN = f"{PORTAL} Reset Token, and set the new one."
@@ -47,6 +53,8 @@ MESSAGE_CONTENT = 1 << 18 | 1 << 19
 
 SESSION = "discord.session"
 FEW_SESSIONS = 50
+MOST_BYTES = 2_000_000
+"""Of one answer."""
 MAX_SERVERS = 5
 """Servers without a needed permission that get a finding of their own."""
 
@@ -67,7 +75,7 @@ async def check_discord(
         yield way
     timeout = aiohttp.ClientTimeout(total=2 * WITHIN_S)
     async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        api = Api(session, base, options.token)
+        api = ProbeApi(session, base, options.token)
         me = await api.ask("/users/@me")
         yield _token(me, options.token)
         if isinstance(me, PostFailed):
@@ -191,7 +199,8 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
         return [failed_call(name, guilds, "Where it is, is not known.")]
     entries = guilds.body if isinstance(guilds.body, list) else []
     servers = [guild for guild in entries if isinstance(guild, dict)]
-    invite = _invite(application, me)
+    source = me if isinstance(application, PostFailed) else application
+    invite = invite_url(str(source.fields.get("id")))
     if not servers:
         meaning = "It only hears people who share a server with it."
         return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
@@ -226,13 +235,7 @@ def _missing(guild: Mapping[str, JsonValue]) -> list[str]:
     return [name for name, needed in NEEDED if needed and not getattr(has, name)]
 
 
-def _invite(application: Answer | PostFailed, me: Answer) -> str:
-    source = me if isinstance(application, PostFailed) else application
-    id_ = str(source.fields.get("id"))
-    return discord.utils.oauth_url(id_, permissions=NEEDED, scopes=("bot", "applications.commands"))
-
-
-async def _post(api: Api, channel: str) -> Finding:
+async def _post(api: ProbeApi, channel: str) -> Finding:
     name = "discord.post"
     body: JsonValue = {"content": TEST, "flags": SILENT, "allowed_mentions": {"parse": []}}
     if not channel.isdecimal():
@@ -245,3 +248,78 @@ async def _post(api: Api, channel: str) -> Finding:
         return failed_call(name, message, "It cannot answer there.", fix)
     deletion = await api.ask(f"/channels/{channel}/messages/{message.fields.get('id')}", "DELETE")
     return posted(name, channel, deletion)
+
+
+class BadToken(TransportRejected):
+    """401: Discord does not know the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A 2xx answer: its JSON, or None, and its Date header."""
+
+    body: JsonValue
+    date: str | None
+
+    @property
+    def fields(self) -> Mapping[str, JsonValue]:
+        return self.body if isinstance(self.body, dict) else {}
+
+
+class ProbeApi:
+    """Calls of REST that are made once each: the library would sleep through limits and retry."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str, token: str) -> None:
+        self._session, self._base, self._token = session, base.rstrip("/"), token.strip()
+
+    async def ask(
+        self, path: str, method: Literal["GET", "POST", "DELETE"] = "GET", json: JsonValue = None
+    ) -> Answer | PostFailed:
+        """Make one call. Every failure comes back; nothing is raised but a cancellation."""
+        headers = {
+            "Authorization": f"Bot {self._token}",
+            "User-Agent": f"DiscordBot (threadfast, {version('threadfast')})",
+        }
+        url = self._base + path
+        try:
+            with anyio.fail_after(WITHIN_S):
+                async with self._session.request(
+                    method,
+                    url,
+                    json=json,
+                    headers=headers,
+                    proxy=proxy_for(url),
+                    allow_redirects=False,
+                ) as answer:
+                    body = b""
+                    while not answer.content.at_eof() and len(body) < MOST_BYTES:
+                        body += await answer.content.read(MOST_BYTES)
+        except TimeoutError:
+            return TransportUnavailable(f"{method} {path}: no answer within {WITHIN_S:.0f} s")
+        except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
+            return TransportUnavailable(f"{method} {path}: {describe_failure(error)}")
+        return _read(f"{method} {path}", answer, body)
+
+
+def _read(call: str, answer: aiohttp.ClientResponse, body: bytes) -> Answer | PostFailed:
+    try:
+        content: JsonValue = json.loads(body) if body else None
+    except ValueError:
+        content = None
+    fields = content if isinstance(content, dict) else {}
+    match answer.status:
+        case 200 | 204 if content is not None or answer.status == 204:
+            return Answer(content, answer.headers.get("Date"))
+        case 429 if "Via" not in answer.headers or not fields:
+            return TransportUnavailable(
+                f"{call}: Cloudflare has shut out this address for too many bad calls"
+            )
+        case 429:
+            wait = fields.get("retry_after", answer.headers.get("Retry-After"))
+            return TransportRateLimited(f"{call}: rate limited", retry_after=retry_seconds(str(wait)))
+        case 401:
+            return BadToken("Discord does not know this token")
+        case 400 | 403 | 404 if fields:
+            return TransportRejected(f"{call}: {fields.get('message')} ({fields.get('code')})")
+        case status:
+            return TransportUnavailable(f"{call}: status {status} and no answer of Discord's")

@@ -35,18 +35,18 @@ from transports.discord.api.rest import Rest, open_rest
 from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
-from transports.discord.events.downloads import open_download, open_session
+from transports.discord.events.downloads import open_download
 from transports.discord.events.gateway_session import Session
-from transports.discord.events.intake import Intake, IntakeOptions
+from transports.discord.events.intake import Intake
+from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.parse_message import spoken
-from transports.discord.events.parse_press import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
@@ -81,7 +81,7 @@ class Options:
 class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
-    places: Places
+    destinations: Destinations
     answers: EphemeralAnswers
     posting: Posting
     presence: Presence
@@ -134,11 +134,11 @@ class Discord(Client[Options, Rest, _Connection]):
 
     def link(self, thread: ThreadId) -> str:
         """Return the address of the thread; where it is not known to be open, of the message that it began with."""
-        spot = self._connection.places.known(thread) if self._connection else None
+        destination = self._connection.destinations.known(thread) if self._connection else None
         if thread.workspace == DIRECT or not thread.root:
             where = thread.channel
-        elif spot and spot.channel != thread.channel:
-            where = spot.channel
+        elif destination and destination.channel != thread.channel:
+            where = destination.channel
         else:
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
@@ -146,10 +146,12 @@ class Discord(Client[Options, Rest, _Connection]):
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
         """Return what was said in a thread; a direct message and a chain of replies have nothing before."""
         connection = await self._connect()
-        spot = await connection.places.seen(thread)
-        if spot.channel == thread.channel:
+        destination = await connection.destinations.look_up(thread)
+        if destination.channel == thread.channel:
             return ()
-        messages = await connection.api.history(spot.channel, before=before if is_snowflake(before) else "")
+        messages = await connection.api.history(
+            destination.channel, before=before if is_snowflake(before) else ""
+        )
         return [line for message in messages if (line := spoken(message, connection.me))]
 
     @asynccontextmanager
@@ -163,7 +165,7 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _open_api(self) -> AsyncIterator[Rest]:
         async with (
             open_rest(self._options.api_base_url, self._options.token) as rest,
-            open_session() as self._files,
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._files,
         ):
             rest.take_global = self.take_global
             yield rest
@@ -176,17 +178,25 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
         registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
         options, me, limits = self._options, await rest.login(), dict[str, int]()
-        channels, places, answers = Channels(rest), Places(rest, options.in_place), EphemeralAnswers(rest)
+        channels, destinations, answers = (
+            Channels(rest),
+            Destinations(rest, options.in_place),
+            EphemeralAnswers(rest),
+        )
         presence = Presence(
             rest,
-            places,
+            destinations,
             streaming=options.streaming,
             typing=options.typing,
             reactions=options.reactions,
         )
         tasks.start_soon(presence.run)
         posting = Posting(
-            rest, places, answers, upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES), now=self._now
+            rest,
+            destinations,
+            answers,
+            upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES),
+            now=self._now,
         )
         intake = Intake(
             tasks,
@@ -195,9 +205,11 @@ class Discord(Client[Options, Rest, _Connection]):
             channels,
             self._marks,
             sink,
-            places,
+            destinations,
             answers,
-            IntakeOptions(options.bots, options.roles, options.max_age_s),
+            bots=options.bots,
+            roles=options.roles,
+            max_age_s=options.max_age_s,
             asks=posting.asks,
             recent=self._recent,
             now=self._now,
@@ -216,7 +228,7 @@ class Discord(Client[Options, Rest, _Connection]):
             api=rest,
             me=me,
             link=link,
-            places=places,
+            destinations=destinations,
             answers=answers,
             posting=posting,
             presence=presence,

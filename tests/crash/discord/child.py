@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Callable
-from functools import partial
 
 import anyio.to_thread
 
@@ -25,10 +24,12 @@ from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
 from transports.discord import client
+from transports.discord.api import gateway_link
 from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
-from transports.discord.post import uploads
+from transports.discord.post import posting
+from transports.discord.post.post_lookup import Sent
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
@@ -74,12 +75,12 @@ def hurry(scale: float) -> None:
     typing_indicator.EVERY_S *= scale
     draft_content.FIRST_AFTER_S *= scale
     draft.PAUSE_S *= scale
-    uploads.PAUSE_S *= scale
+    posting.UPLOAD_PAUSE_S *= scale
     downloads.PAUSE_S *= scale
     rewrite.PAUSES_S = tuple(pause * scale for pause in rewrite.PAUSES_S)
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
-    client.GatewayLink = partial(client.GatewayLink, guilds_s=2.0 * scale)  # type: ignore[misc,assignment]
+    gateway_link.GUILDS_S *= scale
     catch_up.PAUSES_S = tuple(pause * scale for pause in catch_up.PAUSES_S)
     MarkFile.overlap_s = max(1, round(MarkFile.overlap_s * scale))
     supervisor.PROBE_EVERY_S *= scale
@@ -97,11 +98,7 @@ def blind() -> None:
 
 def untidy() -> None:
     """Leave what a killed process was about to write."""
-
-    async def keep(*_: object) -> None:
-        pass
-
-    Posting._sweep = keep  # type: ignore[method-assign,assignment]
+    Sent.left = lambda *_: []  # type: ignore[method-assign,assignment]
 
 
 def deaf() -> None:

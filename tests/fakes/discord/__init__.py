@@ -8,45 +8,30 @@
         said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
         [answer] = discord.posts(said.id)                      # the bot's, in the thread that was opened from it
 
-Ids are snowflakes, as text. There: GUILD with CHANNEL, CHANNEL2, FORUM, VOICE; the bot BOT (application APP) with its
-role BOT_ROLE; people U1 U2 U3 with DMs ``discord.dm(U1)``; roles ROLE and EVERYONE (= GUILD). More with
-``discord.user(name)``, ``discord.role(name)``, ``discord.channel(name, kind="text")``; each returns its record.
+Ids are snowflakes, as text. The guild GUILD has CHANNEL, CHANNEL2, FORUM and VOICE, the bot BOT (application APP) with
+its role BOT_ROLE, the people U1, U2 and U3, and the roles ROLE and EVERYONE. ``dm(U1)`` is the channel of a person's
+direct messages. ``user(name)`` and ``channel(name, kind="text")`` add more.
 
-People: ``say(user, channel, text, reply_to=, ping=True, files=[(name, bytes, type)], forward_of=, quiet=False)``
-(mentions are read from the text; ``quiet``: it is in the history, its event got lost) ``edit(message, text)``
-``delete(message)`` ``bulk_delete(*messages)`` ``react`` ``unreact`` ``unfurl(message)`` (an update without an edit)
-``bot_says`` ``webhook_says`` ``system(channel, type)`` ``thread(user, message, name)`` ``post(user, forum, name, text)``
-``archive(thread, locked=False)`` ``lock`` ``unarchive`` ``delete_channel`` ``join(user)`` ``leave(user)`` ``kick()``
-``invite()`` ``outage()`` ``give_roles(user, *roles)`` ``pin`` ``loose_thread`` ``typing`` ``redeliver(message)``. A message is taken as record or id. Each returns its record at once;
-``await`` it and its events are on the wire.
-``press(user, message, custom_id)`` ``slash(user, channel, name, {option: value})`` ``autocomplete(user, channel, name,
-option, typed)`` return an Interaction: ``await`` it = acknowledged, or 3 s are over; ``.acked .after_s .kind .answers
-.choices .expire()``.
+The verbs of people (`people`) return the record at once; ``await`` it, and its events are on the wire. ``press``,
+``slash`` and ``autocomplete`` (`pressing`) return an `Interaction`; ``await`` it, and it is acknowledged or its 3 s are
+over. A message is taken as its record or its id. ``quiet=True``: it is in the history, but its event got lost.
 
-Seen: ``message(id)`` ``messages(channel)`` (visible, in order, with the system message that begins a thread)
-``posts(channel=None)`` (the bot's, without that) ``whispers`` (ephemeral ones) ``threads(channel)`` ``pings`` ``unfurls`` ``typings`` ``commands`` ``downloads``. A message has
-``id channel author content contents (all it ever had) deleted buttons [(label, custom_id)] reply_to nonce flags
-mentions pings unfurls reactions {emoji: [user]} attachments embeds edits ours``.
-Counted: ``calls`` ``calls_to("POST /channels/{}/messages")`` ``limited`` (429 by the limits) ``invalid`` (401, 403, 429
-given) ``identifies`` ``resumes`` ``ready`` (links that had READY or RESUMED) ``links`` ``opened`` ``closes`` (codes
-that clients closed with, 1006 without).
+What people see: ``message(id)``, ``messages(channel)``, ``posts(channel=None)`` (the bot's), ``whispers`` (ephemeral
+ones), ``threads(channel)``, ``pings``, ``unfurls`` (previews), ``typings``, ``commands`` and ``downloads``.
+What is counted: ``calls``, ``calls_to("POST /channels/{}/messages")``, ``limited`` (429 by the limits), ``invalid``
+(401, 403 and 429), ``identifies``, ``resumes``, ``ready``, ``links``, ``opened`` and ``closes`` (the clients' codes).
 
-Faults: ``fail(route, Fault, ..., forever=False, when=lambda call: ...)`` with a route like the one of ``calls_to``,
-``"*"`` (any REST), ``"GET /cdn"``, ``"GET /gateway"`` (the upgrade): ``Status(503, applied=, html=)`` (applied: carried
-out, then failed) ``RateLimited(seconds, via=True, is_global=False)`` ``Refused(status, code, message)`` ``Cut(applied=)``
-``Stall(applied=)`` ``Slow(seconds)`` ``Garbage()``; ``gate = discord.gate(route)``, ``await gate.reached()``,
-``gate.open()``; ``heal(route=None)``; ``revoke()`` (401 and 4004); ``cut_off()`` (every connection is reset, until
-``cut_off(offline=False)``); ``closed_dms.add(user)`` (50007); ``managed.add(channel)`` (the bot has MANAGE_THREADS);
-``deny(channel, "SEND_MESSAGES", ...)`` and ``allow``; ``expire_links()`` (of the CDN); ``later(seconds)`` moves the clocks.
-Links: ``links[0].abort() .freeze() .thaw() .reconnect() .invalidate(resumable=False) .beat()``, ``await .close(code)``,
-``forget_sessions()`` (a resume is answered by op 9), ``refuse_resume``, ``dead = True`` (upgrades get 503), ``reorder``
-(events come in pairs, the later one first), ``late_guilds`` (seconds), ``unavailable``.
-Limits: ``FakeDiscord(rate_limits=True, rate_scale=10)``: buckets as Discord's, their windows ten times as short.
-Options: ``message_content=True`` (ticked), ``heartbeat=41.25``, ``nonce_lasts=300``, ``nonce_shown=60`` (seconds that
-history shows a nonce), ``upload_limit=10 MiB``, ``clock``, ``wall``, ``port``, ``echo=True``.
+What fails: ``fail(route, Fault, ..., forever=False, when=lambda call: ...)`` with the faults of `faults`. A route is
+one of ``calls_to``, ``"*"`` (any call of REST), ``"GET /cdn"`` or ``"GET /gateway"`` (the upgrade). ``applied=True``:
+the call is carried out, then fails. ``gate(route)`` holds a call, and ``heal(route=None)`` ends faults. Also
+``revoke()`` (the token), ``cut_off()`` (the network), ``expire_links()`` (of the CDN), ``deny(channel, permission)``,
+``closed_dms``, and ``later(seconds)``, which moves the clocks. A link can ``abort()``, ``freeze()``, ``reconnect()``,
+``invalidate()`` and ``close(code)``. ``forget_sessions()`` refuses resumes, ``dead`` refuses upgrades, ``reorder``
+swaps events, and ``late_guilds`` delays the guild by that many seconds.
 
 What is left out: private threads, threads that archive themselves, THREAD_MEMBERS_UPDATE and THREAD_LIST_SYNC, slow mode,
-verification, audit logs, stickers, polls, voice, shards, links that are closed for want of heartbeats.
+verification, audit logs, stickers, polls, voice, shards, links that are closed for want of heartbeats, and calls that
+our client does not make.
 What is a guess (Discord tells no numbers): the buckets, three edits in 20 s of a message that is an hour old, how long a
 nonce is kept and shown. A nonce whose message was deleted is answered 10008, as Discord means it (discord-api-docs #6647).
 

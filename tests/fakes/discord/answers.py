@@ -16,8 +16,6 @@ from tests.fakes.discord.web import route
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord
 
-DAILY_CREATES = 200
-
 
 @route("POST", "/interactions/{interaction}/{token}/callback", by_token=True)
 def callback(discord: FakeDiscord, call: Call) -> Json | None:
@@ -33,7 +31,7 @@ def callback(discord: FakeDiscord, call: Call) -> Json | None:
     kind, data = call.body.get("type"), call.body.get("data") or {}
     _check_kind(asked, kind)
     message = _carry_out(discord, asked, int(kind or 0), data, call)
-    asked.kind, asked.after_s = int(kind or 0), after
+    asked.kind = int(kind or 0)
     asked.heard.set()
     if call.query.get("with_response") not in ("1", "true"):
         return None
@@ -41,8 +39,8 @@ def callback(discord: FakeDiscord, call: Call) -> Json | None:
 
 
 def _check_kind(asked: Interaction, kind: object) -> None:
-    by_component = (6, 7) if asked.type == COMPONENT else ()
-    good = (8,) if asked.type == AUTOCOMPLETE else (4, 5, 9, *by_component)
+    by_component = (6,) if asked.type == COMPONENT else ()
+    good = (8,) if asked.type == AUTOCOMPLETE else (4, 5, *by_component)
     if kind not in good:
         raise rules.invalid("type", "BASE_TYPE_CHOICES", f"Value must be one of {good}.")
 
@@ -57,10 +55,6 @@ def _carry_out(discord: FakeDiscord, asked: Interaction, kind: int, data: Json, 
         case 6:
             asked.original = asked.message
             return None
-        case 7:
-            assert asked.message
-            change(discord, asked.message, data, call.files)
-            asked.original = asked.message
         case 8:
             asked.choices = list(data.get("choices") or ())
             if len(asked.choices) > 25:
@@ -145,11 +139,6 @@ def _fill(discord: FakeDiscord, asked: Interaction, thinks: Message, call: Call)
         asked.answers.append(thinks)
 
 
-@route("GET", "/webhooks/{app}/{token}/messages/{message}", by_token=True)
-def read(discord: FakeDiscord, call: Call) -> Json:
-    return message_view(discord, _answer(_asked(discord, call), call))
-
-
 @route("PATCH", "/webhooks/{app}/{token}/messages/{message}", by_token=True)
 def rewrite(discord: FakeDiscord, call: Call) -> Json:
     asked = _asked(discord, call)
@@ -171,16 +160,11 @@ def remove(discord: FakeDiscord, call: Call) -> None:
 
 @route("PUT", "/applications/{app}/commands")
 def overwrite(discord: FakeDiscord, call: Call) -> list[Json]:
-    """All global commands at once. A name that was not there is a create, of which there are 200 a day."""
+    """All global commands at once."""
     if call.path["app"] != APP:
         raise Refusal(403, 20012, "You are not authorized to perform this action on this application")
     told = call.body.get("items") or []
     known = {one["name"]: one["id"] for one in discord.commands}
-    new = sum(1 for one in told if one["name"] not in known)
-    if discord.creates + new > DAILY_CREATES:
-        raise Refusal(400, 30034, "Max number of daily application command creates has been reached (200)")
-    discord.creates += new
-    discord.syncs += 1
     discord.commands = [_registered(discord, one, known.get(one["name"])) for one in told]
     return discord.commands
 
@@ -195,8 +179,3 @@ def _registered(discord: FakeDiscord, told: Json, id: str | None) -> Json:
     }
     named = {"id": id or discord.snowflake(), "application_id": APP, "version": discord.snowflake()}
     return kept | {key: value for key, value in told.items() if value is not None} | named
-
-
-@route("GET", "/applications/{app}/commands")
-def commands(discord: FakeDiscord, call: Call) -> list[Json]:
-    return discord.commands

@@ -6,7 +6,7 @@ import mimetypes
 from typing import Any
 
 from tests.fakes.discord.gateway import Gateway
-from tests.fakes.discord.ids import BOT, FORUM_TYPE, GUILD, NEWS, NEWS_THREAD, PUBLIC, Json
+from tests.fakes.discord.ids import FORUM_TYPE, GUILD, NEWS, NEWS_THREAD, PUBLIC, Json
 from tests.fakes.discord.records import Attachment, Channel, Message
 from tests.fakes.discord.rules import Refusal
 from tests.fakes.discord.views import channel_view, member, message_view, thread_view
@@ -22,8 +22,6 @@ class Events(Gateway):
         """The channels of the bot's typing calls, in order."""
         self.closed_dms: set[str] = set()
         """People whom the bot may not write to: 50007."""
-        self.managed: set[str] = set()
-        """Channels in which the bot has MANAGE_THREADS and MANAGE_MESSAGES."""
 
     # messages
 
@@ -37,7 +35,6 @@ class Events(Gateway):
         if message.ephemeral:
             self.whispers.append(message)
         else:
-            message.position = len(channel.messages)
             channel.messages[message.id] = message
         if not quiet and (self.echo or not message.ours):
             view = message_view(self, message, event=True)
@@ -81,10 +78,6 @@ class Events(Gateway):
 
     # threads and channels
 
-    def may_manage(self, channel: Channel) -> bool:
-        """Whether the bot may manage threads (and messages) there; never, unless a test says so."""
-        return channel.id in self.managed or channel.parent in self.managed
-
     def open_thread(
         self,
         parent: Channel,
@@ -101,7 +94,7 @@ class Events(Gateway):
         kind = NEWS_THREAD if parent.kind == NEWS else PUBLIC
         thread = Channel(id, kind, name, GUILD, parent.id, owner=owner, archive_after=minutes)
         thread.created_at = thread.changed_at = now
-        thread.joined, thread.settle = owner == BOT, self.settle
+        thread.settle = self.settle
         self.channels[id] = thread
         if not quiet:
             self.tell("THREAD_CREATE", thread_view(self, thread) | {"newly_created": True}, channel=thread)

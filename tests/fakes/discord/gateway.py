@@ -35,11 +35,9 @@ class Gateway(Telling):
         self.opened = self.identifies = self.resumes = 0
         self.refused = 0
         """Upgrades that a dead gateway refused."""
-        self.identified: list[Json] = []
-        """What was said at every IDENTIFY."""
         self.closes: list[int] = []
         """Codes that clients closed with; 1006 for none."""
-        self.dead = self.refuse_resume = self.unavailable = False
+        self.dead = False
         self.late_guilds = 0.0
 
     @property
@@ -138,16 +136,13 @@ class Gateway(Telling):
                 self._identify(link, frame["d"])
             case 6:
                 self._resume(link, frame["d"])
-            case 3 | 4 | 8 | 14 if link.session:
-                pass
             case 3 | 4 | 8 | 14:
-                link.close_soon(4003)
+                pass
             case _:
                 link.close_soon(4001)
 
     def _identify(self, link: Link, said: Json) -> None:
         intents = said.get("intents")
-        self.identified.append(said)
         if link.session:
             link.close_soon(4005)
         elif said.get("token") != self.token or self.revoked:
@@ -177,7 +172,7 @@ class Gateway(Telling):
             hello["shard"] = said["shard"]
         session.tell("READY", json.dumps(hello))
         link.ready = True
-        if self.in_guild and not self.unavailable and session.wants("guilds", None):
+        if self.in_guild and session.wants("guilds", None):
             if self.late_guilds:
                 asyncio.get_running_loop().call_later(self.late_guilds, self._guild, session)
             else:
@@ -191,7 +186,7 @@ class Gateway(Telling):
         seq = said.get("seq")
         if said.get("token") != self.token or self.revoked:
             link.close_soon(4004)
-        elif session is None or self.refuse_resume or not isinstance(seq, int):
+        elif session is None or not isinstance(seq, int):
             link.say(INVALID_OP, False)
         elif seq > session.seq:
             link.close_soon(4007)

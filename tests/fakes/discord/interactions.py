@@ -19,7 +19,7 @@ TOKEN_LASTS = 900.0
 class Interaction:
     """``await`` it: it was acknowledged, or its deadline is over.
 
-    ``kind`` is the type of the acknowledgement: 4 a message, 5 "thinks", 6 nothing to see, 7 the message was changed,
+    ``kind`` is the type of the acknowledgement: 4 a message, 5 "thinks", 6 nothing to see,
     8 choices. ``answers`` are the messages that came of it, visible or whispered, in order.
     """
 
@@ -32,7 +32,6 @@ class Interaction:
     deadline: float
     message: Message | None = None
     kind: int = 0
-    after_s: float | None = None
     ephemeral: bool = False
     answers: list[Message] = field(default_factory=list)
     choices: list[Json] = field(default_factory=list)
@@ -45,18 +44,9 @@ class Interaction:
         return self.kind != 0
 
     @property
-    def failed(self) -> bool:
-        """Nobody acknowledged it in time: the person reads that it failed."""
-        return not self.acked and self.expired
-
-    @property
     def contents(self) -> list[str]:
         """What the person reads in answer now."""
         return [one.content for one in self.answers if not one.deleted]
-
-    def expire(self) -> None:
-        """Its token is worth nothing from now on, as after 15 minutes (or 3 s without an acknowledgement)."""
-        self.expired = True
 
     def __await__(self) -> Generator[Any, None, Interaction]:
         return self._settled().__await__()

@@ -28,8 +28,6 @@ RATES = {
     "PUT /channels/{}/messages/{}/reactions/{}/@me": REACTING,
     "DELETE /channels/{}/messages/{}/reactions/{}/@me": REACTING,
     "POST /channels/{}/messages/{}/threads": THREADING,
-    "POST /channels/{}/threads": THREADING,
-    "PATCH /channels/{}": Rate(2, 600.0),
     "POST /webhooks/{}/{}": POSTING,
     "PATCH /webhooks/{}/{}/messages/{}": POSTING,
     "PUT /applications/{}/commands": Rate(5, 20.0),

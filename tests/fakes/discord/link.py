@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import zlib
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from tests.fakes.discord.web import reset
 if TYPE_CHECKING:
     from tests.fakes.discord.session import Session
 
-RESUME_OP, RECONNECT_OP, INVALID_OP, HELLO_OP, ACK_OP = 6, 7, 9, 10, 11
+RECONNECT_OP, INVALID_OP, HELLO_OP, ACK_OP = 7, 9, 10, 11
 
 
 class Link:
@@ -77,9 +76,6 @@ class Link:
         """A zombie: the socket stays, nothing comes from it any more, heartbeats are not acknowledged."""
         self.frozen = True
 
-    def thaw(self) -> None:
-        self.frozen = False
-
     def abort(self) -> None:
         """RST, without a close frame."""
         if transport := self._request.transport:
@@ -96,15 +92,11 @@ class Link:
         """Op 7: the client is to reconnect and resume."""
         self.say(RECONNECT_OP, None)
 
-    def invalidate(self, *, resumable: bool = False) -> None:
-        """Op 9; the session is gone unless it is resumable."""
-        if self.session and not resumable:
+    def invalidate(self) -> None:
+        """Op 9: the session is gone."""
+        if self.session:
             self.forget(self.session)
-        self.say(INVALID_OP, resumable)
-
-    def beat(self) -> None:
-        """Op 1: ask for a heartbeat."""
-        self.say(1, None)
+        self.say(INVALID_OP, False)
 
     async def hung_up(self) -> None:
         """Wait until the client has closed the connection itself (asyncio tells a server no other way)."""
@@ -117,9 +109,4 @@ def packer(compress: str) -> Callable[[str], str | bytes]:
     if compress == "zlib-stream":
         deflate = zlib.compressobj()
         return lambda frame: deflate.compress(frame.encode()) + deflate.flush(zlib.Z_SYNC_FLUSH)
-    if compress == "zstd-stream":
-        zstandard = importlib.import_module("zstandard")
-        squeeze = zstandard.ZstdCompressor().compressobj()
-        block = zstandard.COMPRESSOBJ_FLUSH_BLOCK
-        return lambda frame: squeeze.compress(frame.encode()) + squeeze.flush(block)
     return str

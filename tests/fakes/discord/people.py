@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.fakes.discord import rules
 from tests.fakes.discord.events import Events
-from tests.fakes.discord.ids import BOT, GUILD, Json, made_at, stamp
+from tests.fakes.discord.ids import GUILD, Json, made_at, stamp
 from tests.fakes.discord.records import Attachment, Channel, Message
-from tests.fakes.discord.views import attachment_view, guild_view, member
+from tests.fakes.discord.views import attachment_view
 
 OTHER_BOT = "700000000000000299"
 FileOf = tuple[str, bytes, str]
@@ -35,18 +35,20 @@ class People(Events):
         *forward_of*: a message is forwarded instead. *quiet*: it is there, but its event got lost. *more*: attributes of
         the message (``embeds``, ``flags``, ...).
         """
-        place = self.place(channel)
-        message = Message(self.snowflake(), channel, user, text, type, **more)
+        message = Message(self.snowflake(), self.place(channel).id, user, text, type, **more)
         message.attachments = [self._file(channel, *file) for file in files]
-        named = rules.set_off(text)
-        message.mentions = [one for one in named.users if one in self.users]
-        message.mention_roles = [one for one in named.roles if one in self.roles]
-        message.mention_everyone = named.everyone and bool(place.guild)
+        self._mention(message)
         if reply_to:
             self._reply(message, self.message(reply_to), ping=ping)
         if forward_of:
             self._forward(message, self.message(forward_of))
         return self.put(message, quiet=quiet)
+
+    def _mention(self, message: Message) -> None:
+        named = rules.set_off(message.content)
+        message.mentions = [one for one in named.users if one in self.users]
+        message.mention_roles = [one for one in named.roles if one in self.roles]
+        message.mention_everyone = named.everyone and bool(self.channels[message.channel].guild)
 
     def _file(self, channel: str, name: str, content: bytes, kind: str) -> Attachment:
         file = Attachment(self.snowflake(), channel, name, content, kind)
@@ -86,8 +88,7 @@ class People(Events):
         message = self.message(said)
         message.content, message.edited_at = text, self.wall()
         message.contents.append(text)
-        named = rules.set_off(text)
-        message.mentions = [one for one in named.users if one in self.users]
+        self._mention(message)
         if not quiet:
             self.updated(message)
         return message
@@ -109,24 +110,6 @@ class People(Events):
         self.erase(*messages)
         return messages
 
-    def react(self, user: str, said: str | Message, emoji: str) -> Message:
-        message = self.message(said)
-        message.reactions.setdefault(emoji, []).append(user)
-        self.reacted(message, emoji, user, added=True)
-        return message
-
-    def unreact(self, user: str, said: str | Message, emoji: str) -> Message:
-        message = self.message(said)
-        self.take_reaction(message, emoji, user)
-        return message
-
-    def typing(self, user: str, channel: str) -> None:
-        place = self.place(channel)
-        data: Json = {"channel_id": channel, "user_id": user, "timestamp": int(self.wall())}
-        if place.guild:
-            data |= {"guild_id": GUILD, "member": member(self, user)}
-        self.tell("TYPING_START", data, family="typing", channel=place)
-
     # others than people
 
     def bot_says(self, channel: str, text: str, *, bot: str = OTHER_BOT, **more: Any) -> Message:
@@ -140,8 +123,7 @@ class People(Events):
     def webhook_says(self, channel: str, text: str, *, name: str = "Build") -> Message:
         hook = self.snowflake()
         message = Message(self.snowflake(), channel, hook, text, webhook=hook, author_name=name)
-        named = rules.set_off(text)
-        message.mentions = [one for one in named.users if one in self.users]
+        self._mention(message)
         return self.put(message)
 
     def system(self, channel: str, type: int, *, user: str, text: str = "") -> Message:
@@ -174,8 +156,7 @@ class People(Events):
         """A new post in a forum; its thread has the id of this first message."""
         thread = self.open_thread(self.place(forum), self.snowflake(), name, user, quiet=quiet)
         message = Message(thread.id, thread.id, user, text, **more)
-        named = rules.set_off(text)
-        message.mentions = [one for one in named.users if one in self.users]
+        self._mention(message)
         return self.put(message, quiet=quiet)
 
     def archive(self, thread: str, *, locked: bool = False, quiet: bool = False) -> None:
@@ -186,42 +167,10 @@ class People(Events):
         place = self.place(thread)
         self.set_archived(place, archived=place.archived, locked=True)
 
-    def unarchive(self, thread: str) -> None:
-        self.set_archived(self.place(thread), archived=False, locked=False)
-
     def delete_channel(self, channel: str) -> None:
         self.remove_channel(self.place(channel))
-
-    # the guild
-
-    def join(self, user: str) -> None:
-        self.users[user].member = True
-        self.tell("GUILD_MEMBER_ADD", member(self, user) | {"guild_id": GUILD}, family="members")
-
-    def leave(self, user: str) -> None:
-        self.users[user].member = False
-        data = {"guild_id": GUILD, "user": self.users[user].view()}
-        self.tell("GUILD_MEMBER_REMOVE", data, family="members")
-
-    def give_roles(self, user: str, *roles: str) -> None:
-        """From now on the member has exactly these roles."""
-        self.users[user].roles = list(roles)
-        data = member(self, user) | {"guild_id": GUILD}
-        self.tell("GUILD_MEMBER_UPDATE", data, family="guilds" if user == BOT else "members")
 
     def kick(self) -> None:
         """The bot is removed from the guild."""
         self.tell("GUILD_DELETE", {"id": GUILD})
         self.in_guild = False
-
-    def outage(self) -> None:
-        """The guild cannot be reached for a while, though the bot is still in it."""
-        self.tell("GUILD_DELETE", {"id": GUILD, "unavailable": True})
-
-    def invite(self) -> None:
-        """The bot is added to the guild, or the guild is back after an outage."""
-        is_new, self.in_guild = not self.in_guild, True
-        view = guild_view(self)
-        if is_new:
-            del view["unavailable"]  # by its absence a new guild is told from one that is back
-        self.tell("GUILD_CREATE", view)

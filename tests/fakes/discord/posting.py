@@ -63,7 +63,6 @@ def create(discord: FakeDiscord, call: Call) -> Json:
     message.nonce = nonce
     discord.nonces.remember(message)
     discord.put(message)
-    channel.joined |= channel.is_thread
     return shown(discord, message) | ({"nonce": nonce} if nonce else {})
 
 
@@ -76,7 +75,7 @@ def check_sendable(discord: FakeDiscord, channel: Channel) -> None:
     needed = "SEND_MESSAGES_IN_THREADS" if channel.is_thread else "SEND_MESSAGES"
     if channel.kind != DM and not discord.may(channel, needed):
         raise rules.missing_permissions()
-    if channel.locked and not discord.may_manage(channel):
+    if channel.locked:
         raise rules.archived(locked=True)
 
 
@@ -86,12 +85,11 @@ def compose(
     channel: Channel,
     files: Mapping[str, Attachment],
     *,
-    author: str = BOT,
     webhook: str = "",
 ) -> Message:
     """A message of a *body*, checked, with what it sets off; not stored yet."""
     rules.check_body(body)
-    message = Message(discord.snowflake(), channel.id, author, body.get("content") or "")
+    message = Message(discord.snowflake(), channel.id, BOT, body.get("content") or "")
     message.flags = int(body.get("flags") or 0) & rules.KEPT_FLAGS
     message.components = body.get("components") or []
     message.embeds = [{"type": "rich", **one} for one in body.get("embeds") or ()]
@@ -200,7 +198,7 @@ def change(discord: FakeDiscord, message: Message, body: Json, files: Mapping[st
 @route("DELETE", "/channels/{channel}/messages/{message}")
 def delete(discord: FakeDiscord, call: Call) -> None:
     channel, message = found(discord, call)
-    if message.author != BOT and (channel.kind == DM or not discord.may_manage(channel)):
+    if message.author != BOT:
         raise rules.missing_permissions()
     if channel.archived:
         raise rules.archived(locked=channel.locked)

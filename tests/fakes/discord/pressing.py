@@ -24,7 +24,6 @@ class Pressing(People):
         """By their tokens."""
         self.commands: list[Json] = []
         """The global commands that the app has, as it told them last."""
-        self.syncs = self.creates = 0
 
     def press(self, user: str, said: str | Message, custom_id: str, *, stale: bool = False) -> Interaction:
         """Press a button. One that is not shown cannot be pressed (LookupError), unless the view is *stale*."""

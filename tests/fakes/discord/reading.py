@@ -1,4 +1,4 @@
-"""What is read over REST: who the bot is, channels, messages, history, threads that are open."""
+"""What is read over REST: who the bot is, its guilds, channels, messages, history."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tests.fakes.discord import rules
 from tests.fakes.discord.ids import CATEGORY, DM, EVERYONE, FORUM_TYPE, GUILD, U1, Json
 from tests.fakes.discord.posting import found, place, shown
-from tests.fakes.discord.records import Call, Channel, Message
+from tests.fakes.discord.records import Call, Message
 from tests.fakes.discord.rules import Refusal
-from tests.fakes.discord.views import channel_view, guild_view, member, thread_view
+from tests.fakes.discord.views import channel_view, member
 from tests.fakes.discord.web import route
 from tests.fakes.discord.world import APPLICATION
 
@@ -30,62 +30,11 @@ def application(discord: FakeDiscord, call: Call) -> Json:
     return APPLICATION | {"owner": discord.users[U1].view(), "flags": flags}
 
 
-@route("GET", "/gateway")
-def gateway(discord: FakeDiscord, call: Call) -> Json:
-    return {"url": discord.gateway_url}
-
-
 @route("GET", "/gateway/bot")
 def gateway_bot(discord: FakeDiscord, call: Call) -> Json:
     left = 1000 - discord.identifies
     limit = {"total": 1000, "remaining": left, "reset_after": 86_400_000, "max_concurrency": 1}
     return {"url": discord.gateway_url, "shards": 1, "session_start_limit": limit}
-
-
-@route("GET", "/users/{user}")
-def user(discord: FakeDiscord, call: Call) -> Json:
-    if call.path["user"] not in discord.users:
-        raise Refusal(404, 10013, "Unknown User")
-    return discord.users[call.path["user"]].view()
-
-
-@route("POST", "/users/@me/channels")
-def open_dm(discord: FakeDiscord, call: Call) -> Json:
-    wanted = str(call.body.get("recipient_id"))
-    if wanted not in discord.users:
-        raise rules.invalid("recipient_id", "BASE_TYPE_SNOWFLAKE", "Unknown recipient")
-    return channel_view(discord, discord.channels[discord.dm(wanted)])
-
-
-@route("GET", "/guilds/{guild}")
-def guild(discord: FakeDiscord, call: Call) -> Json:
-    _check_guild(discord, call)
-    hidden = (
-        "channels",
-        "threads",
-        "members",
-        "presences",
-        "voice_states",
-        "large",
-        "joined_at",
-        "unavailable",
-    )
-    return {key: value for key, value in guild_view(discord).items() if key not in hidden}
-
-
-@route("GET", "/guilds/{guild}/channels")
-def guild_channels(discord: FakeDiscord, call: Call) -> list[Json]:
-    _check_guild(discord, call)
-    return [channel_view(discord, one) for one in _visible(discord) if not one.is_thread]
-
-
-@route("GET", "/guilds/{guild}/threads/active")
-def active_threads(discord: FakeDiscord, call: Call) -> Json:
-    _check_guild(discord, call)
-    open_ones = [one for one in _visible(discord) if one.is_thread and not one.archived]
-    open_ones.sort(key=lambda one: -int(one.id))
-    views = [thread_view(discord, one) for one in open_ones]
-    return {"threads": views, "members": [view["member"] for view in views if "member" in view]}
 
 
 @route("GET", "/guilds/{guild}/members/{user}")
@@ -95,12 +44,6 @@ def guild_member(discord: FakeDiscord, call: Call) -> Json:
     if known is None or not known.member:
         raise Refusal(404, 10007, "Unknown Member")
     return member(discord, known.id)
-
-
-@route("GET", "/guilds/{guild}/roles")
-def guild_roles(discord: FakeDiscord, call: Call) -> list[Json]:
-    _check_guild(discord, call)
-    return [role.view(number) for number, role in enumerate(discord.roles.values())]
 
 
 @route("GET", "/users/@me/guilds")
@@ -134,11 +77,6 @@ def _check_guild(discord: FakeDiscord, call: Call) -> None:
         raise rules.missing_access()
 
 
-def _visible(discord: FakeDiscord) -> list[Channel]:
-    there = [one for one in discord.channels.values() if one.guild and not one.deleted]
-    return [one for one in there if discord.may(one, "VIEW_CHANNEL")]
-
-
 @route("GET", "/channels/{channel}")
 def channel(discord: FakeDiscord, call: Call) -> Json:
     return channel_view(discord, place(discord, call))
@@ -169,8 +107,4 @@ def _page(kept: list[Message], query: dict[str, str], limit: int) -> list[Messag
         return [one for one in kept if int(one.id) > int(after)][:limit]
     if before := query.get("before"):
         return [one for one in kept if int(one.id) < int(before)][-limit:]
-    if around := query.get("around"):
-        older = [one for one in kept if int(one.id) < int(around)][-(limit // 2) :]
-        newer = [one for one in kept if int(one.id) >= int(around)]
-        return [*older, *newer[: limit - len(older)]]
     return kept[-limit:]

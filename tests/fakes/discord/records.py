@@ -80,9 +80,6 @@ class Attachment:
     name: str
     content: bytes
     kind: str
-    ephemeral: bool = False
-    told_size: int | None = None
-    """What Discord says that its size is, where that is a lie."""
 
 
 @dataclass(eq=False)
@@ -109,7 +106,6 @@ class Message:
     unfurls: list[str] = field(default_factory=list)
     reactions: dict[str, list[str]] = field(default_factory=dict)
     contents: list[str] = field(default_factory=list)
-    position: int = 0
     edits: int = 0
     edited_at: float | None = None
     deleted: bool = False
@@ -175,7 +171,6 @@ class Channel:
     archive_after: int = 1440
     created_at: float = 0.0
     changed_at: float = 0.0
-    joined: bool = False
     denied: set[str] = field(default_factory=set)
     messages: dict[str, Message] = field(default_factory=dict, repr=False)
     deleted: bool = False

@@ -82,21 +82,7 @@ def check_body(body: Json) -> None:
         raise too_long("nonce", NONCE)
     if len(body.get("embeds") or ()) > EMBEDS:
         raise too_long("embeds", EMBEDS)
-    check_mentions(body.get("allowed_mentions"))
     check_components(body.get("components") or [])
-
-
-def check_mentions(allowed: Any) -> None:
-    """parse: ["users"] beside users: [...] is a contradiction."""
-    if not isinstance(allowed, dict):
-        return
-    for kind in ("users", "roles"):
-        if kind in (allowed.get("parse") or ()) and allowed.get(kind):
-            raise invalid(
-                "allowed_mentions",
-                "MESSAGE_ALLOWED_MENTIONS_PARSE_EXCLUSIVE",
-                f'parse:["{kind}"] and {kind}: [ids...] are mutually exclusive.',
-            )
 
 
 def check_components(rows: list[Json]) -> None:

@@ -77,20 +77,20 @@ async def connected(client: Seen, fake: FakeDiscord) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def logged_in(fake: FakeDiscord, client: discord.Client | None = None) -> AsyncIterator[discord.Client]:
-    """A client that has a token and no gateway."""
-    client = client or Seen()
-    with pointed_at(fake):
-        async with client:
-            await client.login(fake.token)
-            yield client
+async def online(**options: Any) -> AsyncIterator[tuple[FakeDiscord, Seen]]:
+    """The fake, and a client that is connected to its gateway."""
+    client = Seen()
+    async with FakeDiscord(**options) as fake, connected(client, fake):
+        yield fake, client
 
 
 @contextlib.asynccontextmanager
 async def rest(**options: Any) -> AsyncIterator[tuple[FakeDiscord, discord.Client]]:
     """The fake, and a client that is only logged in."""
-    async with FakeDiscord(**options) as fake, logged_in(fake) as client:
-        yield fake, client
+    async with FakeDiscord(**options) as fake, Seen() as client:
+        with pointed_at(fake):
+            await client.login(fake.token)
+            yield fake, client
 
 
 def place(client: discord.Client, channel: str) -> discord.PartialMessageable:

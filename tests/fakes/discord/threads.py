@@ -1,15 +1,15 @@
-"""Threads, forum posts, typing and reactions over REST."""
+"""Threads, typing and reactions over REST."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tests.fakes.discord import rules
-from tests.fakes.discord.ids import BOT, DM, FORUM_TYPE, NEWS, TEXT, Json
-from tests.fakes.discord.posting import check_sendable, compose, found, place, shown
+from tests.fakes.discord.ids import BOT, DM, NEWS, TEXT, Json
+from tests.fakes.discord.posting import check_sendable, found, place
 from tests.fakes.discord.records import Call, Channel
 from tests.fakes.discord.rules import Refusal
-from tests.fakes.discord.views import channel_view, thread_view
+from tests.fakes.discord.views import thread_view
 from tests.fakes.discord.web import route
 
 if TYPE_CHECKING:
@@ -30,79 +30,9 @@ def from_message(discord: FakeDiscord, call: Call) -> Json:
     return thread_view(discord, discord.open_thread(channel, message.id, name, BOT, minutes, starter=message))
 
 
-@route("POST", "/channels/{channel}/threads")
-def without_message(discord: FakeDiscord, call: Call) -> Json:
-    channel = place(discord, call)
-    name, minutes = rules.check_thread(call.body)
-    if channel.kind == FORUM_TYPE:
-        return _forum_post(discord, call, channel, name, minutes)
-    if channel.kind not in (TEXT, NEWS):
-        raise rules.wrong_type()
-    _needs(discord, channel, "CREATE_PUBLIC_THREADS")
-    return thread_view(discord, discord.open_thread(channel, discord.snowflake(), name, BOT, minutes))
-
-
-def _forum_post(discord: FakeDiscord, call: Call, forum: Channel, name: str, minutes: int) -> Json:
-    _needs(discord, forum, "SEND_MESSAGES")
-    said = call.body.get("message")
-    if not isinstance(said, dict):
-        raise rules.invalid("message", "BASE_TYPE_REQUIRED", "This field is required")
-    starter = compose(discord, said, forum, call.files)
-    thread = discord.open_thread(forum, starter.id, name, BOT, minutes)
-    starter.channel = thread.id
-    discord.put(starter)
-    return thread_view(discord, thread) | {"message": shown(discord, starter)}
-
-
 def _needs(discord: FakeDiscord, channel: Channel, permission: str) -> None:
     if not discord.may(channel, permission):
         raise rules.missing_permissions()
-
-
-@route("PATCH", "/channels/{channel}")
-def change(discord: FakeDiscord, call: Call) -> Json:
-    """A thread's name, archived, locked; the bot may change its own threads, and name no channel."""
-    channel = place(discord, call)
-    if channel.kind == DM or not channel.is_thread:
-        raise rules.missing_permissions()
-    if channel.owner != BOT and not discord.may_manage(channel):
-        raise rules.missing_permissions()
-    if "name" in call.body:
-        channel.name, _ = rules.check_thread(call.body)
-    if channel.archived and call.body.get("archived") is not False:
-        raise rules.archived(locked=channel.locked)
-    discord.set_archived(
-        channel,
-        archived=call.body.get("archived", channel.archived),
-        locked=call.body.get("locked", channel.locked),
-    )
-    return channel_view(discord, channel)
-
-
-@route("PUT", "/channels/{channel}/thread-members/@me")
-def join(discord: FakeDiscord, call: Call) -> None:
-    _in_thread(discord, call).joined = True
-
-
-@route("DELETE", "/channels/{channel}/thread-members/@me")
-def leave(discord: FakeDiscord, call: Call) -> None:
-    _in_thread(discord, call).joined = False
-
-
-def _in_thread(discord: FakeDiscord, call: Call) -> Channel:
-    channel = place(discord, call)
-    if not channel.is_thread:
-        raise rules.wrong_type()
-    if channel.archived:
-        raise rules.archived(locked=channel.locked)
-    return channel
-
-
-@route("GET", "/channels/{channel}/threads/archived/public")
-def archived(discord: FakeDiscord, call: Call) -> Json:
-    closed = [one for one in discord.threads(place(discord, call).id) if one.archived]
-    closed.sort(key=lambda one: -one.changed_at)
-    return {"threads": [thread_view(discord, one) for one in closed], "members": [], "has_more": False}
 
 
 @route("POST", "/channels/{channel}/typing")

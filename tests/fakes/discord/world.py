@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 from tests.fakes.discord.ids import (
     APP,
@@ -53,8 +52,8 @@ class World(Waiting):
         self.channels: dict[str, Channel] = {}
         self.calls: list[Call] = []
         self.whispers: list[Message] = []
-        self.premium_tier = 0
         """Ephemeral messages, in order: only one person sees each."""
+        self.premium_tier = 0
         self.in_guild = True
         """Whether the bot is a member of the guild."""
         self.generation = 0
@@ -95,14 +94,9 @@ class World(Waiting):
 
     # people and places
 
-    def user(self, name: str, *, roles: tuple[str, ...] = (), bot: bool = False, member: bool = True) -> User:
-        made = User(self.snowflake(), name, bot, list(roles), member)
+    def user(self, name: str, *, bot: bool = False) -> User:
+        made = User(self.snowflake(), name, bot)
         self.users[made.id] = made
-        return made
-
-    def role(self, name: str, **more: Any) -> Role:
-        made = Role(self.snowflake(), name, **more)
-        self.roles[made.id] = made
         return made
 
     def channel(self, name: str, kind: str = "text", *, user: str = "") -> Channel:

@@ -17,7 +17,7 @@ from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.delivery.outbox import Outbox
 
 LIMIT = 10 * 2**20
@@ -40,7 +40,7 @@ class Desk:
         self.limit = LIMIT
         self.restart()
         if thread is None:
-            self.places.begins(self.thread, question.content)
+            self.destinations.note_question(self.thread, question.content)
 
     @classmethod
     async def asked(cls, discord, rest, channel=CHANNEL, text=f"<@{BOT}> how?", **more):
@@ -56,16 +56,16 @@ class Desk:
         """Return a desk for another question, said in this one's thread; both share what posts."""
         said = await self.discord.say(U1, self.thread.root, text)
         other = Desk(self.discord, self.rest, said, self.thread, self.in_place)
-        other.posting, other.places = self.posting, self.places
+        other.posting, other.destinations = self.posting, self.destinations
         return other
 
     def restart(self):
         """A new process: nothing is remembered."""
         self.answers = EphemeralAnswers(self.rest)
-        self.places = Places(self.rest, self.in_place)
+        self.destinations = Destinations(self.rest, self.in_place)
         self.posting = Posting(
             self.rest,
-            self.places,
+            self.destinations,
             self.answers,
             upload_limit=lambda _: self.limit,
             now=lambda: datetime.fromtimestamp(self.discord.wall(), UTC),
@@ -86,7 +86,7 @@ class Desk:
 
     async def draft(self, text, part=0, *, key=None, stop=True, channel=None):
         """A live message, as the presence makes it."""
-        channel = channel or (await self.places.of(self.thread)).channel
+        channel = channel or (await self.destinations.open(self.thread)).channel
         key = key or self.key
         buttons = [stop_button(nonce_of(key))] if stop else []
         sent = await self.rest.send(channel, text, nonce=nonce_of(key, part), buttons=buttons)

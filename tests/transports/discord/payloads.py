@@ -144,6 +144,23 @@ def client(*, guilds=True):
     return made
 
 
+def cached_channel(id_):
+    """A channel or thread of the guild, as the client's cache has it."""
+    return client().get_channel(int(id_)) or client().get_guild(int(GUILD)).get_thread(int(id_))
+
+
+def archived_thread():
+    """A thread as REST gives it, of a guild that is not in the cache."""
+    state = client(guilds=False)._connection
+    guild = state._get_or_create_unavailable_guild(int(GUILD))
+    return discord.Thread(guild=guild, state=state, data=thread(THREAD, TEXT, 12))
+
+
+def group_channel():
+    state = client()._connection
+    return discord.GroupChannel(me=state.user, state=state, data={"id": DM, "type": 3, "recipients": []})
+
+
 def heard(data, event="MESSAGE_CREATE", *, guilds=True):
     """Let the library read one event of the gateway; return what it dispatches for it."""
     made, found = client(guilds=guilds), []

@@ -26,7 +26,7 @@ from threads.errors import TransportRejected, TransportUnavailable
 from transports.discord.events import reply_chains
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post import thread_opening
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +76,7 @@ def channel():
 
 @pytest.fixture
 def found(channel):
-    replies = ReplyChains(channel, ME, Places(channel))
+    replies = ReplyChains(channel, ME, Destinations(channel))
 
     async def root_of(id_, place=CHANNEL):
         return await replies.root_of(channel.event(id_), place)
@@ -199,18 +199,18 @@ async def test_threads_direct_messages_forwards_and_other_channels_are_no_chains
     for place in (IN_THREAD, DIRECT):
         assert await found(reply, place) == ""
     assert (
-        await ReplyChains(channel, ME, Places(channel)).root_of(
+        await ReplyChains(channel, ME, Destinations(channel)).root_of(
             message(forwarding({"content": "x"})), CHANNEL
         )
         == ""
     )
     elsewhere = replying(said("42", BOT, id_="1174000000000000000", channel=NEWS), "why?")
-    assert await ReplyChains(channel, ME, Places(channel)).root_of(message(elsewhere), CHANNEL) == ""
+    assert await ReplyChains(channel, ME, Destinations(channel)).root_of(message(elsewhere), CHANNEL) == ""
 
 
 async def test_only_so_many_answers_are_remembered(channel, monkeypatch):
     monkeypatch.setattr(thread_opening, "MOST_ANSWERS", 3)
-    known = Places(channel)
+    known = Destinations(channel)
     replies = ReplyChains(channel, ME, known)
     said = []
     for _ in range(5):
@@ -220,12 +220,12 @@ async def test_only_so_many_answers_are_remembered(channel, monkeypatch):
 
 
 async def test_what_the_bot_posted_itself_is_known_without_a_look(channel):
-    known = Places(channel)
+    known = Destinations(channel)
     replies = ReplyChains(channel, ME, known)
     question = channel.say(ANN)
     command = channel.say(ANN, channel.say(BOT, question))
     answer = channel.say(BOT, command)
-    known.answered(question, [answer])
+    known.note_answers(question, [answer])
     channel.failure = TransportUnavailable("no")
     assert await replies.root_of(channel.event(channel.say(BOB, answer)), CHANNEL) == question
     assert await replies.root_of(channel.event(answer), CHANNEL) == question

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
 import discord
 import pytest
 
@@ -15,7 +14,9 @@ from tests.transports.discord.payloads import (
     TEXT,
     THREAD,
     VOICE,
-    client,
+    archived_thread,
+    cached_channel,
+    group_channel,
     heard,
     message,
     said,
@@ -31,29 +32,16 @@ PRIVATE = "700000000000000021"
 
 
 class Asked:
-    """Stands in for REST: answers when it is let, and counts."""
+    """Stands in for REST, and counts its calls."""
 
     def __init__(self, answer=None):
         self.answer, self.calls = answer, []
-        self.open = anyio.Event()
 
     async def channel(self, channel_id):
         self.calls.append(channel_id)
-        await self.open.wait()
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
-
-
-def cached(id_):
-    return client()._connection._get_guild(int(GUILD))._resolve_channel(int(id_))
-
-
-def archived():
-    """A thread as REST gives it, of a guild that is not in the cache."""
-    state = client(guilds=False)._connection
-    guild = state._get_or_create_unavailable_guild(int(GUILD))
-    return discord.Thread(guild=guild, state=state, data=thread(THREAD, TEXT, 12))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +57,7 @@ def archived():
 )
 async def test_a_channel_of_a_guild_is_what_it_is(id_, place):
     channels = Channels(Asked())
-    assert channels.see(cached(id_)) == place
+    assert channels.see(cached_channel(id_)) == place
     assert await channels.of(id_) == place  # without asking
 
 
@@ -88,7 +76,7 @@ async def test_a_direct_message_has_no_guild():
 async def test_what_is_told_without_its_guild_makes_no_direct_message_of_a_guilds_channel():
     """So Discord tells of answers to one person alone; the library takes them for direct messages."""
     channels = Channels(Asked())
-    thread = channels.see(cached(THREAD))
+    thread = channels.see(cached_channel(THREAD))
     data = {name: value for name, value in said(channel=THREAD).items() if name != "guild_id"}
     alone = message(data).channel
     assert isinstance(alone, discord.DMChannel)
@@ -97,8 +85,7 @@ async def test_what_is_told_without_its_guild_makes_no_direct_message_of_a_guild
 
 
 async def test_the_channel_of_an_archived_thread_is_unknown_until_it_was_asked_for_once():
-    rest = Asked(archived())
-    rest.open.set()
+    rest = Asked(archived_thread())
     channels = Channels(rest)
     uncached = message(said(channel="700000000000000099")).channel
     assert channels.see(uncached) is None
@@ -115,86 +102,30 @@ async def test_what_is_no_channel_is_unknown():
         assert Channels(Asked()).see(odd) is None
 
 
-async def test_those_who_ask_at_the_same_time_share_one_look_up():
-    rest, found = Asked(archived()), []
+async def test_a_look_up_that_fails_is_made_again():
+    rest = Asked(TransportUnavailable("no"))
     channels = Channels(rest)
-
-    async def ask():
-        found.append(await channels.of(THREAD))
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(20):
-            tasks.start_soon(ask)
-        await anyio.wait_all_tasks_blocked()
-        rest.open.set()
-    assert found == [Place(THREAD, "thread", GUILD, TEXT)] * 20
-    assert rest.calls == [THREAD]
-
-
-async def test_they_share_its_failure_too_and_the_next_one_asks_again():
-    rest, failures = Asked(TransportUnavailable("no")), []
-    channels = Channels(rest)
-
-    async def ask():
-        with pytest.raises(TransportUnavailable):
-            await channels.of(THREAD)
-        failures.append(1)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(5):
-            tasks.start_soon(ask)
-        await anyio.wait_all_tasks_blocked()
-        rest.open.set()
-    assert len(failures) == 5
-    assert rest.calls == [THREAD]
-    rest.answer = archived()
+    with pytest.raises(TransportUnavailable):
+        await channels.of(THREAD)
+    rest.answer = archived_thread()
     assert (await channels.of(THREAD)).parent == TEXT
-    assert rest.calls == [THREAD, THREAD]
-
-
-async def test_who_waits_for_another_who_gives_up_asks_themselves():
-    rest, found = Asked(archived()), []
-    channels = Channels(rest)
-    first = anyio.CancelScope()
-
-    async def give_up():
-        with first:
-            await channels.of(THREAD)
-
-    async def ask():
-        found.append(await channels.of(THREAD))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(give_up)
-        await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(ask)
-        await anyio.wait_all_tasks_blocked()
-        first.cancel()
-        await anyio.wait_all_tasks_blocked()
-        rest.open.set()
-    assert found == [Place(THREAD, "thread", GUILD, TEXT)]
-    assert rest.calls == [THREAD, THREAD]
 
 
 async def test_a_channel_that_nobody_can_write_to_us_in_is_refused():
-    state = client()._connection
-    group = discord.GroupChannel(me=state.user, state=state, data={"id": DM, "type": 3, "recipients": []})
-    rest = Asked(group)
-    rest.open.set()
     with pytest.raises(TransportRejected):
-        await Channels(rest).of(DM)
+        await Channels(Asked(group_channel())).of(DM)
 
 
 async def test_only_so_many_are_remembered_and_those_that_are_used_stay(monkeypatch):
     monkeypatch.setattr("transports.discord.api.channel_types.MOST_PLACES", 2)
     channels = Channels(Asked())
-    channels.see(cached(TEXT))
-    channels.see(cached(NEWS))
+    channels.see(cached_channel(TEXT))
+    channels.see(cached_channel(NEWS))
     channels.known(TEXT)
-    channels.see(cached(VOICE))
+    channels.see(cached_channel(VOICE))
     assert [bool(channels.known(id_)) for id_ in (TEXT, NEWS, VOICE)] == [True, False, True]
-    channels.see(cached(TEXT))
-    channels.see(cached(NEWS))
+    channels.see(cached_channel(TEXT))
+    channels.see(cached_channel(NEWS))
     assert channels.known(TEXT)
     channels.forget(TEXT)
     channels.forget("5")

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import transports.discord.api.probe_api as once
 import transports.discord.checks as module
 from tests.fakes.discord import TOKEN, Cut, FakeDiscord, Garbage, RateLimited, Refused, Stall, Status
 from tests.fakes.discord.ids import BOT_ROLE, CHANNEL, EVERYONE, GUILD, PERMISSIONS
@@ -126,7 +125,7 @@ async def test_a_server_that_lacks_permissions_is_told_with_their_names():
     ],
 )
 async def test_whatever_discord_answers_becomes_a_finding(fault, state, said, route, name, monkeypatch):
-    monkeypatch.setattr(once, "WITHIN_S", 0.2)
+    monkeypatch.setattr(module, "WITHIN_S", 0.2)
     async with FakeDiscord() as discord:
         discord.fail(route, fault, forever=True)
         finding = (await look(discord, running=True))[name]

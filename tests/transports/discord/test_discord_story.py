@@ -26,7 +26,6 @@ from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_kept, until_settled
 from tests.world import Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
-from transports.discord import client
 
 pytestmark = pytest.mark.anyio
 
@@ -204,7 +203,6 @@ async def test_access_by_role_channel_and_guild(tmp_path):
 
 async def test_who_lost_their_role_is_not_served_by_what_an_earlier_session_knew(tmp_path, monkeypatch):
     monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr(client, "GatewayLink", partial(client.GatewayLink, guilds_s=0.1))
     served, options = only_served(users=(), roles=(ROLE,)), {"roles": frozenset({ROLE})}
     async with (
         FakeDiscord() as discord,

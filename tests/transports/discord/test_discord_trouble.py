@@ -118,7 +118,7 @@ async def test_what_is_said_while_the_link_is_lost_is_answered_once(tmp_path, fa
                 discord.forget_sessions()
                 link.abort()
             case _:
-                link.invalidate(resumable=False)
+                link.invalidate()
         said = discord.say(U1, CHANNEL, f"{NAMED} are you there?")
         follow = discord.say(U2, first.id, "and there?")
         with anyio.fail_after(15):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import aiohttp
 import pytest
 from yarl import URL
 
@@ -13,7 +14,7 @@ from tests.fakes.http import FakeHttp, Reply
 from threads.errors import FileUnavailable
 from threads.model import Attachment
 from transports.discord.api.rest import open_rest
-from transports.discord.events.downloads import open_download, open_session, trusted
+from transports.discord.events.downloads import open_download, trusted
 from transports.shared import downloads
 from transports.shared.link.proxy import own_origin
 
@@ -46,7 +47,7 @@ async def rest(discord):
 
 @pytest.fixture
 async def session():
-    async with open_session() as session:
+    async with aiohttp.ClientSession() as session:
         yield session
 
 

@@ -42,7 +42,7 @@ from transports.discord.live.presence import Presence
 from transports.discord.markdown.buttons import stop_mark
 from transports.discord.markdown.render import MAX_CONTENT, utf16_size
 from transports.discord.post.nonces import nonce_of
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ class Scene:
     def __init__(self, tasks, discord, place, mode):
         self.discord, self.place, self.mode = discord, place, mode
         self.rest = VirtualRest(discord, tasks)
-        self.places, self.pace = Places(self.rest), Pace()
+        self.destinations, self.pace = Destinations(self.rest), Pace()
         self.draft = self.new()
 
     def new(self):
@@ -66,9 +66,9 @@ class Scene:
         direct = self.place != CHANNEL
         thread = ThreadId("discord", "@me" if direct else GUILD, self.place, self.place if direct else said)
         self.channel = self.place if direct else said
-        self.places.begins(thread, "how?")
+        self.destinations.note_question(thread, "how?")
         self.key = message_key(thread, said)
-        return Draft(thread, said, self.rest, self.places, self.pace, self.mode)
+        return Draft(thread, said, self.rest, self.destinations, self.pace, self.mode)
 
     def say(self, *deltas):
         for delta in deltas:
@@ -141,20 +141,19 @@ async def test_every_message_of_a_draft_can_be_stopped_and_names_its_post_and_th
         assert len(there.posts) == 3
         for part, post in enumerate(there.posts):
             [(label, custom_id)] = post.buttons
-            assert (label, stop_mark(custom_id)) == ("Stop", nonce_of(there.key))
+            assert (label, stop_mark([custom_id])) == ("Stop", nonce_of(there.key))
             assert post.nonce == nonce_of(there.key, part)
             assert post.suppressed
         assert [bool(post.reply_to) for post in there.posts] == [True, False, False]
         there.agrees()
 
 
-async def test_a_long_text_is_shown_in_five_messages_and_how_much_is_kept_is_bounded():
+async def test_a_long_text_is_shown_in_five_messages_and_the_rest_costs_no_call():
     async with scene("dm") as there:
         for _ in range(100):
             there.say("word " * 1000)
         await anyio.sleep(30)
         assert len(there.posts) == 5
-        assert len(there.draft._script._text) < 20_000
         calls = len(there.live_calls)
         there.say("more ")
         await anyio.sleep(30)
@@ -213,7 +212,7 @@ async def test_progress_shows_the_last_eight_tools_and_no_text():
         there.draft.feed(ToolStarted("read_file", "", "c99", "reading notes.md"))
         await anyio.sleep(3)
         lines = there.texts[0].split("\n")
-        assert len(lines) == len(there.draft._script._lines) == 8
+        assert len(lines) == 8
         assert lines[-3:] == ["-# running step 8 ✓", "-# running step 9 ✗", "-# reading notes.md…"]
         await there.draft.close("stopped")
         assert there.posts == []
@@ -476,7 +475,7 @@ async def test_where_no_thread_can_be_opened_the_draft_replies_in_place():
 async def test_a_stream_of_2000_deltas_in_3_s_costs_few_calls_and_the_final_text_waits_for_none_of_them():
     async with discord_and_rest(rate_limits=True) as (discord, rest), beside() as tasks:
         desk = await Desk.asked(discord, rest)
-        presence = Presence(rest, desk.places, streaming="edits", typing=True, reactions=True)
+        presence = Presence(rest, desk.destinations, streaming="edits", typing=True, reactions=True)
         tasks.start_soon(presence.run)
         show = partial(presence.show, desk.thread, desk.question)
         for event in (Taken(), TurnStarted()):
@@ -512,6 +511,12 @@ EVENTS = st.one_of(
     st.builds(Waiting, st.text(max_size=100), st.floats(0, 100)),
     st.sampled_from([TextReset(), TurnStarted(), Resumed()]),
 )
+
+
+def test_a_script_takes_no_more_text_than_it_shows():
+    script = Script("edits")
+    assert script.feed(TextDelta("word " * 4_000), 0.0)
+    assert not script.feed(TextDelta("more"), 0.0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,9 +8,8 @@ from tests.fakes.discord import CHANNEL, Cut, Refused, Status
 from tests.transports.discord.desk import LIMIT, Desk, discord_and_rest
 from tests.transports.discord.test_posting import SEND, long, patience, together
 from threads.errors import PostFailed, TransportUnavailable
-from transports.discord.post import uploads
+from transports.discord.post import posting
 from transports.discord.post.message_pages import CUT, MAX_PARTS, MOST_PARTS
-from transports.discord.post.thread_opening import Places
 from transports.shared.delivery.files import file_name
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +19,7 @@ TOO_LONG = MAX_PARTS + 1
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(uploads, "PAUSE_S", 0.0)
+    monkeypatch.setattr(posting, "UPLOAD_PAUSE_S", 0.0)
     with patience(0.0):
         yield
 
@@ -50,7 +49,7 @@ async def test_a_file_goes_into_the_thread(desk, chart):
 
 
 async def test_a_file_replies_to_its_question_where_there_is_no_thread(desk, chart):
-    desk.places = desk.posting._places = Places(desk.rest, [CHANNEL])
+    desk = await Desk.asked(desk.discord, desk.rest, in_place=[CHANNEL])
 
     await attach(desk, chart)
 
@@ -117,7 +116,7 @@ async def test_without_the_permission_a_file_is_refused_with_what_to_grant(desk,
     with pytest.raises(PostFailed) as failed:
         await attach(desk, chart)
 
-    assert failed.value.friendly == uploads.MAY_NOT
+    assert failed.value.friendly == posting.MAY_NOT_UPLOAD
 
 
 async def test_a_very_long_answer_is_its_beginning_and_a_file_with_all_of_it(desk):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -30,6 +31,12 @@ from transports.shared.link.supervisor import LinkDown, Supervisor
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(gateway_link, "LOOK_S", 0.02)
+    monkeypatch.setattr(gateway_link, "GUILDS_S", 0.05)
+
+
 @pytest.fixture
 async def discord(anyio_backend):
     async with FakeDiscord() as discord:
@@ -41,7 +48,9 @@ class Bot:
     """A link, what it told, and how it ended."""
 
     discord: FakeDiscord
-    options: dict
+    token: str = ""
+    invalid_requests: InvalidRequests = field(default_factory=InvalidRequests)
+    heard: Callable[[], None] = lambda: None
     story: list = field(default_factory=list)
     said: list = field(default_factory=list)
     places: dict = field(default_factory=dict)
@@ -49,11 +58,10 @@ class Bot:
     over: anyio.Event = field(default_factory=anyio.Event)
 
     def __post_init__(self):
-        options = {"look_s": 0.02, "guilds_s": 0.05} | self.options
-        token = options.pop("token", self.discord.token)
-        invalid_requests = options.pop("invalid_requests", InvalidRequests())
         urls = self.discord.api_base_url, self.discord.gateway_url
-        self.link = GatewayLink(token, *urls, lambda: self, invalid_requests, **options)
+        self.link = GatewayLink(
+            self.token or self.discord.token, *urls, lambda: self, self.invalid_requests, heard=self.heard
+        )
 
     def note(self, what):
         self.story.append(what)
@@ -113,7 +121,7 @@ class Bot:
 @asynccontextmanager
 async def listening(discord, **options):
     """A bot whose session is ready."""
-    bot = Bot(discord, options)
+    bot = Bot(discord, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.run)
         await discord.until(lambda: bot.has("ready")() or bot.end)
@@ -131,7 +139,7 @@ async def until(is_so):
 
 async def ended(discord, **options):
     """A bot whose link did not come up, or that ends by itself."""
-    bot = Bot(discord, options)
+    bot = Bot(discord, **options)
     with anyio.fail_after(10):
         await bot.run()
     return bot
@@ -265,8 +273,9 @@ async def test_a_session_that_is_gone_ends_the_run(discord, way):
         assert not discord.links
 
 
-async def test_a_link_that_does_not_come_back_ends_the_run(discord):
-    async with listening(discord, down_s=0.4) as bot:
+async def test_a_link_that_does_not_come_back_ends_the_run(discord, monkeypatch):
+    monkeypatch.setattr(gateway_link, "DOWN_S", 0.4)
+    async with listening(discord) as bot:
         discord.dead = True
         discord.links[0].abort()
         await discord.until(lambda: bot.end)
@@ -274,8 +283,9 @@ async def test_a_link_that_does_not_come_back_ends_the_run(discord):
         assert "no session for" in str(bot.end)
 
 
-async def test_a_link_that_falls_silent_ends_the_run(discord):
-    async with listening(discord, silent_s=0.3) as bot:
+async def test_a_link_that_falls_silent_ends_the_run(discord, monkeypatch):
+    monkeypatch.setattr(gateway_link, "SILENT_S", 0.3)
+    async with listening(discord) as bot:
         discord.links[0].freeze()
         await discord.until(lambda: bot.end)
         assert isinstance(bot.end, LinkDown)
@@ -283,14 +293,16 @@ async def test_a_link_that_falls_silent_ends_the_run(discord):
         await discord.until(lambda: not discord.links)
 
 
-async def test_heartbeats_keep_a_quiet_link():
-    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord, silent_s=0.4) as bot:
+async def test_heartbeats_keep_a_quiet_link(monkeypatch):
+    monkeypatch.setattr(gateway_link, "SILENT_S", 0.4)
+    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord) as bot:
         await anyio.sleep(0.8)
         assert bot.end is None
 
 
-async def test_a_zombie_is_left_by_the_library_and_resumed():
-    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord, heartbeat_s=0.3) as bot:
+async def test_a_zombie_is_left_by_the_library_and_resumed(monkeypatch):
+    monkeypatch.setattr(gateway_link, "HEARTBEAT_S", 0.3)
+    async with FakeDiscord(heartbeat=0.05) as discord, listening(discord) as bot:
         discord.links[0].freeze()
         await discord.until(bot.has("up", 2))
         assert bot.end is None
@@ -320,9 +332,10 @@ async def test_a_first_connection_that_is_broken_off_is_told_as_what_it_is(disco
     assert isinstance(bot.end, LinkDown)
 
 
-async def test_a_gateway_that_never_says_hello_is_given_up(discord):
+async def test_a_gateway_that_never_says_hello_is_given_up(discord, monkeypatch):
+    monkeypatch.setattr(gateway_link, "DOWN_S", 0.3)
     discord.fail("GET /gateway", Stall())
-    bot = await ended(discord, down_s=0.3)
+    bot = await ended(discord)
     assert isinstance(bot.end, LinkDown)
 
 
@@ -391,7 +404,7 @@ async def test_a_ban_holds_the_gateway_back_too(discord):
 async def test_sessions_are_not_begun_faster_than_discord_allows_in_a_day(discord, monkeypatch):
     monkeypatch.setattr(gateway_link, "SESSIONS_PER_HOUR", 2)
     assert 24 * 40 < 1000
-    bot = Bot(discord, {})
+    bot = Bot(discord)
     for _ in range(2):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.run)
@@ -410,8 +423,7 @@ async def test_sessions_are_not_begun_faster_than_discord_allows_in_a_day(discor
 def left_over():
     mine = ("discord.py", "_delay_ready", "_close", "poll_event", "Gateway")
     tasks = [task for task in asyncio.all_tasks() if any(name in repr(task) for name in mine)]
-    beats = [one for one in threading.enumerate() if "keep-alive" in one.name]
-    return tasks, [beat for beat in beats if not beat._stop_ev.is_set()]
+    return tasks, [one for one in threading.enumerate() if "keep-alive" in one.name]
 
 
 async def test_a_cancelled_link_closes_with_1000_and_leaves_nothing(discord):
@@ -423,8 +435,9 @@ async def test_a_cancelled_link_closes_with_1000_and_leaves_nothing(discord):
     assert left_over() == ([], [])
 
 
-async def test_a_link_cancelled_before_it_is_ready_leaves_nothing(discord):
-    bot = Bot(discord, {"guilds_s": 5.0})
+async def test_a_link_cancelled_before_it_is_ready_leaves_nothing(discord, monkeypatch):
+    monkeypatch.setattr(gateway_link, "GUILDS_S", 5.0)
+    bot = Bot(discord)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.run)
         await discord.until(bot.has("session"))
@@ -444,7 +457,8 @@ async def test_a_close_that_does_not_end_holds_nothing_up(discord, monkeypatch, 
             bot.client.close = anyio.sleep_forever
         began = anyio.current_time()
     assert anyio.current_time() - began < 2
-    assert bot.client.http._HTTPClient__session.closed
+    with pytest.raises(RuntimeError, match="Session is closed"):
+        await bot.client.http.get_user(1)
 
 
 async def test_a_press_that_is_being_answered_ends_before_the_session_does(discord):
@@ -483,7 +497,7 @@ async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeyp
 
 async def test_a_supervisor_keeps_the_link_up_over_sessions(discord, monkeypatch):
     monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.05)
-    bot, supervisor = Bot(discord, {}), Supervisor("discord")
+    bot, supervisor = Bot(discord), Supervisor("discord")
 
     async def run(connected):
         def up():
@@ -515,8 +529,9 @@ async def test_no_log_shows_the_token_or_what_is_said(discord, caplog):
     assert "a secret of a person" not in caplog.text
 
 
-async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, caplog):
-    async with listening(discord, down_s=3.0) as bot:
+async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, caplog, monkeypatch):
+    monkeypatch.setattr(gateway_link, "DOWN_S", 3.0)
+    async with listening(discord) as bot:
         discord.dead = True
         discord.links[0].abort()
         await until(lambda: "Attempting a reconnect" in caplog.text)

@@ -14,7 +14,13 @@ from threads.model import ThreadId
 from transports.discord.markdown.render import utf16_size
 from transports.discord.post import thread_opening as module
 from transports.discord.post.nonces import MAX_NONCE, nonce_of, question_of
-from transports.discord.post.thread_opening import BARRED_S, UNTITLED, Places, Spot, title_of
+from transports.discord.post.thread_opening import (
+    REFUSED_PAUSE_S,
+    UNTITLED,
+    Destination,
+    Destinations,
+    title_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -36,36 +42,36 @@ async def desk(world):
 async def test_a_thread_is_opened_when_it_is_due_and_named_after_the_question(desk):
     assert desk.discord.threads(CHANNEL) == []
 
-    assert await desk.places.of(desk.thread) == Spot(desk.question)
+    assert await desk.destinations.open(desk.thread) == Destination(desk.question)
 
     [thread] = desk.discord.threads(CHANNEL)
     assert (thread.id, thread.name) == (desk.question, "how?")
 
 
 async def test_many_who_need_the_thread_open_it_once(desk):
-    spots = []
+    destinations = []
 
     async def enter():
-        spots.append(await desk.places.of(desk.thread))
+        destinations.append(await desk.destinations.open(desk.thread))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(enter)
 
-    assert spots == [Spot(desk.question)] * 20
+    assert destinations == [Destination(desk.question)] * 20
     assert len(desk.discord.calls_to(OPEN)) == 1
 
 
 async def test_a_thread_that_is_slow_to_open_holds_up_no_other(world):
     desk, other = await Desk.asked(*world), await Desk.asked(*world, channel=CHANNEL2)
-    other.places = desk.places
-    other.places.begins(other.thread, "other")
+    other.destinations = desk.destinations
+    other.destinations.note_question(other.thread, "other")
     gate = desk.discord.gate(OPEN, when=lambda call: call.path["message"] == desk.question)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(desk.places.of, desk.thread)
+        tasks.start_soon(desk.destinations.open, desk.thread)
         await gate.reached()
-        assert await desk.places.of(other.thread) == Spot(other.question)
+        assert await desk.destinations.open(other.thread) == Destination(other.question)
         gate.open()
 
 
@@ -97,8 +103,8 @@ async def test_after_a_restart_a_thread_is_there_and_a_later_one_is_opened(world
     desk.restart()
     other.restart()
 
-    assert await desk.places.of(desk.thread) == Spot(desk.question)
-    assert await other.places.of(other.thread) == Spot(other.question)
+    assert await desk.destinations.open(desk.thread) == Destination(desk.question)
+    assert await other.destinations.open(other.thread) == Destination(other.question)
     assert [thread.name for thread in desk.discord.threads(CHANNEL)] == ["how?", "**why**"]
     assert len(desk.discord.calls_to(OPEN)) == 2
 
@@ -106,12 +112,12 @@ async def test_after_a_restart_a_thread_is_there_and_a_later_one_is_opened(world
 async def test_a_thread_that_is_known_to_stand_costs_no_call(world):
     discord, rest = world
     thread = ThreadId("discord", GUILD, CHANNEL, "123456789")
-    places = Places(rest)
+    destinations = Destinations(rest)
 
-    places.stands(thread)
+    destinations.note_thread(thread)
     before = len(discord.calls)
 
-    assert await places.of(thread) == places.known(thread) == Spot("123456789")
+    assert await destinations.open(thread) == destinations.known(thread) == Destination("123456789")
     assert len(discord.calls) == before
 
 
@@ -132,7 +138,7 @@ async def test_when_discord_does_not_say_whether_the_thread_is_there_nothing_is_
     desk.discord.fail(LOOK, fault)
 
     with pytest.raises(PostFailed):
-        await desk.places.of(desk.thread)
+        await desk.destinations.open(desk.thread)
 
     assert desk.discord.calls_to(OPEN) == []
 
@@ -155,7 +161,7 @@ async def test_where_no_thread_can_be_had_the_answer_is_a_reply_in_the_channel(d
     posts = desk.posts(CHANNEL)
     assert len(posts) == 2
     assert [post.reply_to for post in posts] == [desk.question] * 2
-    assert desk.places.known(desk.thread) == Spot(CHANNEL, desk.question)
+    assert desk.destinations.known(desk.thread) == Destination(CHANNEL, desk.question)
 
 
 async def test_in_a_voice_channel_the_answer_is_a_reply(world):
@@ -214,16 +220,16 @@ async def test_a_channel_without_threads_is_asked_again_after_a_while_and_told_o
     async def asked(channel=CHANNEL):
         said = await discord.say(U1, channel, "how?")
         thread = ThreadId("discord", GUILD, channel, said.id)
-        desk.places.begins(thread, "how?")
-        return (await desk.places.of(thread)).channel == said.id
+        desk.destinations.note_question(thread, "how?")
+        return (await desk.destinations.open(thread)).channel == said.id
 
     assert [await asked() for _ in range(5)] == [False] * 5
     assert await asked(CHANNEL2)
     assert len(discord.calls_to(OPEN)) == 2
-    now += BARRED_S
+    now += REFUSED_PAUSE_S
     assert not await asked()
     discord.allow(CHANNEL, "CREATE_PUBLIC_THREADS")
-    now += BARRED_S
+    now += REFUSED_PAUSE_S
     assert await asked()
     assert [record.getMessage().count("Create Public Threads") for record in caplog.records] == [1]
 
@@ -297,13 +303,13 @@ async def test_a_stranger_in_a_thread_is_refused_there(desk):
 
 async def test_how_many_conversations_are_remembered_is_bounded(world, monkeypatch):
     monkeypatch.setattr(module, "REMEMBERED", 3)
-    places = Places(world[1])
+    destinations = Destinations(world[1])
     threads = [ThreadId("discord", GUILD, CHANNEL, str(number)) for number in range(1, 10)]
 
     for thread in threads:
-        places.stands(thread)
+        destinations.note_thread(thread)
 
-    assert [thread for thread in threads if places.known(thread)] == threads[-3:]
+    assert [thread for thread in threads if destinations.known(thread)] == threads[-3:]
 
 
 TITLES = {

@@ -382,7 +382,7 @@ async def test_what_stands_in_place_is_known_to_be_of_its_conversation(desk, how
         assert await desk.post(text) == posted
     parts = [message.id for message in desk.posts(CHANNEL)]
     assert len(parts) == 3 and parts[0] == posted
-    assert [desk.places.root_of(part) for part in parts] == [desk.question] * 3
+    assert [desk.destinations.root_of(part) for part in parts] == [desk.question] * 3
 
 
 def long(parts):

@@ -33,7 +33,7 @@ from threads.model import (
     Waiting,
 )
 from transports.discord.live.presence import EYES, OUTCOMES, Presence
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 
 pytestmark = pytest.mark.anyio
 
@@ -48,20 +48,24 @@ class Scene:
 
     def __init__(self, tasks, place="", **options):
         self.discord = virtual_discord()
-        self.rest = VirtualRest(self.discord, tasks)
-        self.places = Places(self.rest)
-        self.presence = Presence(self.rest, self.places, **options)
-        tasks.start_soon(self.presence.run)
+        self.rest, self.tasks, self.options = VirtualRest(self.discord, tasks), tasks, options
+        self.restart()
         self.place = place or CHANNEL
         self.question = self.asks()
         self.thread = self.thread_of(self.question)
+
+    def restart(self):
+        """A new process: nothing is remembered."""
+        self.destinations = Destinations(self.rest)
+        self.presence = Presence(self.rest, self.destinations, **self.options)
+        self.tasks.start_soon(self.presence.run)
 
     def asks(self, place="", **more):
         return self.discord.say(U1, place or self.place, "how?", **more).id
 
     def thread_of(self, message_id):
         thread = ThreadId("discord", GUILD, self.place, message_id)
-        self.places.begins(thread, "how?")
+        self.destinations.note_question(thread, "how?")
         return thread
 
     def show(self, *events, id="", thread=None):
@@ -96,7 +100,6 @@ async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
         assert there.reactions() == ["✅"]
         await anyio.sleep(50)
         assert len(there.discord.typings) == 1
-        assert not there.presence._messages
         assert not there.discord.limited
 
 
@@ -184,7 +187,7 @@ async def test_a_reaction_goes_where_the_message_is():
 
 async def test_after_a_restart_a_message_of_a_reply_chain_is_looked_for_in_both_places():
     async with scene() as there:
-        there.places = there.presence._places = Places(there.rest)
+        there.restart()
         later = there.asks(reply_to=there.question)
         there.show(Taken(), id=later)
         await anyio.sleep(3)
@@ -262,15 +265,14 @@ async def test_eyes_that_nobody_put_on_are_not_taken_off():
 
 async def test_a_storm_of_messages_is_marked_at_the_channels_pace_and_what_is_kept_is_bounded():
     async with scene(typing=False) as there:
-        for _ in range(5_000):
-            asked = there.asks()
-            there.show(Taken(), id=asked, thread=there.thread_of(asked))
-        assert len(there.presence._reactions._marked) <= 2_000
+        asked = [there.asks() for _ in range(5_000)]
+        for message_id in asked:
+            there.show(Taken(), id=message_id, thread=there.thread_of(message_id))
         await anyio.sleep(60)
         times = there.times(REACT)
         assert 100 < len(times) < 60 / 0.25
         assert not there.discord.limited
-        assert sum(map(len, there.presence._reactions._lines.values())) <= 2_000
+        assert (there.reactions(asked[2_999]), there.reactions(asked[3_000])) == ([], [EYES])
 
 
 async def test_typing_goes_on_every_eight_seconds_while_the_turn_runs():

@@ -8,11 +8,10 @@ import discord
 import pytest
 
 from tests.fakes.discord import BOT, CHANNEL, GUILD, ROLE, U1, U2, Cut, FakeDiscord, Message, Refused, Status
-from tests.fakes.discord.sdk import Seen, connected
+from tests.fakes.discord.sdk import Seen, connected, online
 from threads.model import Author, Choice, ThreadId
 from transports.discord.api.channel_types import place_of
-from transports.discord.events.interactions import acknowledge, tell
-from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
+from transports.discord.events.interactions import EXPIRED, ButtonPress, acknowledge, parse_press, tell
 from transports.discord.markdown.buttons import choice_buttons, stop_button
 
 pytestmark = pytest.mark.anyio
@@ -167,10 +166,9 @@ async def test_an_answer_that_cannot_be_given_is_only_logged(caplog):
 
 
 async def test_a_press_is_heard_when_the_client_was_closed_meanwhile(caplog):
-    async with hearing() as (fake, client):
-        await press(fake, client, U1, with_buttons(fake, CHANNEL, STOP), STOP)
-        [interaction] = client.of("interaction")
-    interaction.response._response_type = None
+    async with online() as (fake, client):
+        fake.press(U1, with_buttons(fake, CHANNEL, STOP), STOP.custom_id)
+        [interaction] = await fake.until(lambda: client.of("interaction"))
     await acknowledge(interaction, thinking=False)
     assert "interaction.late" in caplog.text
     await tell(interaction, "too late")

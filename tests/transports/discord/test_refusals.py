@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from threads import wording
-from threads.errors import PostFailed, TransportFatal, TransportRateLimited, TransportUnavailable
+from threads.errors import TransportFatal, TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import (
     ADVICE,
     FRIENDLY,
@@ -19,7 +19,6 @@ from transports.discord.api.api_errors import (
     DiscordRefused,
     bad_token,
     explain,
-    refused_for_good,
 )
 
 JSON = {"Content-Type": "application/json", "Via": "1.1 google"}
@@ -174,21 +173,6 @@ def test_a_cut_connection_may_have_posted_if_it_was_sent(error):
         failed = explain("send", error, maybe_posted=sent)
         assert isinstance(failed, TransportUnavailable)
         assert failed.maybe_posted is sent
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (DiscordRefused("send", 403, 50083), True),
-        (DiscordRefused("send", 403, 50001), True),
-        (DiscordRefused("send", 401, 0), True),
-        (DiscordRefused("send", 400, 50035), False),
-        (DiscordRefused("send", 413, 40005), False),
-        (TransportUnavailable(), False),
-    ],
-)
-def test_only_some_refusals_hold_for_every_form_of_a_post(error: PostFailed, expected):
-    assert refused_for_good(error) is expected
 
 
 @given(

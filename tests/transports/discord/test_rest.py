@@ -29,7 +29,7 @@ from tests.fakes.discord import (
 from threads.errors import TransportFatal, TransportRateLimited, TransportRejected, TransportUnavailable
 from transports.discord.api import account, invalid_requests, sdk, uncancelled_calls
 from transports.discord.api.api_errors import Banned, DiscordRefused
-from transports.discord.api.rest import open_rest
+from transports.discord.api.rest import open_rest, view_of
 from transports.discord.api.sdk import read_message
 from transports.discord.api.values import Button, Upload
 
@@ -120,8 +120,10 @@ async def test_a_post_pings_nobody_and_shows_no_previews(discord, rest):
         "fail_if_not_exists": False,
     }
     assert discord.message(str(said.id)).buttons == [("Stop", "stop:1")]
-    assert not rest._library.persistent_views
-    assert not rest._library._connection._view_store._views
+
+
+async def test_the_library_does_not_wait_for_buttons():
+    assert view_of((STOP,)).is_finished()
 
 
 async def test_an_edit_keeps_the_previews_away_and_takes_buttons_off(discord, rest):
@@ -215,7 +217,7 @@ async def test_an_answer_that_is_no_page_is_not_taken_for_an_empty_one(discord, 
     async def logs_from(*_, **__):
         return told
 
-    monkeypatch.setattr(rest._library.http, "logs_from", logs_from)
+    monkeypatch.setattr("discord.http.HTTPClient.logs_from", logs_from)
     with pytest.raises(TransportUnavailable):
         await rest.history(CHANNEL)
 
@@ -373,7 +375,6 @@ async def test_a_call_that_had_not_begun_is_taken_back(discord, rest, monkeypatc
     gate.open()
     await rest.send(CHANNEL, "hi", nonce="n1")
     assert len(discord.calls_to(TYPING)) == 1
-    assert not rest._calls._lines
 
 
 async def quietly(call):
@@ -481,9 +482,6 @@ async def test_the_end_waits_for_what_is_under_way_but_not_for_ever(discord, mon
         for nonce in ("n1", "n2", "n3"):
             with anyio.move_on_after(0.02):
                 await rest.send(CHANNEL, nonce, nonce=nonce)
-        client = rest._library
         began = anyio.current_time()
     assert anyio.current_time() - began < 2
     assert [message.content for message in discord.posts()] == ["n1"]
-    assert client.http._HTTPClient__session.closed
-    assert not rest._calls._open

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import get_args
 
 import anyio
-import discord
 import pytest
 
 from bot.routing import commands
@@ -49,7 +48,8 @@ class Talk:
         self.fake, self.taken, self.failure = fake, [], None
         self.disk = None
         self.client = Seen()
-        self.slash = SlashCommands(self.client, Channels(Rest.__new__(Rest)), self.take, NAMES)
+        self.channels = Channels(Rest.__new__(Rest))
+        self.slash = SlashCommands(self.client, self.channels, self.take, NAMES)
 
     async def take(self, incoming, *_):
         self.taken.append(incoming)
@@ -196,7 +196,7 @@ async def test_a_command_of_an_earlier_version_is_told_to_be_gone(caplog):
 
 async def test_a_command_in_a_place_of_an_unknown_kind_is_declined(monkeypatch):
     async with talking() as (fake, talk):
-        monkeypatch.setattr(talk.slash._channels, "see", lambda _: None)
+        monkeypatch.setattr(talk.channels, "see", lambda _: None)
         asked = await fake.slash(U1, CHANNEL, "status")
         await fake.until(lambda: asked.contents)
         assert asked.contents == [ELSEWHERE]
@@ -253,11 +253,10 @@ async def test_the_commands_are_told_once_and_again_only_when_they_change(tmp_pa
         assert len(fake.calls_to(PUT)) == 2
 
 
-async def test_the_commands_of_another_application_are_told_anew(tmp_path):
+async def test_the_commands_of_another_application_are_told_anew(tmp_path, monkeypatch):
     async with talking() as (fake, talk):
         await published(tmp_path).sync(talk.slash)
-        talk.client._application = discord.Object(5)
-        talk.client._connection.application_id = 5
+        monkeypatch.setattr(Seen, "application_id", 5)
         await published(tmp_path).sync(talk.slash)
         assert len(fake.calls_to(PUT)) == 2
 

@@ -100,7 +100,7 @@ class DiscordRefused(TransportRejected):
 
     def __init__(self, call: str, status: int, number: int = 0, message: str = "") -> None:
         self.call, self.status, self.number = call, status, number
-        self.kind = kind_of(status, number)
+        self.kind: Kind = KINDS.get(number) or BY_STATUS.get(status, "other")
         self.friendly = FRIENDLY[self.kind]
         needed = NEEDED.get(call, "") if self.kind == "forbidden" else ""
         if needed:
@@ -113,15 +113,6 @@ class DiscordRefused(TransportRejected):
 
 class Banned(TransportRateLimited):
     """Cloudflare answered in place of Discord: this address is shut out after too many bad requests."""
-
-
-def kind_of(status: int, number: int) -> Kind:
-    return KINDS.get(number) or BY_STATUS.get(status, "other")
-
-
-def refused_for_good(error: PostFailed) -> bool:
-    """Return whether every form of the same post would be refused there."""
-    return isinstance(error, DiscordRefused) and error.kind in ("token", "forbidden", "locked", "gone")
 
 
 def bad_token() -> TransportFatal:

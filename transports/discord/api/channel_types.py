@@ -1,4 +1,4 @@
-"""The types of channels, by id: learnt from events, else asked for once.
+"""The types of channels, by id: learnt from events, else asked for.
 
 discord.py does not know the channel of a message in an archived thread, nor any before its guild has come in. Then
 the channel is a `PartialMessageable` without a type, and taking it for a guild's channel would lose the message.
@@ -6,13 +6,10 @@ the channel is a `PartialMessageable` without a type, and taking it for a guild'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-import anyio
 import discord
 from cachetools import LRUCache
 
-from threads.errors import PostFailed, TransportRejected
+from threads.errors import TransportRejected
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Place
 
@@ -20,17 +17,10 @@ MOST_PLACES = 50_000
 """How many channels are remembered."""
 
 
-@dataclass(slots=True)
-class _Fetch:
-    done: anyio.Event = field(default_factory=anyio.Event)
-    failure: PostFailed | None = None
-
-
 class Channels:
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._places: LRUCache[str, Place] = LRUCache(MOST_PLACES)
-        self._fetches: dict[str, _Fetch] = {}
 
     def see(self, channel: object) -> Place | None:
         """Learn the type of a channel of the library's; None if it is not known. No I/O.
@@ -49,33 +39,16 @@ class Channels:
         return self._places.get(channel_id)
 
     async def of(self, channel_id: str) -> Place:
-        """Return a channel's type; concurrent callers share one look-up. Raises `PostFailed`."""
-        while (place := self.known(channel_id)) is None:
-            fetch = self._fetches.get(channel_id)
-            if fetch is None:
-                return await self._fetch(channel_id)
-            await fetch.done.wait()
-            if fetch.failure is not None:
-                raise fetch.failure
+        """Return a channel's type; asks Discord if it is not known. Raises `PostFailed`."""
+        if (place := self.known(channel_id)) is None:
+            place = place_of(await self._rest.channel(channel_id))
+            if place is None:
+                raise TransportRejected(f"channel {channel_id} is of a kind without messages to us")
+            self._places[channel_id] = place
         return place
 
     def forget(self, channel_id: str) -> None:
         self._places.pop(channel_id, None)
-
-    async def _fetch(self, channel_id: str) -> Place:
-        fetch = self._fetches[channel_id] = _Fetch()
-        try:
-            place = place_of(await self._rest.channel(channel_id))
-            if place is None:
-                raise TransportRejected(f"channel {channel_id} is of a kind without messages to us")
-        except PostFailed as failure:
-            fetch.failure = failure
-            raise
-        finally:
-            del self._fetches[channel_id]
-            fetch.done.set()
-        self._places[place.id] = place
-        return place
 
 
 def place_of(channel: object) -> Place | None:

@@ -7,9 +7,9 @@ up to 17 minutes, sockets that die in silence, and a lost session. These end the
 |----------------------------------------------------------|--------------------------------------------------|
 | READY                                                    | `Hooks.on_session`, *connected*; later `on_ready` |
 | a cut, op 7, close 1000, 1001, 4000, 4009, no heartbeat  | the library resumes; RESUMED: *connected*        |
-| not resumed within ``down_s``                            | `LinkDown`                                       |
+| not resumed within `DOWN_S`                              | `LinkDown`                                       |
 | op 9: the session is gone                                | `LinkDown`                                       |
-| no frame for ``silent_s``                                | `LinkDown`                                       |
+| no frame for `SILENT_S`                                  | `LinkDown`                                       |
 | no login, no first connect                               | `LinkDown`, or what the refusal means            |
 | 401, 4004, 4010 to 4014                                  | `TransportFatal`, with what to do                |
 
@@ -44,6 +44,11 @@ SESSIONS_PER_HOUR = 40
 """Discord resets the token of a bot that begins 1,000 sessions in a day."""
 HOUR_S = 3600.0
 
+SILENT_S, DOWN_S, LOOK_S = 120.0, 30.0, 1.0
+"""A session ends after so long without a frame, or without a connection; both are looked at every second."""
+GUILDS_S, HEARTBEAT_S = 2.0, 60.0
+"""How long the library waits for the next guild, and for the acknowledgement of a heartbeat."""
+
 PORTAL = "at discord.com/developers/applications"
 FATAL = {
     4010: "Discord refuses the shard: this program connects as one and knows of no others",
@@ -58,8 +63,7 @@ FATAL = {
 class GatewayLink:
     """The gateway of one bot. ``invalid_requests`` is that of its `Rest`: a ban holds for both.
 
-    ``heard`` is called each ``look_s`` in which a frame came. A session ends after ``silent_s`` without a frame, or
-    ``down_s`` without a connection.
+    ``heard`` is called each second in which a frame came.
     """
 
     def __init__(
@@ -70,19 +74,12 @@ class GatewayLink:
         make_hooks: Callable[[], Hooks],
         invalid_requests: InvalidRequests,
         *,
-        heard: Callable[[], None] = lambda: None,
-        silent_s: float = 120.0,
-        down_s: float = 30.0,
-        look_s: float = 1.0,
-        guilds_s: float = 2.0,
-        heartbeat_s: float = 60.0,
+        heard: Callable[[], None],
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
         self._api_url = api_base_url or DISCORD
         self._make_hooks, self._standing = make_hooks, invalid_requests
         self._heard = heard
-        self._silent_s, self._down_s, self._look_s = silent_s, down_s, look_s
-        self._options = {"guild_ready_timeout": guilds_s, "heartbeat_timeout": heartbeat_s}
         self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
 
     async def run(self, connected: Callable[[], None]) -> None:
@@ -104,7 +101,8 @@ class GatewayLink:
                 connected,
                 self._begin,
                 tasks,
-                **self._options,
+                guild_ready_timeout=GUILDS_S,
+                heartbeat_timeout=HEARTBEAT_S,
             )
             try:
                 end = await self._ended(client, tasks)
@@ -151,16 +149,16 @@ class GatewayLink:
         """End the session when it is down or silent. Counts looks, not seconds: a blocked loop makes no looks."""
         quiet = down = 0
         while client.failure is None:
-            await anyio.sleep(self._look_s)
+            await anyio.sleep(LOOK_S)
             quiet = 0 if client.heard else quiet + 1
             down = 0 if client.up else down + 1
             if client.heard:
                 self._heard()
             client.heard = False
-            if down * self._look_s >= self._down_s:
-                client.failure = LinkDown(f"no session for {self._down_s:.0f} s")
-            elif quiet * self._look_s >= self._silent_s:
-                client.failure = LinkDown(f"no frame for {self._silent_s:.0f} s")
+            if down * LOOK_S >= DOWN_S:
+                client.failure = LinkDown(f"no session for {DOWN_S:.0f} s")
+            elif quiet * LOOK_S >= SILENT_S:
+                client.failure = LinkDown(f"no frame for {SILENT_S:.0f} s")
         life.cancel()
 
 

@@ -31,13 +31,6 @@ ORIGINAL: Final = cast(int, "@original")
 """Discord's name of the first answer to an interaction; the library passes ids on as they are."""
 EXPIRED = 50_027
 
-STYLES = {
-    "primary": discord.ButtonStyle.primary,
-    "secondary": discord.ButtonStyle.secondary,
-    "success": discord.ButtonStyle.success,
-    "danger": discord.ButtonStyle.danger,
-}
-
 
 class Rest(Account):
     """Discord's REST API with one bot token, after `login`.
@@ -76,7 +69,7 @@ class Rest(Account):
             return await self._place(channel).send(content or None, nonce=nonce, suppress_embeds=True, **more)
 
         within = UPLOAD_WITHIN_S if upload else None
-        return await self._ask("send", post, line=nonce, urgent=urgent, within=within, posts=True)
+        return await self._ask("send", post, line=nonce, urgent=urgent, within=within)
 
     async def whisper(
         self, address: ReplyAddress, content: str, buttons: Sequence[Button], *, line: str, in_place: bool
@@ -143,18 +136,18 @@ class Rest(Account):
         )
 
     async def unreact(self, channel: str, message: str, emoji: str) -> None:
-        async def unreact() -> None:
-            await self._message(channel, message).remove_reaction(emoji, discord.Object(self.me.id))
-
-        await self._ask("unreact", unreact, line=f"reactions {message}", urgent=False)
+        ours, line = discord.Object(self.me.id), f"reactions {message}"
+        await self._ask(
+            "unreact",
+            lambda: self._message(channel, message).remove_reaction(emoji, ours),
+            line=line,
+            urgent=False,
+        )
 
     async def typing(self, channel: str) -> None:
         """Show "typing" for ten seconds, or until the next post."""
-
-        async def typing() -> None:
-            await self._place(channel).typing()
-
-        await self._ask("typing", typing, line=f"typing {channel}", urgent=False)
+        line = f"typing {channel}"
+        await self._ask("typing", lambda: self._place(channel).typing(), line=line, urgent=False)
 
     async def open_thread(self, channel: str, message: str, name: str) -> str:
         """Open a thread from a message, unless there is one, and return its id: the message's."""
@@ -170,7 +163,7 @@ class Rest(Account):
                 raise TransportUnavailable("open_thread: the answer is not a thread")
 
         try:
-            await self._ask("open_thread", start, line=f"thread {message}", opens=True)
+            await self._ask("open_thread", start, line=f"thread {message}")
         except DiscordRefused as refused:
             if refused.kind != "exists":
                 raise
@@ -233,10 +226,7 @@ class Rest(Account):
         return await self._ask("roles_of", read)
 
     async def ping(self) -> None:
-        async def ask() -> None:
-            await self._library.application_info()
-
-        await self._ask("ping", ask)
+        await self._ask("ping", self._library.application_info)
 
     def _read(self, channel: str, data: Any) -> discord.Message | None:
         """Have the library read a message of the history; None if it cannot."""
@@ -278,7 +268,9 @@ def view_of(buttons: Sequence[Button]) -> discord.ui.View:
     view = discord.ui.View(timeout=None)
     for button in buttons[:MAX_BUTTONS]:
         view.add_item(
-            discord.ui.Button(label=button.label, custom_id=button.custom_id, style=STYLES[button.style])
+            discord.ui.Button(
+                label=button.label, custom_id=button.custom_id, style=discord.ButtonStyle[button.style]
+            )
         )
     view.stop()
     return view

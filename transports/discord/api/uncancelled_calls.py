@@ -8,10 +8,11 @@ overtake, and undo, the next one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -55,7 +56,7 @@ class UncancelledCalls:
         self._urgent = anyio.Semaphore(URGENT_AT_ONCE, fast_acquire=True)
         self._cosmetic = anyio.Semaphore(COSMETIC_AT_ONCE, fast_acquire=True)
         self._openings = anyio.Semaphore(OPENINGS_AT_ONCE, fast_acquire=True)
-        self._lines: dict[str, _Line] = {}
+        self._lines: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._open: set[_Call[Any]] = set()
 
     @property
@@ -100,9 +101,13 @@ class UncancelledCalls:
             call.running.cancel()
 
     async def _run(self, call: _Call[T], room: anyio.Semaphore) -> None:
+        # The lock of a line is forgotten with the last call that holds it or waits for it.
+        lock = (
+            self._lines.setdefault(call.line, anyio.Lock(fast_acquire=True)) if call.line else nullcontext()
+        )
         try:
             with call.waiting:
-                async with self._turn(call.line), room:
+                async with lock, room:
                     self._open.add(call)
                     with call.running:
                         await self._do(call)
@@ -116,25 +121,3 @@ class UncancelledCalls:
             call.results.append(await call.work())
         except Exception as error:  # noqa: BLE001  the boundary of a transport: whatever broke, the call failed
             call.failed = self._explain(call.name, error, call.sent)
-
-    @asynccontextmanager
-    async def _turn(self, name: str) -> AsyncIterator[None]:
-        """Wait for the calls before in the line of that name, if it has one."""
-        if not name:
-            yield
-            return
-        line = self._lines.setdefault(name, _Line())
-        line.length += 1
-        try:
-            async with line.lock:
-                yield
-        finally:
-            line.length -= 1
-            if not line.length:
-                del self._lines[name]
-
-
-@dataclass(slots=True)
-class _Line:
-    length: int = 0
-    lock: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 import anyio
 import discord
 
 from threads.errors import TransportRejected
 from transports.discord.api.api_errors import DiscordRefused
-from transports.discord.api.rest import MAX_PAGE
+from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.events.read_marks import channel_of, is_direct, path
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Recent, Verdict
 from transports.shared.backfill.marks import UNKNOWN, Marks
@@ -43,12 +42,6 @@ MOST_DIRECT = 1_000
 """Direct messages that are read after a gap: those that spoke last."""
 
 
-class Pages(Protocol):
-    async def history(self, channel: str, *, after: str = "") -> list[discord.Message]:
-        """Return one page of `MAX_PAGE` messages, oldest first. Raises `threads.errors.PostFailed`."""
-        ...
-
-
 class History:
     """Reads a bot's channels, for `transports.shared.backfill.catch_up`.
 
@@ -58,7 +51,7 @@ class History:
 
     def __init__(
         self,
-        rest: Pages,
+        rest: Rest,
         marks: Marks,
         hear: Callable[[discord.Message], Awaitable[None]],
         *,

@@ -61,7 +61,10 @@ class CommandRegistration:
                     "slash.not_set: the slash commands could not be set: %s%s", failure, _advice(failure)
                 )
             else:
-                await self._write(wanted)
+                try:
+                    await self._file.change(lambda _: _File(published=wanted))
+                except StoreUnavailable as error:
+                    log.warning("slash.state_not_kept: the slash commands will be set again: %s", error)
 
     async def _read(self) -> None:
         try:
@@ -72,12 +75,6 @@ class CommandRegistration:
                 self._path.name,
                 error,
             )
-
-    async def _write(self, published: str) -> None:
-        try:
-            await self._file.change(lambda _: _File(published=published))
-        except StoreUnavailable as error:
-            log.warning("slash.state_not_kept: the slash commands will be set again: %s", error)
 
 
 def digest_of(tree: app_commands.CommandTree[discord.Client]) -> str:

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import aiohttp
-import discord
 from yarl import URL
 
 from threads.errors import PostFailed
@@ -18,6 +17,7 @@ from threads.model import Attachment
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import is_snowflake
+from transports.discord.events.message_text import attachments_of
 from transports.shared.downloads import GONE, FileHost, FileRefused, opened, read, unavailable
 from transports.shared.link.proxy import is_trusted
 
@@ -29,11 +29,6 @@ EXPIRED = (401, 403, 404, 410)
 NO_ACCESS = (
     "I may not read it: whoever runs this bot needs to give me the permission to read this channel's history."
 )
-
-
-def open_session() -> aiohttp.ClientSession:
-    """Open the session for files, without cookies."""
-    return aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
 
 
 @asynccontextmanager
@@ -73,25 +68,11 @@ async def _address(rest: Rest, attachment: Attachment, host: FileHost) -> str:
     try:
         message = await rest.message(channel, message_id)
     except DiscordRefused as error:
-        raise unavailable(f"its message: {error}", _friendly(error, host)) from None
+        friendly = {"gone": GONE, "forbidden": NO_ACCESS}.get(error.kind, host.trouble)
+        raise unavailable(f"its message: {error}", friendly) from None
     except PostFailed as error:
         raise unavailable(f"its message: {error}", host.trouble) from None
-    for file in _files(message):
+    for file in attachments_of(message):
         if str(file.id) == file_id:
             return file.url
     raise unavailable("its message is without it now", GONE)
-
-
-def _files(message: discord.Message) -> list[discord.Attachment]:
-    forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
-    return [*message.attachments, *forwarded]
-
-
-def _friendly(error: DiscordRefused, host: FileHost) -> str:
-    match error.kind:
-        case "gone":
-            return GONE
-        case "forbidden":
-            return NO_ACCESS
-        case _:
-            return host.trouble

@@ -27,6 +27,13 @@ NEEDED = discord.Permissions(
 )
 
 
+def invite_url(application_id: int | str) -> str:
+    """Return the address at which the owner of a server invites the bot."""
+    return discord.utils.oauth_url(
+        application_id, permissions=NEEDED, scopes=("bot", "applications.commands")
+    )
+
+
 class Session:
     """``models`` are what `/model` completes. Fills ``upload_limits``: the bytes a file may have, by guild."""
 
@@ -54,11 +61,9 @@ class Session:
         if self._slash:
             self._soon(partial(self._registration.sync, self._slash))
         if not client.guilds and client.application_id:
-            link = discord.utils.oauth_url(
-                client.application_id, permissions=NEEDED, scopes=("bot", "applications.commands")
-            )
             log.warning(
-                "discord.uninvited: the bot is in no server yet; whoever owns one invites it with %s", link
+                "discord.uninvited: the bot is in no server yet; whoever owns one invites it with %s",
+                invite_url(client.application_id),
             )
 
     def on_guild(self, guild: discord.Guild) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -26,23 +26,21 @@ from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Deleted, Incoming, Sink, ThreadId
+from threads.model import Author, Deleted, Incoming, Sink, ThreadId
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
 from transports.discord.events.catch_up import History
 from transports.discord.events.channel_queue import ChannelQueues
-from transports.discord.events.interactions import take_in
+from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_in
 from transports.discord.events.message_text import is_ours
 from transports.discord.events.parse_message import parse_edit, parse_message
-from transports.discord.events.parse_press import EXPIRED, ButtonPress, parse_press
 from transports.discord.events.read_marks import last_said, path
 from transports.discord.events.reply_chains import ReplyChains
-from transports.discord.events.roles import Roles
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.rewrite import disarm
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -54,14 +52,8 @@ REMEMBERED = 10_000
 """Messages whose conversation is remembered, for edits and deletions."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntakeOptions:
-    """Whose messages are taken. ``roles`` are those that grant rights: others are dropped."""
-
-    bots: frozenset[str] = frozenset()
-    roles: frozenset[str] = frozenset()
-    max_age_s: float = 600
-
+MEMBERS_REMEMBERED = 10_000
+"""Members whose roles are remembered for one session: afterwards they may have others."""
 
 KNOWN_AFTER_S = 5.0
 """By then a process has found the open questions of the one before."""
@@ -76,31 +68,37 @@ class Intake:
         channels: Channels,
         marks: Marks,
         sink: Sink,
-        places: Places,
+        destinations: Destinations,
         answers: EphemeralAnswers,
-        options: IntakeOptions,
         *,
+        bots: frozenset[str],
+        roles: frozenset[str],
+        max_age_s: float,
         asks: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*asks* tells whether a message holds an open question."""
+        """*bots* are other bots that may write to this one; *roles* grant rights, all others are dropped.
+
+        *asks* tells whether a message holds an open question.
+        """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
-        self._sink, self._places, self._answers = sink, places, answers
-        self._options, self._asks, self._now = options, asks, now
-        self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, places)
-        self._cap = BotLoopGuard(options.bots)
-        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=options.max_age_s)
+        self._sink, self._destinations, self._answers = sink, destinations, answers
+        self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
+        self._asks, self._now = asks, now
+        self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
+        self._cap = BotLoopGuard(bots)
+        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
-        self._roles = Roles(rest, options.roles)
+        self._member_roles: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(MEMBERS_REMEMBERED)
         self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
     def began(self) -> None:
         """Note that a session began: earlier messages may be missed, and no mark passes them from now on."""
-        self._roles.forget()
+        self._member_roles.clear()
         self._history.began()
         self._catch_up.missed()
 
@@ -207,7 +205,7 @@ class Intake:
         return self._parsed(message, place) is None
 
     def _parsed(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
-        return parse_message(message, place, self._me, root=root, bots=self._options.bots)
+        return parse_message(message, place, self._me, root=root, bots=self._bots)
 
     async def _missed(self, message: discord.Message) -> None:
         if is_ours(message, self._me):
@@ -229,27 +227,39 @@ class Intake:
         if not (incoming := self._parsed(message, place, root)):
             return
         if not live:
-            old = (self._now() - instant(incoming.id)).total_seconds() > self._options.max_age_s
-            incoming = replace(
-                incoming, author=await self._roles.asked_for(incoming.author, place), stale=old
-            )
+            old = (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
+            incoming = replace(incoming, author=await self._with_roles(incoming.author, place), stale=old)
         if place.kind == "thread":
-            self._places.stands(incoming.thread)
+            self._destinations.note_thread(incoming.thread)
         elif incoming.thread.root == incoming.id:
-            self._places.begins(incoming.thread, incoming.text)
+            self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
 
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._cap.admits(incoming):
             return
         self._threads[incoming.id] = incoming.thread
-        await self._sink(replace(incoming, author=self._roles.that_matter(incoming.author)))
+        roles = tuple(role for role in incoming.author.roles if role in self._roles)
+        await self._sink(replace(incoming, author=replace(incoming.author, roles=roles)))
+
+    async def _with_roles(self, author: Author, place: Place) -> Author:
+        """Return a person of the history, whose messages have no roles, with their roles. Raises `PostFailed`."""
+        if not self._roles or place.kind == "direct":
+            return author
+        member = place.guild, author.id
+        if (roles := self._member_roles.get(member)) is None:
+            try:
+                roles = await self._rest.roles_of(*member)
+            except TransportRejected:  # not a member any more
+                roles = ()
+            self._member_roles[member] = roles
+        return replace(author, roles=roles)
 
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
         place = await self._channels.of(str(event.channel_id))
         known = self._threads.get(str(event.message_id))
         root = known.root if known else await self._reply_chains.root_of(event.message, place)
-        for inbound in parse_edit(event, place, self._me, root=root, bots=self._options.bots):
+        for inbound in parse_edit(event, place, self._me, root=root, bots=self._bots):
             if isinstance(inbound, Incoming):
                 await self._hand_over(inbound)
             else:

@@ -1,4 +1,7 @@
-"""What presses and slash commands share: the person, where to answer, and the acknowledgement.
+"""Presses of buttons as messages, and what they share with slash commands: the person, and the acknowledgement.
+
+A press is the command of its button. The ``custom_id`` holds all, so buttons outlive a restart. A second press by the
+same person is the same message.
 
 The acknowledgement is a promise, so it follows the write to disk, which takes milliseconds, but it is never too late
 for Discord. After a crash before it, Discord says that the interaction failed. If it was on disk by then, the next
@@ -9,14 +12,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import anyio
 import discord
 
-from threads.model import Author
+from threads.model import Author, Incoming
+from transports.base.text import digest
 from transports.discord.api.api_errors import FROM_OUTSIDE
-from transports.discord.api.values import ReplyAddress
-from transports.discord.events.parse_message import author_value
+from transports.discord.api.values import Place, ReplyAddress
+from transports.discord.events.parse_message import author_value, sent_at
+from transports.discord.markdown.buttons import command_of
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +34,9 @@ DURABLE_WITHIN_S = 1.5
 
 ACKNOWLEDGED = 40060
 """The code of a second acknowledgement: the answer to the first was lost."""
+
+EXPIRED = "This button does not work any more. Say what you would like to do instead."
+"""The answer to a press of an unknown button; without one Discord says "This interaction failed"."""
 
 FAILURES = (*FROM_OUTSIDE, RuntimeError)
 """A RuntimeError is a closed session: the gateway's client is gone."""
@@ -99,3 +108,41 @@ def author_of(interaction: discord.Interaction) -> Author | None:
     """Return the person, with their roles; a payload without a user has a stand-in of the library's."""
     user: object = interaction.user
     return author_value(user) if isinstance(user, discord.User | discord.Member) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonPress:
+    """A choice that a person made: ``channel`` and ``message`` are where the button is.
+
+    An ``ephemeral`` message is one that only this person sees.
+    """
+
+    incoming: Incoming
+    channel: str
+    message: str
+    ephemeral: bool = False
+
+
+def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "") -> ButtonPress | None:
+    """Read a press; None for an unknown button (`EXPIRED` is the answer). Never raises.
+
+    *root* is the first message of the conversation that the message with the button belongs to, where the bot
+    answers in place (`ReplyChains`).
+    """
+    message, author, data = interaction.message, author_of(interaction), interaction.data
+    custom_id = data.get("custom_id") if isinstance(data, dict) else None
+    custom_id = custom_id if isinstance(custom_id, str) else ""
+    command = command_of(custom_id)
+    if not command or message is None or author is None:
+        return None
+    id_, ephemeral = str(message.id), message.flags.ephemeral
+    incoming = Incoming(
+        id=f"press-{digest(place.id, id_, author.id, custom_id)}",
+        thread=place.thread("" if ephemeral else root or id_),
+        author=author,
+        text=command,
+        sent_at=sent_at(str(interaction.id)),
+        via="mention",  # to the bot alone: it is always answered
+        reply_address=reply_address(interaction),
+    )
+    return ButtonPress(incoming, place.id, id_, ephemeral)

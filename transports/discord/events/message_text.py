@@ -1,19 +1,22 @@
 """The text and files of a Discord message; pure.
 
 The author's own words come first, then forwarded messages, then somebody else's message that it replies to. A command
-stands alone.
+stands alone. Markup is decoded as a person reads it; unknown markup stays as it is.
+https://docs.discord.com/developers/reference#message-formatting
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import discord
 
 from threads.model import Attachment
 from threads.store.checksummed_lines import scrub
+from transports.base.text import without_controls
 from transports.discord.api.values import Me
-from transports.discord.events.decode import NameOf, decode, one_line
 
 LONGEST_NAME, LONGEST_PERSON = 255, 100
 """Characters of a name that are kept; Discord lets a person's have 32."""
@@ -24,6 +27,15 @@ LONGEST_FILE = 1_000
 LONGEST_QUOTE = 2_000
 """Characters of a quoted message."""
 
+NameOf = Callable[[str], str]
+"""Returns the name of ``@ID`` (a user), ``@&ID`` (a role) or ``#ID`` (a channel), "" if it is not known."""
+
+_MARKUP = re.compile(
+    r"<(?:(?P<kind>@!?|@&|#)(?P<id>[0-9]{1,20})"
+    r"|a?(?P<emoji>:\w{1,64}:)[0-9]{1,20}"
+    r"|t:(?P<time>[0-9]{1,11})(?::[A-Za-z])?"
+    r"|(?P<command>/[^<>:\n]{1,100}):[0-9]{1,20})>"
+)
 _COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
@@ -53,11 +65,16 @@ def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
 
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
-    forwarded = [file for snapshot in message.message_snapshots for file in snapshot.attachments]
-    files = [_attachment(message, file) for file in (*message.attachments, *forwarded)]
+    files = [_attachment(message, file) for file in attachments_of(message)]
     if (other := replied_to(message)) and not is_ours(other, me):
         files += [_attachment(other, file) for file in other.attachments]
     return tuple(files)
+
+
+def attachments_of(message: discord.Message) -> list[discord.Attachment]:
+    """Return the files of a message and of its forwarded messages."""
+    forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
+    return [*message.attachments, *forwarded]
 
 
 def replied_to(message: discord.Message) -> discord.Message | None:
@@ -183,3 +200,22 @@ def _attachment(message: discord.Message, file: discord.Attachment) -> Attachmen
         size=file.size if isinstance(file.size, int) and file.size > 0 else 0,
         url=scrub(_string(file.url)),
     )
+
+
+def decode(text: str, name_of: NameOf) -> str:
+    """Return *text* with names in place of mentions, and with readable times."""
+
+    def decoded(found: re.Match[str]) -> str:
+        if found["id"]:
+            kind = found["kind"].replace("!", "")
+            return kind[0] + (name_of(kind + found["id"]) or found["id"])
+        if found["time"]:
+            return datetime.fromtimestamp(int(found["time"]), UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return found["emoji"] or found["command"]
+
+    return _MARKUP.sub(decoded, text)
+
+
+def one_line(name: str, longest: int) -> str:
+    """Return a name as one line."""
+    return " ".join(without_controls(scrub(name[: 4 * longest])).split())[:longest]

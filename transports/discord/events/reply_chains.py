@@ -25,7 +25,7 @@ from threads.errors import PostFailed, TransportRejected
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Me, Place
 from transports.discord.events.message_text import is_ours, replied_to
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class _Walk:
 
 
 class ReplyChains:
-    def __init__(self, rest: Rest, me: Me, places: Places) -> None:
-        self._rest, self._me, self._places = rest, me, places
+    def __init__(self, rest: Rest, me: Me, destinations: Destinations) -> None:
+        self._rest, self._me, self._destinations = rest, me, destinations
 
     async def root_of(self, message: discord.Message, place: Place) -> str:
         """Return the id of the first message of the conversation that a message continues, "" if it continues none.
@@ -64,7 +64,7 @@ class ReplyChains:
                     "discord.chain_unread: the beginning of a chain of replies cannot be read: %s", failure
                 )
             else:
-                self._places.answered(walk.root, walk.answers)
+                self._destinations.note_answers(walk.root, walk.answers)
         return walk.root
 
     async def _walk(self, message: discord.Message, walk: _Walk) -> None:
@@ -73,7 +73,7 @@ class ReplyChains:
             if ours:
                 walk.root = str(message.id)
                 walk.answers.append(walk.root)
-            if known := self._places.root_of(str(message.id)) or self._places.root_of(previous):
+            if known := self._destinations.root_of(str(message.id)) or self._destinations.root_of(previous):
                 walk.root = known
             if known or not previous:
                 return

@@ -27,12 +27,14 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.draft_content import Mode, Page, Script
 from transports.discord.live.pacing import Pace
-from transports.discord.live.unfinished_draft import close_messages
 from transports.discord.markdown.buttons import stop_button
+from transports.discord.markdown.render import MAX_CONTENT, note, utf16_size
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.page_sender import refers
-from transports.discord.post.rewrite import DraftMessage
-from transports.discord.post.thread_opening import Places, Spot
+from transports.discord.post.rewrite import DraftMessage, remove
+from transports.discord.post.thread_opening import Destination, Destinations
+from transports.shared.delivery import rewrite
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +44,11 @@ OLD_AFTER_S = 50 * 60.0
 OVER_WITHIN_S = 10.0
 """How long the end of a draft waits for a message that is being sent; not for an edit: `Rest` keeps the order."""
 
+CLOSE_WITHIN_S = 120.0
+
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
+
+STOPPED, UNFINISHED = note("stopped"), note("not finished")
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ class Draft:
         thread: ThreadId,
         message_id: str,
         rest: Rest,
-        places: Places,
+        destinations: Destinations,
         pace: Pace,
         mode: Mode = "edits",
     ) -> None:
@@ -71,11 +77,11 @@ class Draft:
         """Whether Discord may show another message of this draft, whose id is unknown."""
         self._thread, self._question = thread, message_id
         self._key = message_key(thread, message_id)
-        self._rest, self._places, self._pace = rest, places, pace
+        self._rest, self._destinations, self._pace = rest, destinations, pace
         self._script = Script(mode)
         self._buttons = (stop_button(nonce_of(self._key)),)
         self._lives: list[_Live] = []
-        self._spot: Spot | None = None
+        self._destination: Destination | None = None
         self._changed = anyio.Event()
         self._aged = self._stale = self._over = self._sending = False
         self._scope, self._quiet = anyio.CancelScope(), anyio.Event()
@@ -84,7 +90,7 @@ class Draft:
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
         """Return its messages, the one of the first part first, with what they show."""
-        channel = self._spot.channel if self._spot else ""
+        channel = self._destination.channel if self._destination else ""
         return tuple(
             DraftMessage(channel, live.id, live.page.content if live.sure else "") for live in self._lives
         )
@@ -112,12 +118,37 @@ class Draft:
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
-        """End the draft without a final text: messages with text stay, the others are deleted."""
+        """End the draft without a final text: messages with text stay, the others are deleted.
+
+        The last message with text says how the turn ended. Never raises `PostFailed`; a message that cannot be
+        changed stays as it is.
+        """
         if self._over:
             return
         await self._end()
-        left = [(message, live.page.text) for message, live in zip(self.messages, self._lives, strict=True)]
-        await close_messages(self._rest, self._pace, left, outcome)
+        ending = f"\n{STOPPED if outcome == 'stopped' else UNFINISHED}"
+        with anyio.move_on_after(CLOSE_WITHIN_S) as scope:
+            for message, live in reversed([*zip(self.messages, self._lives, strict=True)]):
+                if text := live.page.text:
+                    fits = utf16_size(text + ending) <= MAX_CONTENT
+                    await self._finish(message, text + ending if fits else text)
+                    ending = ""
+                else:
+                    await remove(self._rest, message.channel, message.id)
+        if scope.cancelled_caught:
+            log.info("live.left: as it was")
+
+    async def _finish(self, message: DraftMessage, content: str) -> None:
+        """Remove the button, which marks a message as unfinished."""
+
+        async def edit() -> None:
+            async with self._pace.turn_in(message.channel):
+                await self._rest.edit(message.channel, message.id, content, urgent=False)
+
+        try:
+            await retry(edit, rewrite.PAUSES_S)
+        except PostFailed as error:
+            log.info("live.left: as it was: %s", error)
 
     async def _end(self) -> None:
         """Make no further call; return when no message is being sent, or after a while."""
@@ -134,9 +165,11 @@ class Draft:
         while True:
             await self._due()
             try:
-                spot = self._spot = self._spot or await self._places.of(self._thread)
-                async with self._pace.turn_in(spot.channel):
-                    await self._call(spot)
+                destination = self._destination = self._destination or await self._destinations.open(
+                    self._thread
+                )
+                async with self._pace.turn_in(destination.channel):
+                    await self._call(destination)
                 pause = PAUSE_S
             except DiscordRefused as refused:
                 if refused.kind != "old":
@@ -158,7 +191,7 @@ class Draft:
             with anyio.move_on_after(wait if self._stale else None):
                 await self._changed.wait()
 
-    async def _call(self, spot: Spot) -> None:
+    async def _call(self, destination: Destination) -> None:
         """Make the one call that is most needed. Raises `PostFailed`."""
         with self._pace.work():
             wrong = self._wrong()
@@ -169,11 +202,11 @@ class Draft:
         number, page = wrong[0]
         try:
             if self._lives and (self._aged or anyio.current_time() - self._lives[0].at > OLD_AFTER_S):
-                await self._withdraw_last(spot.channel)
+                await self._withdraw_last(destination.channel)
             elif number < len(self._lives):
-                await self._edit(spot.channel, self._lives[number], page)
+                await self._edit(destination.channel, self._lives[number], page)
             else:
-                await self._send(spot, number, page)
+                await self._send(destination, number, page)
         except PostFailed:
             self._stale = True
             raise
@@ -185,16 +218,16 @@ class Draft:
         old = [live.page if live.sure else None for live in self._lives]
         return [(number, page) for number, page in enumerate(wanted) if [page] != old[number : number + 1]]
 
-    async def _send(self, spot: Spot, number: int, page: Page) -> None:
+    async def _send(self, destination: Destination, number: int, page: Page) -> None:
         """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""
         again, self.lost = self.lost, True  # until the answer is there
         self._sending = True
         try:
             sent = await self._rest.send(
-                spot.channel,
+                destination.channel,
                 page.content,
                 nonce=nonce_of(self._key, number),
-                reply_to=refers(spot, self._thread, self._question, number),
+                reply_to=refers(destination, self._thread, self._question, number),
                 buttons=self._buttons,
                 urgent=False,
             )

@@ -20,7 +20,7 @@ CHANNEL_S = 1.3
 EVERY_S = 0.05
 """Between any two calls."""
 
-REST = 4.0
+REST_FACTOR = 4.0
 """The pause after a sign, in times of what making it took: signs take a fifth of the time at most."""
 
 MOST_CHANNELS = 4_096
@@ -64,7 +64,7 @@ class Pace:
         self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
     @property
-    def spare(self) -> bool:
+    def has_capacity(self) -> bool:
         """Return whether a call would have its turn within a second."""
         return self._all.waiting * EVERY_S < 1
 
@@ -76,7 +76,7 @@ class Pace:
     @asynccontextmanager
     async def turn_in(self, channel: str) -> AsyncIterator[None]:
         """Wait for a post or an edit in the channel; the block makes it."""
-        async with self._lane(channel).turn(CHANNEL_S):
+        async with self._channels.setdefault(channel, Lane()).turn(CHANNEL_S):
             await self.turn()
             yield
 
@@ -85,9 +85,4 @@ class Pace:
         """Measure the block, which makes a sign, and pause all others for some time after it."""
         began = anyio.current_time()
         yield
-        self._all.pause(REST * (anyio.current_time() - began))
-
-    def _lane(self, channel: str) -> Lane:
-        if (lane := self._channels.get(channel)) is None:
-            lane = self._channels[channel] = Lane()
-        return lane
+        self._all.pause(REST_FACTOR * (anyio.current_time() - began))

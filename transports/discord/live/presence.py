@@ -15,7 +15,7 @@ gone and gets no sign. Only messages get reactions, not presses or slash command
 
 A reaction needs the channel of its message. A direct message, a message in a channel itself, and the one that opened
 a thread (it has the thread's id) are in the channel. Any other is in the thread or, in place, in the channel;
-`Places` knows. A forum's first post has the thread's id and is in the thread: it is tried there second.
+`Destinations` knows. A forum's first post has the thread's id and is in the thread: it is tried there second.
 
 Nothing here is urgent: all of it goes out at its own pace beside final texts, and only the newest state is sent.
 """
@@ -46,7 +46,7 @@ from transports.discord.live.draft import Draft
 from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
 from transports.discord.live.typing_indicator import Typing
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.live import presence as shared
 from transports.shared.live.presence import LiveMessage
 
@@ -78,74 +78,76 @@ class Presence(shared.Presence[_Live, Draft]):
     def __init__(
         self,
         rest: Rest,
-        places: Places,
+        destinations: Destinations,
         *,
         streaming: Streaming = "edits",
         typing: bool = True,
         reactions: bool = True,
     ) -> None:
         super().__init__(_Live, MOST_JOBS)
-        self._rest, self._places, self._pace = rest, places, Pace()
+        self._rest, self._destinations, self._pace = rest, destinations, Pace()
         self._streaming = streaming
         self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
-        self._typing = Typing(rest, places, self._pace, self.soon) if typing else None
+        self._typing = Typing(rest, destinations, self._pace, self.soon) if typing else None
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the post of the message is out: nobody types any more."""
         if live := self._messages.get((thread, message_id)):
             live.posted = True
-            self._quiet(live)
+            self._stop_typing(live)
 
     def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         match event:
             case Taken(again=again):
-                self._mark(live.thread, message_id, EYES, again=again)
+                self._react(live.thread, message_id, EYES, again=again)
             case TurnStarted():
                 live.started = True
-                self._busy(live)
+                self._start_typing(live)
             case Waiting(seconds=math.inf):
-                self._quiet(live)
+                self._stop_typing(live)
             case Resumed():
-                self._busy(live)
+                self._start_typing(live)
             case _:
                 pass
-        self._draw(live, message_id, event)
+        self._update_draft(live, message_id, event)
 
-    def _busy(self, live: _Live) -> None:
+    def _start_typing(self, live: _Live) -> None:
         if self._typing and live.thread.root and live.started and not live.posted:
             self._typing.begin(live.thread)
 
-    def _quiet(self, live: _Live) -> None:
+    def _stop_typing(self, live: _Live) -> None:
         if self._typing and live.started:
             self._typing.end(live.thread)
 
-    def _draw(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+    def _update_draft(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         begins = isinstance(event, TextDelta | ToolStarted | Waiting) and live.thread.root
         if live.draft is None and begins and self._streaming != "off":
-            live.draft = Draft(live.thread, message_id, self._rest, self._places, self._pace, self._streaming)
+            live.draft = Draft(
+                live.thread, message_id, self._rest, self._destinations, self._pace, self._streaming
+            )
             self.soon(live.draft.run)
         if live.draft:
             live.draft.feed(event)
 
-    def _mark(self, thread: ThreadId, message_id: str, emoji: str, *, again: bool) -> None:
+    def _react(self, thread: ThreadId, message_id: str, emoji: str, *, again: bool) -> None:
         if self._reactions and is_snowflake(message_id):
-            places = self._places_of(thread, message_id)
-            self._reactions.mark(message_id, emoji, places, maybe=EYES if again else "")
+            channels = self._channels_of(thread, message_id)
+            self._reactions.set(message_id, emoji, channels, possible=EYES if again else "")
 
-    def _places_of(self, thread: ThreadId, message_id: str) -> list[str]:
+    def _channels_of(self, thread: ThreadId, message_id: str) -> list[str]:
         """Return the channels that the message may be in, the likeliest first."""
         if thread.workspace == DIRECT or not thread.root:
             return [thread.channel]
-        spot = self._places.known(thread)
-        inside = message_id != thread.root and (spot is None or spot.channel == thread.root)
+        destination = self._destinations.known(thread)
+        inside = message_id != thread.root and (destination is None or destination.channel == thread.root)
         return [thread.root, thread.channel] if inside else [thread.channel, thread.root]
 
     def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if reaction := OUTCOMES.get(end.outcome):
-            self._mark(thread, message_id, reaction, again=end.again)
+            self._react(thread, message_id, reaction, again=end.again)
 
     def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if live := self._messages.pop((thread, message_id), None):
-            self._quiet(live)
+            self._stop_typing(live)
             if live.draft:
                 self.soon(partial(live.draft.close, end.outcome))

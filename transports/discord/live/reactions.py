@@ -15,9 +15,8 @@ has a queue of its own.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import anyio
@@ -31,11 +30,11 @@ from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
 
-MOST_MARKED = 2_000
+MOST_MESSAGES = 2_000
 """Messages whose reactions are known; beyond, the oldest is forgotten."""
 
-MOST_BARRED = 1_000
-BARRED_S = 3600.0
+MOST_REFUSING = 1_000
+REFUSED_PAUSE_S = 3600.0
 """Seconds without calls after a refusal in a channel: refused calls add up to a ban."""
 
 TRIES = 3
@@ -43,93 +42,92 @@ PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0
 
 
 @dataclass(slots=True)
-class _Marked:
-    """``places`` are channels of the message, the likeliest first; ``on`` is there, the ``old`` ones may be."""
+class _MessageReactions:
+    """The channels that the message may be in, the likeliest first, and our reactions to it.
 
-    line: str
-    places: list[str]
+    ``reactions`` are those that may be there; the value says whether that is sure.
+    """
+
+    queue: str
+    channels: list[str]
+    reactions: dict[str, bool]
     wanted: str = ""
-    on: str = ""
-    old: list[str] = field(default_factory=list)
     tries: int = TRIES
 
     @property
     def next(self) -> str:
         """Return the reaction to add or, if none, to remove; ``""`` if all is as wanted."""
-        if self.wanted != self.on and self.wanted:
+        if not self.reactions.get(self.wanted):
             return self.wanted
-        return next((emoji for emoji in (*self.old, self.on) if emoji != self.wanted), "")
-
-    def put(self, emoji: str) -> None:
-        if self.on:
-            self.old.append(self.on)
-        self.on = emoji
-        self.taken(emoji)
-
-    def taken(self, emoji: str) -> None:
-        self.old = [old for old in self.old if old != emoji]
+        return next((emoji for emoji in self.reactions if emoji != self.wanted), "")
 
 
 class Reactions:
     def __init__(self, rest: Rest, pace: Pace, soon: Soon) -> None:
         self._rest, self._pace, self._soon = rest, pace, soon
-        self._marked: OrderedDict[str, _Marked] = OrderedDict()
-        self._lines: dict[str, OrderedDict[str, None]] = {}
-        self._barred: TTLCache[str, None] = TTLCache(MOST_BARRED, BARRED_S, anyio.current_time)
+        self._messages: dict[str, _MessageReactions] = {}
+        self._queues: dict[str, dict[str, None]] = {}
+        self._refusing: TTLCache[str, None] = TTLCache(MOST_REFUSING, REFUSED_PAUSE_S, anyio.current_time)
 
-    def mark(self, message_id: str, emoji: str, places: Sequence[str], *, maybe: str = "") -> None:
-        """Set *emoji* as our only reaction to the message, which is in one of the channels *places*.
+    def set(self, message_id: str, emoji: str, channels: Sequence[str], *, possible: str = "") -> None:
+        """Set *emoji* as our only reaction to the message, which is in one of the *channels*.
 
-        *maybe* is a reaction that an earlier process may have left.
+        *possible* is a reaction that an earlier process may have left.
         """
-        marked = self._marked.get(message_id)
-        if marked is None:
-            marked = self._marked[message_id] = _Marked(places[0], [*places], old=[maybe] if maybe else [])
-            if len(self._marked) > MOST_MARKED:
-                self._forget(next(iter(self._marked)))
-        marked.wanted, marked.tries = emoji, TRIES
-        begins = marked.line not in self._lines
-        self._lines.setdefault(marked.line, OrderedDict())[message_id] = None
-        if begins and not self._soon(partial(self._work, marked.line)):
-            del self._lines[marked.line]
+        message = self._messages.get(message_id)
+        if message is None:
+            message = self._messages[message_id] = _MessageReactions(
+                channels[0], [*channels], {possible: False} if possible else {}
+            )
+            if len(self._messages) > MOST_MESSAGES:
+                self._forget(next(iter(self._messages)))
+        message.wanted, message.tries = emoji, TRIES
+        begins = message.queue not in self._queues
+        self._queues.setdefault(message.queue, {})[message_id] = None
+        if begins and not self._soon(partial(self._work, message.queue)):
+            del self._queues[message.queue]
 
-    async def _work(self, line: str) -> None:
+    async def _work(self, queue: str) -> None:
         """Make the calls of one queue, until it is empty."""
         try:
-            while waiting := self._lines[line]:
+            while waiting := self._queues[queue]:
                 message_id = next(iter(waiting))
-                marked = self._marked[message_id]
-                if not marked.next or marked.places[0] in self._barred:
+                message = self._messages[message_id]
+                if not message.next or message.channels[0] in self._refusing:
                     del waiting[message_id]
                     continue
                 await self._pace.turn()
-                if emoji := marked.next:  # it may have been taken back
-                    await self._ask(message_id, marked, emoji)
+                if emoji := message.next:  # it may have been taken back
+                    await self._call(message_id, message, emoji)
         finally:
-            del self._lines[line]
+            del self._queues[queue]
 
-    async def _ask(self, message_id: str, marked: _Marked, emoji: str) -> None:
-        channel, adds = marked.places[0], emoji == marked.wanted
+    async def _call(self, message_id: str, message: _MessageReactions, emoji: str) -> None:
+        channel, adds = message.channels[0], emoji == message.wanted
         try:
             await (self._rest.react if adds else self._rest.unreact)(channel, message_id, emoji)
         except DiscordRefused as refused:
-            self._refused(message_id, marked, refused)
+            self._refused(message_id, message, refused)
         except PostFailed as error:
-            if adds and emoji not in marked.old:
-                marked.old.append(emoji)  # it may be there all the same
-            await self._failed(message_id, marked, error)
-        else:
-            marked.tries = TRIES
-            if adds:
-                marked.put(emoji)
+            if adds:  # it may be there all the same
+                message.reactions.setdefault(emoji, False)
+            log.debug("reaction.failed: %s", error)
+            message.tries -= 1
+            if message.tries:
+                await anyio.sleep(min(error.retry_after or PAUSE_S, LONGEST_PAUSE_S))
             else:
-                marked.taken(emoji)
-                marked.on = "" if marked.on == emoji else marked.on
+                self._forget(message_id)
+        else:
+            message.tries = TRIES
+            if adds:
+                message.reactions[emoji] = True
+            else:
+                message.reactions.pop(emoji, None)
 
-    def _refused(self, message_id: str, marked: _Marked, refused: DiscordRefused) -> None:
-        channel = marked.places[0]
-        if refused.kind == "gone" and len(marked.places) > 1:
-            del marked.places[0]
+    def _refused(self, message_id: str, message: _MessageReactions, refused: DiscordRefused) -> None:
+        channel = message.channels[0]
+        if refused.kind == "gone" and len(message.channels) > 1:
+            del message.channels[0]
             return
         self._forget(message_id)
         if refused.status == 403:
@@ -138,17 +136,9 @@ class Reactions:
                 channel,
                 refused,
             )
-            self._barred[channel] = None
-
-    async def _failed(self, message_id: str, marked: _Marked, error: PostFailed) -> None:
-        log.debug("reaction.failed: %s", error)
-        marked.tries -= 1
-        if marked.tries:
-            await anyio.sleep(min(error.retry_after or PAUSE_S, LONGEST_PAUSE_S))
-        else:
-            self._forget(message_id)
+            self._refusing[channel] = None
 
     def _forget(self, message_id: str) -> None:
-        marked = self._marked.pop(message_id, None)
-        if marked and (line := self._lines.get(marked.line)):
-            line.pop(message_id, None)
+        message = self._messages.pop(message_id, None)
+        if message and (queue := self._queues.get(message.queue)):
+            queue.pop(message_id, None)

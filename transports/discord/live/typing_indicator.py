@@ -23,7 +23,7 @@ from threads.model import ThreadId
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.live.pacing import Pace
-from transports.discord.post.thread_opening import Places
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.live.background_calls import Soon
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ EVERY_S = 8.0
 
 
 class Typing:
-    def __init__(self, rest: Rest, places: Places, pace: Pace, soon: Soon) -> None:
-        self._rest, self._places, self._pace, self._soon = rest, places, pace, soon
+    def __init__(self, rest: Rest, destinations: Destinations, pace: Pace, soon: Soon) -> None:
+        self._rest, self._destinations, self._pace, self._soon = rest, destinations, pace, soon
         self._wanted: set[ThreadId] = set()
         self._tasks: dict[ThreadId, anyio.Event] = {}
         self._reported = False
@@ -44,7 +44,7 @@ class Typing:
         self._wanted.add(thread)
         if thread in self._tasks:
             self._tasks[thread].set()
-        elif self._soon(partial(self._keep, thread)):
+        elif self._soon(partial(self._keep_typing, thread)):
             self._tasks[thread] = anyio.Event()
         else:
             self._wanted.discard(thread)
@@ -52,14 +52,14 @@ class Typing:
     def end(self, thread: ThreadId) -> None:
         self._wanted.discard(thread)
 
-    async def _keep(self, thread: ThreadId) -> None:
+    async def _keep_typing(self, thread: ThreadId) -> None:
         try:
             while thread in self._wanted:
-                again = self._tasks[thread] = anyio.Event()
-                if self._pace.spare:
+                renewed = self._tasks[thread] = anyio.Event()
+                if self._pace.has_capacity:
                     await self._type(thread)
                 with anyio.move_on_after(EVERY_S):
-                    await again.wait()
+                    await renewed.wait()
         except DiscordRefused as refused:
             self._report(refused)
         finally:
@@ -69,10 +69,10 @@ class Typing:
     async def _type(self, thread: ThreadId) -> None:
         """Show the sign once. Raises `DiscordRefused`."""
         try:
-            spot = await self._places.of(thread)
+            destination = await self._destinations.open(thread)
             await self._pace.turn()
             if thread in self._wanted:
-                await self._rest.typing(spot.channel)
+                await self._rest.typing(destination.channel)
         except DiscordRefused:
             raise
         except PostFailed as error:

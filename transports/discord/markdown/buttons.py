@@ -56,15 +56,9 @@ def command_of(custom_id: str) -> str | None:
     return found[1] if found and utf16_size(custom_id) <= MAX_ID else None
 
 
-def stop_mark(custom_id: str) -> str:
-    """Return the mark of a Stop button; "" for any other."""
-    found = _STOP.fullmatch(custom_id)
-    return found[1] if found else ""
-
-
-def unfinished(custom_ids: Iterable[str]) -> str:
-    """Return the mark of a draft by its buttons; "" if it is not a draft."""
-    return next(filter(None, map(stop_mark, custom_ids)), "")
+def stop_mark(custom_ids: Iterable[str]) -> str:
+    """Return the mark of the Stop button among the buttons of a message; "" if it has none and is not a draft."""
+    return next((found[1] for found in map(_STOP.fullmatch, custom_ids) if found), "")
 
 
 def _buttons(choices: Sequence[Choice]) -> list[tuple[int, Button]]:

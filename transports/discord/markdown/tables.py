@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import wcwidth
 
 from transports.base.text import is_delimiter
 from transports.discord.markdown.inline import ZERO_WIDTH, prose, words
@@ -66,7 +67,7 @@ def _side(mark: str) -> Side:
 def _as_code(table: _Table) -> list[str]:
     """Return the table in columns; nothing if it is too wide."""
     cells = [[_cell(cell) for cell in row] for row in (table.header, *table.rows)]
-    widths = [max(1, *map(width, column)) for column in zip(*cells, strict=True)]
+    widths = [max(1, *map(wcwidth.width, column)) for column in zip(*cells, strict=True)]
     if sum(widths) + len(_GAP) * (len(widths) - 1) > WIDEST:
         return []
     header, *rows = (_line(row, widths, table.sides) for row in cells)
@@ -97,20 +98,9 @@ def _line(row: Sequence[str], widths: Sequence[int], sides: Sequence[Side]) -> s
 
 
 def _padded(cell: str, wide: int, side: Side) -> str:
-    room = wide - width(cell)
+    room = wide - wcwidth.width(cell)
     before = {"left": 0, "center": room // 2, "right": room}[side]
     return " " * before + cell + " " * (room - before)
-
-
-def width(text: str) -> int:
-    """Return how many columns *text* takes in a fixed-width font: wide characters two, marks and joined ones none."""
-    joined, columns = False, 0
-    for char in text:
-        skin = "\U0001f3fb" <= char <= "\U0001f3ff"
-        if not (joined or skin or unicodedata.category(char) in ("Mn", "Me", "Cf")):
-            columns += 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        joined = char == "\u200d"
-    return columns
 
 
 def _as_list(table: _Table) -> list[str]:

@@ -38,11 +38,8 @@ class _Interaction:
 
     address: ReplyAddress
     acknowledged: anyio.Event | None
-    thinking: bool = field(init=False)
+    thinking: bool
     known_at: float = field(default_factory=anyio.current_time)
-
-    def __post_init__(self) -> None:
-        self.thinking = self.address.thinking
 
 
 class EphemeralAnswers:
@@ -57,7 +54,7 @@ class EphemeralAnswers:
     def remember(self, message_id: str, address: str, acknowledged: anyio.Event) -> None:
         """Remember an interaction, which can be answered once it is *acknowledged*."""
         if parsed := ReplyAddress.parse(address):
-            self._interactions[message_id] = _Interaction(parsed, acknowledged)
+            self._interactions[message_id] = _Interaction(parsed, acknowledged, parsed.thinking)
 
     async def whisper(
         self, message_id: str, address: str, content: str, buttons: Sequence[Button] = ()
@@ -99,5 +96,5 @@ class EphemeralAnswers:
     def _known(self, message_id: str, address: str) -> _Interaction | None:
         """Return an interaction that came here, or by its address one that came to another process."""
         if message_id not in self._interactions and (parsed := ReplyAddress.parse(address)):
-            self._interactions[message_id] = _Interaction(parsed, None)
+            self._interactions[message_id] = _Interaction(parsed, None, parsed.thinking)
         return self._interactions.get(message_id)

@@ -22,7 +22,8 @@ CLOCKS_S = 60
 
 def nonce_of(key: str, part: int = 0) -> str:
     """Return the nonce of part *part* of the post *key*: sent twice within minutes, Discord stores it once."""
-    return b32encode(_digest(f"{part}\0{key}")).decode().lower()[:MAX_NONCE]
+    digest = sha256(f"{part}\0{key}".encode("utf-8", "replace")).digest()
+    return b32encode(digest).decode().lower()[:MAX_NONCE]
 
 
 def question_of(key: str) -> str:
@@ -37,17 +38,5 @@ def since_of(key: str) -> str:
     return before(at(due), CLOCKS_S) if due else question_of(key)
 
 
-def is_slash(message_id: str) -> bool:
-    return message_id.startswith("slash-")
-
-
-def is_press(message_id: str) -> bool:
-    return message_id.startswith("press-")
-
-
 def _named(key: str) -> str:
     return re.split(r"[?+]", key, maxsplit=1)[0].rpartition(":")[2]
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "replace")).digest()

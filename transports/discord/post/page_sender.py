@@ -17,7 +17,7 @@ from transports.discord.post.message_pages import Page
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.post_lookup import ANEW, Seen, Sent, seen_of
 from transports.discord.post.rewrite import take_over
-from transports.discord.post.thread_opening import Spot
+from transports.discord.post.thread_opening import Destination
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class PageSender:
     rest: Rest
     now: Callable[[], datetime]
     outgoing: Outgoing
-    spot: Spot
+    destination: Destination
     live: Sequence[str]
     sent: Sent
 
@@ -45,7 +45,7 @@ class PageSender:
             return
         over = [] if upload else self._over()
         for message in over:
-            if await take_over(self.rest, self.spot.channel, message, page):
+            if await take_over(self.rest, self.destination.channel, message, page):
                 self.sent.out[page.part] = message
                 return
         found = None if over else await self._sent_as(page, upload)
@@ -71,17 +71,21 @@ class PageSender:
         if upload or found.shows(page):
             return found
         above = number(found.id) <= self.sent.last
-        return None if above or not await take_over(self.rest, self.spot.channel, found.id, page) else found
+        return (
+            None
+            if above or not await take_over(self.rest, self.destination.channel, found.id, page)
+            else found
+        )
 
     async def _send(self, page: Page, name: int, upload: Upload | None) -> Seen:
         send = partial(
             self.rest.send,
-            self.spot.channel,
+            self.destination.channel,
             page.content,
             nonce=nonce_of(self.outgoing.key, name),
             upload=upload,
         )
-        reply_to = refers(self.spot, self.outgoing.thread, self.outgoing.reply_to, page.part)
+        reply_to = refers(self.destination, self.outgoing.thread, self.outgoing.reply_to, page.part)
         try:
             found = await send(reply_to=reply_to, buttons=page.buttons)
         except DiscordRefused as refused:
@@ -92,12 +96,12 @@ class PageSender:
         return seen_of(found)
 
 
-def refers(spot: Spot, thread: ThreadId, question: str, part: int) -> str:
+def refers(destination: Destination, thread: ThreadId, question: str, part: int) -> str:
     """Return the id of the message that a part replies to, "" for none; *question* is the id of what it answers.
 
     In place each part is a reply, else only the first, unless the question began the thread.
     """
     question = question if is_snowflake(question) else ""
-    if spot.reply_to:
-        return question or spot.reply_to
+    if destination.reply_to:
+        return question or destination.reply_to
     return question if part == 0 and question != thread.root else ""

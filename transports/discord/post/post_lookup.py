@@ -13,10 +13,10 @@ import discord
 
 from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.api.snowflake import number
-from transports.discord.markdown.buttons import unfinished
+from transports.discord.markdown.buttons import stop_mark
 from transports.discord.post.message_pages import Page
 from transports.discord.post.nonces import nonce_of
-from transports.discord.post.thread_opening import Spot
+from transports.discord.post.thread_opening import Destination
 
 MOST_PAGES = 10
 """Calls that one look-up may make."""
@@ -39,7 +39,7 @@ class Seen:
     @property
     def mark(self) -> str:
         """Return the nonce of the post that this is an unfinished part of, "" for a finished message."""
-        return unfinished(self.buttons)
+        return stop_mark(self.buttons)
 
     def shows(self, page: Page) -> bool:
         """Return whether it shows that page, finished. White space is ignored: Discord trims."""
@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Sent:
-    """What is known of one post: its pages, and the ids of the parts that are ``out`` at ``spot``.
+    """What is known of one post: its pages, and the ids of the parts that are ``out`` at ``destination``.
 
     ``seen`` are the messages of the last look-up that may belong to it, in order; ``over`` are ids of messages that
     have to be written over. ``spelled``: it goes out in messages, however long it is.
@@ -59,7 +59,7 @@ class Sent:
     key: str
     pages: Sequence[Page] = ()
     out: dict[int, str] = field(default_factory=dict)
-    spot: Spot | None = None
+    destination: Destination | None = None
     seen: Sequence[Seen] = ()
     over: Sequence[str] = ()
     spelled: bool = False
@@ -128,28 +128,28 @@ def _custom_ids(message: discord.Message) -> Iterable[str]:
                 yield item.custom_id
 
 
-async def read(rest: Rest, spot: Spot, key: str, question: str) -> list[Seen]:
+async def read(rest: Rest, destination: Destination, key: str, question: str) -> list[Seen]:
     """Return our messages after the question that may belong to the post *key*. Raises `PostFailed`.
 
     Without a question only the newest messages are looked at, and only a name tells that one belongs to the post.
     """
     said, after = [], question
     for _ in range(MOST_PAGES if question else 1):
-        page = await rest.history(spot.channel, after=after)
+        page = await rest.history(destination.channel, after=after)
         said += [seen_of(message) for message in page if str(message.author.id) == rest.me.id]
         if len(page) < MAX_PAGE:
             break
         after = str(page[-1].id)
     mark = nonce_of(key)
     parts = {name for part in range(ANEW) for name in names(key, part)}
-    return [m for m in said if m.mark == mark or m.nonce in parts or _may_be(m, spot, question)]
+    return [m for m in said if m.mark == mark or m.nonce in parts or _may_be(m, destination, question)]
 
 
-def _may_be(message: Seen, spot: Spot, question: str) -> bool:
+def _may_be(message: Seen, destination: Destination, question: str) -> bool:
     """Return whether a message without a name can be an answer: in place all refer to the question, else the first.
 
     The first does not if the question is what the thread began with, or is gone.
     """
     if message.nonce or message.mark or not question:
         return False
-    return message.refers == question or not (message.refers or spot.reply_to)
+    return message.refers == question or not (message.refers or destination.reply_to)

@@ -18,28 +18,31 @@ its question would be worse than none. That a thread is locked is said once, in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
 from threads.model import Outgoing, ThreadId
+from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import DIRECT, Upload
-from transports.discord.post import uploads
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
-from transports.discord.post.nonces import is_press, is_slash, nonce_of, question_of, since_of
+from transports.discord.post.nonces import nonce_of, question_of, since_of
 from transports.discord.post.page_sender import PageSender, refers
 from transports.discord.post.post_lookup import Sent, read
 from transports.discord.post.rewrite import DraftMessage, remove
-from transports.discord.post.thread_opening import Places, Spot
+from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.buttons import OpenQuestions
+from transports.shared.delivery.files import size_of
+from transports.shared.retry import retry
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,9 @@ MOST_SWEPT = 10
 REMEMBERED = 1_000
 """Posts, and locked threads, that are known."""
 
+UPLOAD_PAUSE_S = 1.0
+
+MAY_NOT_UPLOAD = "I may not send files here: someone who manages this server has to let me attach files."
 LOCKED = "<#{root}> is locked, so I cannot answer there."
 
 
@@ -65,13 +71,13 @@ class Posting:
     def __init__(
         self,
         rest: Rest,
-        places: Places,
+        destinations: Destinations,
         answers: EphemeralAnswers,
         *,
         upload_limit: Callable[[str], int],
         now: Callable[[], datetime],
     ) -> None:
-        self._rest, self._places, self._answers = rest, places, answers
+        self._rest, self._destinations, self._answers = rest, destinations, answers
         self._upload_limit, self._now = upload_limit, now
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
@@ -99,8 +105,8 @@ class Posting:
         """
         sent = self._known(key)
         try:
-            spot = sent.spot or await self._places.seen(thread)
-            seen = await read(self._rest, spot, key, since_of(key))
+            destination = sent.destination or await self._destinations.look_up(thread)
+            seen = await read(self._rest, destination, key, since_of(key))
         except DiscordRefused as refused:
             if refused.kind == "gone":
                 return None
@@ -108,7 +114,7 @@ class Posting:
         sent.seen = [message for message in seen if message.id not in live]
         sent.adopt()
         if sent.seen:
-            sent.spot = spot  # what is out stays together, whatever has become possible since
+            sent.destination = destination  # what is out stays together, whatever has become possible since
         if not sent.whole:
             return None
         self._note_answers(thread, sent)
@@ -131,10 +137,19 @@ class Posting:
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
-        upload = await uploads.of_file(file, name, self._upload_limit(thread.workspace))
-        spot = await self._places.of(thread)
-        question = refers(spot, thread, question_of(key), part=1)
-        await uploads.send(self._rest, spot.channel, upload, nonce=nonce_of(key), reply_to=question)
+        await size_of(file, self._upload_limit(thread.workspace))
+        upload, destination = Upload(file, safe_name(name)), await self._destinations.open(thread)
+        question = refers(destination, thread, question_of(key), part=1)
+        # A second try has the same nonce, so the file is shown once.
+        send = partial(
+            self._rest.send, destination.channel, "", nonce=nonce_of(key), reply_to=question, upload=upload
+        )
+        try:
+            await retry(send, (UPLOAD_PAUSE_S,), _log_upload_retry)
+        except DiscordRefused as refused:
+            if refused.kind == "forbidden":
+                refused.friendly = MAY_NOT_UPLOAD
+            raise
 
     def asks(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
@@ -148,11 +163,11 @@ class Posting:
         except PostFailed as error:
             log.info("question.not_closed: keeps its buttons: %s", error)
 
-    async def _spot(self, outgoing: Outgoing) -> Spot:
+    async def _destination(self, outgoing: Outgoing) -> Destination:
         """Return where a post goes; a refusal opens no thread."""
         if outgoing.kind == "refusal":
-            return await self._places.seen(outgoing.thread)
-        return await self._places.of(outgoing.thread)
+            return await self._destinations.look_up(outgoing.thread)
+        return await self._destinations.open(outgoing.thread)
 
     async def _whisper(self, outgoing: Outgoing, sent: Sent) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""
@@ -179,15 +194,15 @@ class Posting:
         except DiscordRefused as refused:
             if refused.kind == "locked":
                 await self._report_locked(outgoing.thread)
-            if sent.out or not self._places.barred(outgoing.thread, outgoing.reply_to, refused):
+            if sent.out or not self._destinations.fall_back(outgoing.thread, outgoing.reply_to, refused):
                 raise
-            sent.spot = None
+            sent.destination = None
             await self._publish(outgoing, draft, sent)
 
     async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
-        spot = sent.spot = sent.spot or await self._spot(outgoing)
-        live = [message.id for message in draft if message.channel == spot.channel]
-        sender = PageSender(self._rest, self._now, outgoing, spot, live, sent)
+        destination = sent.destination = sent.destination or await self._destination(outgoing)
+        live = [message.id for message in draft if message.channel == destination.channel]
+        sender = PageSender(self._rest, self._now, outgoing, destination, live, sent)
         whole = pages(outgoing)
         if len(whole) <= MAX_PARTS or not await self._as_file(sender, whole):
             sent.begin(whole)
@@ -196,7 +211,7 @@ class Posting:
         self._note_answers(outgoing.thread, sent)
         if asking := next((page for page in sent.pages if page.buttons), None):
             self.questions[outgoing.key] = Question(
-                sender.spot.channel, sent.out[asking.part], asking.content
+                sender.destination.channel, sent.out[asking.part], asking.content
             )
 
     async def _as_file(self, sender: PageSender, whole: Sequence[Page]) -> bool:
@@ -222,13 +237,13 @@ class Posting:
         return True
 
     async def _sweep(self, thread: ThreadId, sent: Sent, but: Collection[str] = ()) -> None:
-        if sent.spot is not None:
+        if sent.destination is not None:
             for message in sent.left(but)[:MOST_SWEPT]:
                 log.info(
                     "post.swept: sweeping an unfinished answer",
                     extra={"thread_id": str(thread), "post_id": message},
                 )
-                await remove(self._rest, sent.spot.channel, message)
+                await remove(self._rest, sent.destination.channel, message)
         sent.seen = sent.over = ()
 
     async def _report_locked(self, thread: ThreadId) -> None:
@@ -249,8 +264,8 @@ class Posting:
             log.info("post.locked_untold: nobody was told of a locked thread: %s", error)
 
     def _note_answers(self, thread: ThreadId, sent: Sent) -> None:
-        if sent.spot and sent.spot.reply_to:
-            self._places.answered(thread.root, sent.out.values())
+        if sent.destination and sent.destination.reply_to:
+            self._destinations.note_answers(thread.root, sent.out.values())
 
     def _known(self, key: str) -> Sent:
         return self._sent.setdefault(key, Sent(key))
@@ -259,4 +274,8 @@ class Posting:
 def _for_one(outgoing: Outgoing) -> bool:
     """Return whether a post answers a slash command, or refuses a press of a button."""
     refuses = outgoing.kind in ("notice", "refusal")
-    return is_slash(outgoing.reply_to) or (is_press(outgoing.reply_to) and refuses)
+    return outgoing.reply_to.startswith("slash-") or (outgoing.reply_to.startswith("press-") and refuses)
+
+
+def _log_upload_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    log.warning("file.upload_failed: %s", error, extra=fields)

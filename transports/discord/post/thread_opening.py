@@ -1,8 +1,8 @@
 """Where a conversation is held. A thread is opened from its first message when its first sign or post is due.
 
-    conversation                                        place
+    conversation                                        destination
     a direct message, a channel itself (blank root)     the channel
-    a message that begins one (`Places.begins`)         a new thread; 160004 means that it is there already
+    a message that begins one (`note_question`)         a new thread; 160004 means that it is there already
     a thread that something was said in                 the thread
     nothing is known, as after a restart                the thread; if there is none, as for one that begins
     no thread can be opened                             in place: in the channel, as replies to the message
@@ -35,11 +35,13 @@ REMEMBERED = 5_000
 MOST_ANSWERS = 20_000
 """Messages of the bot whose conversation is known; for others the replies are followed (`events.reply_chains`)."""
 
-BARRED_S = 600.0
+REFUSED_PAUSE_S = 600.0
 """Seconds without a new try after a channel refuses a thread: refused calls add up to a ban (10,000 in 10 min)."""
 
 MAX_TITLE = 100
 UNTITLED = "Conversation"
+JOINER = "\u200d"
+"""An invisible character that holds an emoji together."""
 
 QUESTION_GONE = "The message I was to answer is not there any more."
 
@@ -48,7 +50,7 @@ _EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,20}>")
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Destination:
     """Posts go to ``channel``; in place, each of them refers to the message ``reply_to``."""
 
     channel: str
@@ -57,30 +59,30 @@ class Spot:
 
 @dataclass(slots=True)
 class _Conversation:
-    spot: Spot | None = None
+    destination: Destination | None = None
     title: str = ""
     opening: anyio.Lock = field(default_factory=anyio.Lock)
 
 
-class Places:
+class Destinations:
     """``in_place`` are the ids of channels in which no thread is to be opened."""
 
     def __init__(self, rest: Rest, in_place: Collection[str] = ()) -> None:
         self._rest, self._in_place = rest, in_place
         self._conversations: LRUCache[ThreadId, _Conversation] = LRUCache(REMEMBERED)
-        self._barred: LRUCache[str, float] = LRUCache(REMEMBERED)
+        self._refusing: LRUCache[str, float] = LRUCache(REMEMBERED)
         self._roots: LRUCache[str, str] = LRUCache(MOST_ANSWERS)
 
-    def begins(self, thread: ThreadId, title: str) -> None:
+    def note_question(self, thread: ThreadId, title: str) -> None:
         """Note that *thread* begins with a message said in its channel; *title* is what that says."""
         conversation = self._conversation(thread)
         conversation.title = conversation.title or title_of(title)
 
-    def stands(self, thread: ThreadId) -> None:
+    def note_thread(self, thread: ThreadId) -> None:
         """Note that the thread is open: something was said in it."""
-        self._conversation(thread).spot = Spot(thread.root)
+        self._conversation(thread).destination = Destination(thread.root)
 
-    def answered(self, root: str, answers: Iterable[str]) -> None:
+    def note_answers(self, root: str, answers: Iterable[str]) -> None:
         """Note that these messages of the bot, in place, belong to the conversation that began with *root*."""
         self._roots.update(dict.fromkeys(answers, root))
 
@@ -88,58 +90,58 @@ class Places:
         """Return the root of the conversation in place that a message of the bot belongs to; "" if unknown."""
         return self._roots.get(answer, "")
 
-    def known(self, thread: ThreadId) -> Spot | None:
+    def known(self, thread: ThreadId) -> Destination | None:
         """Return the place of a conversation, if it is known without a call."""
         if thread.workspace == DIRECT or not thread.root:
-            return Spot(thread.channel)
+            return Destination(thread.channel)
         conversation = self._conversations.get(thread)
-        return conversation.spot if conversation else None
+        return conversation.destination if conversation else None
 
-    async def of(self, thread: ThreadId) -> Spot:
+    async def open(self, thread: ThreadId) -> Destination:
         """Return where posts go, opening the thread if it is due. Raises `PostFailed`."""
-        if spot := self.known(thread):
-            return spot
+        if destination := self.known(thread):
+            return destination
         conversation = self._conversation(thread)
         async with conversation.opening:
-            if conversation.spot is None:
-                conversation.spot = await self._entered(thread, conversation)
-            return conversation.spot
+            if conversation.destination is None:
+                conversation.destination = await self._find_or_open(thread, conversation)
+            return conversation.destination
 
-    def barred(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
+    def fall_back(self, thread: ThreadId, question: str, refused: DiscordRefused) -> bool:
         """Return whether an answer that is refused in the thread of its *question* goes in place from now on.
 
         That is so where the bot may open threads but not write in them.
         """
-        spot = self.known(thread)
-        if refused.kind != "forbidden" or question != thread.root or spot != Spot(thread.root):
+        destination = self.known(thread)
+        if refused.kind != "forbidden" or question != thread.root or destination != Destination(thread.root):
             return False
-        self._bar(thread.channel, refused)
-        self._conversation(thread).spot = _in_place(thread)
+        self._note_refusal(thread.channel, refused)
+        self._conversation(thread).destination = _in_place(thread)
         return True
 
-    async def seen(self, thread: ThreadId) -> Spot:
+    async def look_up(self, thread: ThreadId) -> Destination:
         """Return the place without opening a thread: in place until there is one. Raises `PostFailed`."""
-        if spot := self.known(thread):
-            return spot
-        if await self._is_there(thread.root):
-            self.stands(thread)
+        if destination := self.known(thread):
+            return destination
+        if await self._exists(thread.root):
+            self.note_thread(thread)
         return self.known(thread) or _in_place(thread)
 
-    async def _entered(self, thread: ThreadId, conversation: _Conversation) -> Spot:
-        if not conversation.title and await self._is_there(thread.root):
-            return Spot(thread.root)
-        if thread.channel in self._in_place or self._is_barred(thread.channel):
+    async def _find_or_open(self, thread: ThreadId, conversation: _Conversation) -> Destination:
+        if not conversation.title and await self._exists(thread.root):
+            return Destination(thread.root)
+        if thread.channel in self._in_place or self._is_refusing(thread.channel):
             return _in_place(thread)
         try:
-            title = conversation.title or title_of(await self._opening_text(thread))
-            return Spot(await self._rest.open_thread(thread.channel, thread.root, title))
+            title = conversation.title or title_of(await self._first_text(thread))
+            return Destination(await self._rest.open_thread(thread.channel, thread.root, title))
         except DiscordRefused as refused:
             if refused.kind in ("gone", "token"):
                 raise
-            self._bar(thread.channel, refused)
+            self._note_refusal(thread.channel, refused)
             return _in_place(thread)
 
-    async def _is_there(self, channel: str) -> bool:
+    async def _exists(self, channel: str) -> bool:
         try:
             await self._rest.channel(channel)
         except DiscordRefused as refused:
@@ -148,7 +150,7 @@ class Places:
             return False
         return True
 
-    async def _opening_text(self, thread: ThreadId) -> str:
+    async def _first_text(self, thread: ThreadId) -> str:
         """Return the text of the message that the conversation begins with."""
         try:
             message = await self._rest.message(thread.channel, thread.root)
@@ -158,13 +160,13 @@ class Places:
             raise
         return message.content
 
-    def _is_barred(self, channel: str) -> bool:
-        return self._barred.get(channel, 0.0) > anyio.current_time()
+    def _is_refusing(self, channel: str) -> bool:
+        return self._refusing.get(channel, 0.0) > anyio.current_time()
 
-    def _bar(self, channel: str, refused: DiscordRefused) -> None:
-        if channel not in self._barred:
+    def _note_refusal(self, channel: str, refused: DiscordRefused) -> None:
+        if channel not in self._refusing:
             log.warning("post.no_threads: in channel %s, answers go there as replies: %s", channel, refused)
-        self._barred[channel] = anyio.current_time() + BARRED_S
+        self._refusing[channel] = anyio.current_time() + REFUSED_PAUSE_S
 
     def _conversation(self, thread: ThreadId) -> _Conversation:
         return self._conversations.setdefault(thread, _Conversation())
@@ -174,18 +176,12 @@ def title_of(text: str) -> str:
     """Return the first visible line, without mentions, of at most 100 characters; never blank."""
     words = _EMOJI.sub(r"\1", _MENTION.sub(" ", text))
     for line in words.splitlines():
-        visible = "".join(char if _is_visible(char) else " " for char in line)
+        visible = "".join(char if char.isprintable() or char == JOINER else " " for char in line)
         title = " ".join(visible.split())
-        if title.strip("\u200d "):
-            return _cut(title)
-    return UNTITLED
-
-
-def _is_visible(char: str) -> bool:
-    return char.isprintable() or char == "\u200d"  # which holds an emoji together
-
-
-def _cut(title: str) -> str:
+        if title.strip(f"{JOINER} "):
+            break
+    else:
+        return UNTITLED
     if utf16_size(title) <= MAX_TITLE:
         return title
     while utf16_size(title) >= MAX_TITLE:
@@ -193,5 +189,5 @@ def _cut(title: str) -> str:
     return f"{title.rstrip()}…"
 
 
-def _in_place(thread: ThreadId) -> Spot:
-    return Spot(thread.channel, thread.root)
+def _in_place(thread: ThreadId) -> Destination:
+    return Destination(thread.channel, thread.root)
