@@ -518,7 +518,7 @@ def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
 @pytest.mark.parametrize("shrink", [True, False])
 def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
     line = CallQueue(**(OPEN | {"shrink": shrink}))
-    tickets = [Ticket(QueuePlace(n), "m") for n in range(16)]
+    tickets = [Ticket(QueuePlace(n, 0), "m") for n in range(16)]
     for ticket in tickets:
         line.join(ticket, 0)
     assert line.admit(0) == tickets
@@ -552,7 +552,7 @@ def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it
 
 def standing_in(line, *names, now=0.0):
     """Return new tickets of these models, in line."""
-    tickets = [Ticket(QueuePlace(n), name, size=100) for n, name in enumerate(names)]
+    tickets = [Ticket(QueuePlace(n, now), name, size=100) for n, name in enumerate(names)]
     for ticket in tickets:
         line.join(ticket, now)
     return tickets
@@ -563,12 +563,12 @@ def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
     a, b, c, d = standing_in(line, "m", "m", "m", "m")
     assert line.admit(0) == [a, b]
     line.failed(a, ModelTimeout(), 1)
-    line.cancelled(b, 1)
+    line.cancelled(b)
     assert line.admit(1) == [], "not before the retry has said for how long to hold"
     assert line.admit(2) == [c]
     assert line.wakes_at(2) == math.inf
     line.succeeded(c, Usage(), 3)
-    line.join(e := Ticket(QueuePlace(4), "m"), 3)
+    line.join(e := Ticket(QueuePlace(4, 3), "m"), 3)
     assert line.admit(3) == [d, e]
 
 
@@ -626,7 +626,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(model=st.sampled_from("ab"), size=st.integers(1, 2000), last_resort=st.booleans())
     def arrive(self, model, size, last_resort):
-        ticket = Ticket(QueuePlace(next(self.places)), model, size, last_resort)
+        ticket = Ticket(QueuePlace(next(self.places), self.now), model, size, last_resort)
         self.tickets.append(ticket)
         self.line.join(ticket, self.now)
         self.settle()
@@ -639,7 +639,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         if found := self.having("waiting") + self.having("out"):
             ticket = data.draw(st.sampled_from(found))
             if ticket.state == "out" and data.draw(st.booleans()):
-                self.line.cancelled(ticket, self.now)
+                self.line.cancelled(ticket)
             else:
                 self.sent -= ticket.state == "out"
                 self.line.leave(ticket, self.now)

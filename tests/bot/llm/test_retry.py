@@ -128,7 +128,7 @@ class Gate:
         self.numbers = itertools.count(1)
 
     def place(self):
-        return QueuePlace(next(self.numbers))
+        return QueuePlace(next(self.numbers), 0)
 
     def hold(self, model, seconds, error):
         self.told.append(("hold", model, seconds, error.code))
