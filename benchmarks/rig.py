@@ -15,7 +15,7 @@ import anyio
 
 from benchmarks.bare import Recorder
 from bot.admin.cli import COLLECT_AFTER
-from bot.agent.prompt.system_prompt import system_prompt
+from bot.agent.prompt.instructions import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.wiring.app import DISK_THREADS, utc_now
