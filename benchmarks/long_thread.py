@@ -16,7 +16,7 @@ import anyio
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
 from benchmarks.stopwatch import Cost, Stopwatch
-from bot.agent.prompt.system_prompt import user_message
+from bot.agent.prompt.user_message import user_message
 from threads.model import Message, Text
 from threads.store.context import ContextFile
 from threads.store.data_folder import thread_folder

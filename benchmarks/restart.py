@@ -21,7 +21,7 @@ import anyio
 from benchmarks.child import ask
 from benchmarks.figures import Conditions, Figure
 from benchmarks.rig import Instant, Room, inline, message, running
-from bot.agent.prompt.system_prompt import user_message
+from bot.agent.prompt.user_message import user_message
 from bot.wiring.app import utc_now
 from threads.delivery import LATE_POST_S
 from threads.journal.journal import FileJournal

@@ -14,7 +14,7 @@ from typing import TypeVar, TypeVarTuple
 import anyio
 
 from bot.admin.cli import COLLECT_AFTER
-from bot.agent.prompt.system_prompt import system_prompt
+from bot.agent.prompt.instructions import system_prompt
 from bot.ports.model import Completion, Request, Usage
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.wiring.app import DISK_THREADS, utc_now

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bot.ports.errors import LoopDetected
-from bot.ports.tool_result import failed
+from bot.ports.tool import failed
 from threads.model import ToolCall, ToolResult
 
 SAME_CALL = 3

@@ -73,7 +73,8 @@ class Call:
     @property
     def keys(self) -> tuple[Key, ...]:
         """Every limit it counts against."""
-        scheduled: tuple[Key, ...] = (("schedule_day", self.day),) if due_of(_message_id(self.turn)) else ()
+        message_id = self.turn.rpartition(":")[2]  # a turn is named by its message's key
+        scheduled: tuple[Key, ...] = (("schedule_day", self.day),) if due_of(message_id) else ()
         return (
             ("turn", self.turn),
             ("thread", self.thread_id),
@@ -378,11 +379,6 @@ class Budgets:
         """Put a key's account in place, as the last in the order."""
         self.totals.pop(key, None)
         self.totals[key] = total
-
-
-def _message_id(turn: str) -> str:
-    """Return the id of the message that a turn, named by the message's key, is about."""
-    return turn.rpartition(":")[2]
 
 
 def _row(key: Key, total: Total) -> Row:

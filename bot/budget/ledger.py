@@ -208,7 +208,7 @@ class Ledger:
             return
         month = self._now().strftime("%Y-%m")
         try:
-            if self._file is None or self._room < 0 or self._is_past(month):
+            if self._file is None or self._room < 0 or (self._part and month > self._part.month):
                 at, data = self._now().isoformat(timespec="milliseconds"), b"".join(self._unwritten)
                 past = await self._offload(self._begin, month, at, self.budgets.snapshot(), data)
                 self.budgets.drop(past)
@@ -220,9 +220,6 @@ class Ledger:
             del self._unwritten[:-KEPT]
             raise
         self._unwritten.clear()
-
-    def _is_past(self, month: str) -> bool:
-        return self._part is not None and month > self._part.month
 
     def _begin(self, month: str, at: str, budgets: Budgets, data: bytes) -> dict[Key, Total]:
         """Write a new file, whole and durable, and go on there; return what it does not carry over."""

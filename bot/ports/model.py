@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from operator import add
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
@@ -55,15 +55,12 @@ def ignore_usage(usage: Usage) -> None:
     """Do nothing: the meter of a call that nobody pays for."""
 
 
-@dataclass(order=True, slots=True)
-class QueuePlace:
-    """The place of one call in its provider's queue, kept over all its attempts. Lower numbers go first.
-
-    ``waited_s`` is how long the call has waited for a circuit that was open.
-    """
+class QueuePlace(NamedTuple):
+    """The place of one call in its provider's queue, kept over all its attempts. Lower numbers go first."""
 
     number: int
-    waited_s: float = field(default=0.0, compare=False)
+    since: float
+    """When the call began, on the gate's clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The Protocol of a tool: its name, risk and arguments, the context of a call, and its output.
+"""The Protocol of a tool: its name, risk and arguments, the context of a call, its output, and the model's result.
 
 Every call goes through `bot.tools.gate`.
 """
@@ -20,6 +20,7 @@ from bot.ports.errors import ToolInvalidInput
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
 from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
+from threads.store.checksummed_lines import scrub
 from threads.store.data_folder import Spill
 
 Risk = Literal["read", "write", "exec", "net"]
@@ -180,3 +181,29 @@ def arguments_of(tool: Tool, call: ToolCall) -> Arguments:
             f"{'.'.join(map(str, f['loc'])) or 'arguments'}: {f['msg']}" for f in error.errors()
         )
         raise ToolInvalidInput(faults, suggestion="Fix the arguments and call again.") from error
+
+
+def failed(
+    call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
+) -> ToolResult:
+    """Return the result of a failed call."""
+    body = error_body(kind, message, recoverable=recoverable, suggestion=suggestion)
+    return ToolResult(call.id, scrub(dumped(body)), is_error=True)
+
+
+def error_body(
+    kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
+) -> dict[str, JsonValue]:
+    """Return ``{"success": false, "error": …}``."""
+    error: dict[str, JsonValue] = {
+        "type": kind,
+        "message": message,
+        "recoverable": recoverable,
+        "suggestion": suggestion,
+    }
+    return {"success": False, "error": error}
+
+
+def dumped(result: dict[str, JsonValue]) -> str:
+    """Return the JSON of a result, with non-ASCII letters as they are."""
+    return json.dumps(result, ensure_ascii=False)

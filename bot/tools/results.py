@@ -18,8 +18,7 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.outside_text import fenced
-from bot.ports.tool import ErrorType, ItemError, ToolContext, ToolOutput
-from bot.ports.tool_result import dumped, error_body
+from bot.ports.tool import ErrorType, ItemError, ToolContext, ToolOutput, dumped, error_body
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolResult
 from threads.store.checksummed_lines import scrub

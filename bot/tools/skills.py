@@ -8,8 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from bot.agent.prompt.skill_files import SkillUnusable
-from bot.agent.prompt.skills import Skills
+from bot.agent.prompt.skills import Skills, SkillUnusable
 from bot.ports.errors import ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from threads.store.disk import Offload

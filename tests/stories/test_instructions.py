@@ -13,7 +13,7 @@ import pytest
 
 from bot.agent.prompt import cached_file
 from bot.agent.prompt.cached_file import CachedFile
-from bot.agent.prompt.memory_changes import CHANGED, HEADING, changed_memory
+from bot.agent.prompt.memory import CHANGED, HEADING, changed_memory
 from tests.bot.llm.test_prompt_cache import unmarked
 from tests.fakes import anthropic as a
 from tests.serving import anthropic, serving

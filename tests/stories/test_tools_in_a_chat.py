@@ -175,12 +175,12 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
             "/approve", r"· Thank you, I go on\.\n\nshell did not work: The command was stopped after 2 s"
         )
         assert running(nap) == []
-        await window.says("list", r" +13  notes\.txt\n")
+        await window.says("list", r" notes\.txt\n")
 
         await window.says(
             "remember the sky is green", "📌 Remembered (?s:.*)\n\nI will remember that for this thread."
         )
-        await window.says("recall sky", r"I remember:\n\n • the sky is green \(you\)")
+        await window.says("recall sky", r" the sky is green\n")
         window.type("\x04")
         assert await window.ended() == 0
     assert window.screen.text.count("May I use shell?") == 4
@@ -194,7 +194,7 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
 
     async with chatting(home) as window:
         await window.says("run echo again", r" again\n")
-        await window.says("recall sky", r"I remember:\n\n • the sky is green \(you\)")
+        await window.says("recall sky", r" the sky is green\n")
         window.type("\x04")
         assert await window.ended() == 0
     assert "May I use shell?" not in window.screen.text

@@ -3,9 +3,9 @@
 | what is tried                         | when                                           | it counts if |
 | a summary of all before a turn border | enough lies before the recent tail             | 30 % shorter |
 | the same once more, without tools     | the answer was empty, too long or a tool call  | 30 % shorter |
-| old results to files, then arguments  | no summary could be had, or two were asked for | 10 % shorter |
-| no summary, only that                 | one failed in this thread in the last 5 min    | the same     |
-| nothing: the conversation stays whole | all else                                       |              |
+| old results to files, then arguments  | there is no summary, or two were of no use     | 10 % shorter |
+| only that, without a summary          | one failed in this thread in the last 5 min    | 10 % shorter |
+| nothing: the conversation stays whole | none of these helps                            |              |
 
 The request for a summary is a prefix of the conversation with one instruction appended, so it reads the provider's
 cache. Nothing is lost: `Turn.compact` saves the whole conversation before it is replaced. A summary is a best-effort
@@ -18,11 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import anyio
 from cachetools import TTLCache
@@ -57,9 +54,6 @@ ATTEMPTS = 2
 
 AGAIN_AFTER_S = 300.0
 """Seconds without another summary after one failed in a thread, unless the conversation does not fit."""
-
-PARTS = 8
-"""Calls for one summary whose messages do not fit the window at once."""
 
 SHORT_ENOUGH = 0.7
 """A summary must leave at most this share of the size."""
@@ -202,11 +196,18 @@ class Compaction:
         tail = strip_thinking(turn.messages[cut:])
         if not cut or not self.enabled or _length(request, tail) > before * SHORT_ENOUGH:
             return None
-        writer = _Writer(turn, request, model, window)
+        room = request.max_tokens if window is None else min(request.max_tokens, max(1, window // 4))
+        asked = replace(
+            request,
+            messages=(*messages[:cut], INSTRUCTION),
+            max_tokens=room,
+            output_schema=None,
+            best_effort=True,
+        )
         while self._attempts < ATTEMPTS:
             self._attempts += 1
             try:
-                summary = await writer.summary(messages[:cut])
+                summary = await _ask(asked, turn, model, window)
             except ProviderError as error:
                 fields = {**_ids(turn), "code": error.code}
                 log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
@@ -221,7 +222,7 @@ class Compaction:
                 len(summary),
                 extra={**_ids(turn), "code": "output_invalid", **again},
             )
-            writer.tool_choice = "none"
+            asked = replace(asked, tool_choice="none")
         self.cooldown[turn.incoming.thread] = True
         return None
 
@@ -268,67 +269,18 @@ class Compaction:
         return f"({len(text)} characters were moved to {path} to make room; read them there if you need them)"
 
 
-@dataclass(slots=True)
-class _Writer:
-    """Asks for summaries: unseen, and in parts if the whole does not fit the window."""
+async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | None) -> str:
+    """Return the summary, or "" if the answer is not one; raises `ProviderError`."""
 
-    turn: Turn
-    request: Request
-    model: TurnModel
-    window: int | None
-    tool_choice: Literal["auto", "none"] = "auto"
-
-    async def summary(self, messages: Sequence[Message]) -> str:
-        """Return a summary of *messages*, or "" if the answer is not one; raises `ProviderError`."""
-        room = math.inf if self.window is None else self.window - self._max_tokens - _size(INSTRUCTION)
-        text = ""
-        for number in range(PARTS):
-            end = self._fitting(messages, room, 1 if text else 0)
-            if not end:
-                break
-            part = messages[:end]
-            try:
-                text = await self._ask(part)
-            except ProviderError as error:
-                if error.code != "context_overflow":
-                    raise
-                fields = {**_ids(self.turn), **retry_fields(error.code, number + 2, 0)}
-                log.info("compaction.retry: in smaller parts: %s", error, extra=fields)
-                room = size_of(self.request.system, part, self.request.tools) // 2
-                continue
-            if not text or end == len(messages):
-                return text
-            messages = [_entry(text, part), *strip_thinking(messages[end:])]
-        raise ContextOverflow(f"no summary in {PARTS} parts of at most {room} tokens")
-
-    def _fitting(self, messages: Sequence[Message], room: float, least: int) -> int:
-        """Return how many *messages* fit, with no call without its result; 0 if not more than *least* do."""
-        ends = [end for end in range(least + 1, len(messages) + 1) if not messages[end - 1].calls]
-        system, tools = self.request.system, self.request.tools
-        fitting = bisect_right(ends, room, key=lambda end: size_of(system, messages[:end], tools))
-        return ends[fitting - 1] if fitting else 0
-
-    @property
-    def _max_tokens(self) -> int:
-        limit = self.request.max_tokens
-        return limit if self.window is None else min(limit, max(1, self.window // 4))
-
-    async def _ask(self, messages: Sequence[Message]) -> str:
-        request = replace(
-            self.request,
-            messages=(*messages, INSTRUCTION),
-            max_tokens=self._max_tokens,
-            tool_choice=self.tool_choice,
-            output_schema=None,
-            best_effort=True,
-        )
-        completion = await self.model.complete(request, self._tell)
-        return completion.message.text.strip() if completion.stop == "end" else ""
-
-    async def _tell(self, event: TurnEvent) -> None:
+    async def tell(event: TurnEvent) -> None:
         """Pass on waits and the like; the text of a summary is not an answer."""
         if not isinstance(event, TextDelta | ThinkingDelta | TextReset):
-            await self.turn.tell(event)
+            await turn.tell(event)
+
+    if window is not None and request_size(request) + request.max_tokens > window:
+        raise ContextOverflow("what is to be summarised does not fit the window itself")
+    completion = await model.complete(request, tell)
+    return completion.message.text.strip() if completion.stop == "end" else ""
 
 
 def _entry(summary: str, of: Sequence[Message]) -> Message:

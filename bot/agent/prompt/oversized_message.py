@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.agent.prompt.system_prompt import user_message
 from bot.agent.prompt.token_estimate import request_size
+from bot.agent.prompt.user_message import user_message
 from bot.ports import wording
 from bot.ports.errors import ContextOverflow
 from bot.ports.model import Request

@@ -7,21 +7,27 @@ While it cannot be used, or is being written, its last good version counts.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from bot.agent.prompt.cached_file import State, state_of
 from bot.agent.prompt.memory_lines import visible_text
-from bot.agent.prompt.skill_files import SkillMissing, SkillUnusable, below, changeable, opened, text_of
+from threads.store.open_beneath import FILE, FOLDER, closing, open_at
 
 log = logging.getLogger(__name__)
 
 SKILL = "SKILL.md"
+
+LARGEST, LARGEST_HEAD = 64_000, 8_000
+"""Bytes of one file, and characters of its front matter."""
 
 MOST_LISTED, MOST_FILES, DEEPEST = 50, 50, 3
 """Skills in the system prompt; files of one skill that are listed, in so many levels of folders."""
@@ -33,6 +39,16 @@ BAD_NAME = "its folder must be named with small letters, digits, - and _"
 LOOSE = "others than its owner can change it (chmod -R go-w)"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_BORDER = re.compile(r"^-{3,}\s*$", re.MULTILINE)
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+
+
+class SkillUnusable(Exception):
+    """A skill, or a file of one, cannot be read; ``str(error)`` says why and names no path of this machine."""
+
+
+class SkillMissing(SkillUnusable):
+    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +72,7 @@ class _Parsed:
 
 def skill_of(name: str, text: str) -> Skill:
     """Return the skill in the text of *name*/SKILL.md; raises `SkillUnusable`."""
-    from bot.agent.prompt import front_matter  # noqa: PLC0415 - PyYAML is slow to import
-
-    try:
-        values, body = front_matter.split(text)
-    except front_matter.FrontMatterBroken as error:
-        raise SkillUnusable(str(error)) from error
+    values, body = _split(text)
     description = values.get("description")
     if values.get("name") != name:
         raise SkillUnusable("the name in its front matter is not the name of its folder")
@@ -72,6 +83,27 @@ def skill_of(name: str, text: str) -> Skill:
     if not body:
         raise SkillUnusable("there is nothing below its front matter")
     return Skill(name, summary, body)
+
+
+def _split(text: str) -> tuple[dict[str, object], str]:
+    """Return the values of the YAML at the head of a file, all as text, and the text below it."""
+    import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - slow, and only needed if there are skills
+
+    before, *rest = _BORDER.split(text, 2)
+    if before.strip() or not rest:
+        raise SkillUnusable("it does not begin with front matter (---)")
+    if len(rest[0]) > LARGEST_HEAD:
+        raise SkillUnusable(f"its front matter has more than {LARGEST_HEAD:,} characters")
+    try:
+        values = yaml.load(rest[0], Loader=yaml.BaseLoader) if len(rest) == 2 else None  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
+        raise SkillUnusable(f"its front matter is not valid YAML: {error.problem}{line}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SkillUnusable("its front matter is not valid YAML") from error
+    if not isinstance(values, dict) or not values:
+        raise SkillUnusable("its front matter has no end (---), or nothing in it")
+    return values, rest[1].strip()
 
 
 def listing(skills: Sequence[Skill]) -> str:
@@ -103,7 +135,7 @@ class Skills:
         parsed = {name: self._parse(name) for name in names}
         for name, skill in parsed.items():
             problems += [f"skill {name}: {skill.problem}"] if skill.problem else []
-            if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
+            if any(map(_changeable, (self._folder / name, self._folder / name / SKILL))):
                 problems.append(f"skill {name}: {LOOSE}")
         for problem in problems:
             if problem not in self.problems:
@@ -122,7 +154,7 @@ class Skills:
     def files(self, skill: Skill) -> list[str]:
         """Return the other files of a skill, sorted; the first `MOST_FILES` of them."""
         try:
-            found = (path for path in below(self._folder / skill.name, DEEPEST) if path != SKILL)
+            found = (path for path in _below(self._folder / skill.name, DEEPEST) if path != SKILL)
             return list(islice(found, MOST_FILES))
         except OSError as error:
             log.warning("skill.unlisted: the files of skill %s cannot be listed: %s", skill.name, error)
@@ -133,8 +165,8 @@ class Skills:
         parts = path.split("/")
         if not {"", ".", ".."}.isdisjoint(parts):
             raise SkillUnusable("the path must be that of a file in the skill's own folder")
-        with opened(self._folder, (skill.name, *parts)) as fd:
-            return text_of(fd)
+        with _opened(self._folder, (skill.name, *parts)) as fd:
+            return _text_of(fd)
 
     def _names(self) -> tuple[list[str], list[str]]:
         """Return the names of the skills' folders, and what is wrong with other names."""
@@ -148,7 +180,7 @@ class Skills:
         except OSError as error:
             return [], [f"skills: the folder cannot be read: {error.strerror}"]
         wanted = self._offered or folders
-        problems = [f"skills: {LOOSE}"] if changeable(self._folder) else []
+        problems = [f"skills: {LOOSE}"] if _changeable(self._folder) else []
         problems += [
             f"skill {_printable(name)}: there is no such folder" for name in sorted(wanted - folders)
         ]
@@ -161,11 +193,11 @@ class Skills:
         state: State = (0, 0, 0, 0)
         before = self._parsed.get(name)
         try:
-            with opened(self._folder, (name, SKILL)) as fd:
+            with _opened(self._folder, (name, SKILL)) as fd:
                 state = state_of(os.fstat(fd))
                 if before and before.state == state:
                     return before
-                text, digest = text_of(fd)
+                text, digest = _text_of(fd)
                 return _Parsed(state, replace(skill_of(name, text), digest=digest))
         except SkillMissing as error:
             return _Parsed(state, None, str(error))
@@ -175,3 +207,57 @@ class Skills:
 
 def _printable(name: str) -> str:
     return visible_text(name)[:80]
+
+
+def _changeable(path: Path) -> bool:
+    """Return whether others than its owner can write to it; False if it does not exist."""
+    try:
+        about = path.stat()
+    except OSError:
+        return False
+    return bool(about.st_mode & _WRITABLE)
+
+
+@contextmanager
+def _opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
+    """Open a plain file below *folder*; raises `SkillUnusable`."""
+    with ExitStack() as stack:
+        try:
+            root = stack.enter_context(closing(os.open(folder, FOLDER | os.O_CLOEXEC)))
+            fd = stack.enter_context(closing(open_at(root, parts, FILE)))
+        except FileNotFoundError:
+            raise SkillMissing(f"there is no {visible_text('/'.join(parts[1:]))[:200]}") from None
+        except (OSError, ValueError):  # a name that no file can have is a ValueError
+            raise SkillUnusable("it cannot be opened; links are not followed") from None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise SkillUnusable("it is not a file")
+        yield fd
+
+
+def _text_of(fd: int) -> tuple[str, str]:
+    """Return a file's text and the SHA-256 of its bytes; raises `SkillUnusable` if it is too large or not text."""
+    data = b""
+    try:
+        while len(data) <= LARGEST and (more := os.read(fd, LARGEST + 1 - len(data))):
+            data += more
+        if len(data) > LARGEST:
+            raise SkillUnusable(f"it is larger than {LARGEST:,} bytes")
+        text = data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        raise SkillUnusable("it is not text in UTF-8, or cannot be read") from None
+    if "\0" in text:
+        raise SkillUnusable("it is not text")
+    return text, hashlib.sha256(data).hexdigest()
+
+
+def _below(folder: Path, depth: int, within: str = "") -> Iterator[str]:
+    """Yield the plain files in a folder and *depth* - 1 levels below, sorted, without hidden ones; raises OSError."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_file(follow_symlinks=False):
+            yield within + entry.name
+        elif depth > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _below(folder / entry.name, depth - 1, f"{within}{entry.name}/")

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
-from bot.llm.adapters.offline_results import render_result
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
@@ -60,6 +61,23 @@ ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
 PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
 """More words than that are a sentence ("list three rivers"), unless in quotes."""
 FILES = frozenset({"", "files", "the files", "all files", "my files"})
+
+SENTENCES: Mapping[str, str] = {
+    "write_file": "Wrote `{written}` ({size} bytes).",
+    "edit_file": "Edited `{edited}`.",
+    "attach": "Here is `{posted}`.",
+    "remember": "I will remember that {remembered}.",
+}
+"""How the result of a tool is worded; the fields are those of the result."""
+
+TEXTS = ("stdout", "stderr", "text", "matches", "diff", "head")
+"""The fields of a result that are shown as blocks of text."""
+
+MAX_SHOWN = 3000
+"""Characters of one text that are repeated."""
+
+_FENCE = re.compile(r"<outside (?P<seal>[0-9a-f]+) .*?>\\n(?P<text>.*?)\\n</outside (?P=seal)>")
+"""The marks around a text from outside, as JSON has them: they are meant for a model."""
 
 
 class OfflineModel:
@@ -115,7 +133,43 @@ def _outcomes(entry: Message, names: Mapping[str, str]) -> list[str]:
     """Return the texts and tool results of one step."""
     if entry.role == "assistant":
         return [entry.text] if entry.text else []
-    return [render_result(names.get(result.call_id, "the tool"), result) for result in entry.results]
+    return [_render(names.get(result.call_id, "the tool"), result.content) for result in entry.results]
+
+
+def _render(tool: str, result: str) -> str:
+    """Return a tool's result for people: a sentence and its texts, or all of it as JSON."""
+    try:
+        content: JsonValue = from_json(_FENCE.sub(lambda found: found["text"], result))
+    except ValueError:
+        content = result
+    match content:
+        case {"error": {"type": kind, "message": message}}:
+            return f"`{tool}` {'was not used' if kind == 'permission' else 'did not work'}: {message}"
+        case {"result": value}:
+            parts = _parts(tool, value) if isinstance(value, dict) else []
+            return "\n\n".join(parts) or f"Here is what `{tool}` gave me:\n\n{_block(value)}"
+    return f"Here is what `{tool}` gave me:\n\n{_block(content)}"
+
+
+def _parts(tool: str, value: Mapping[str, JsonValue]) -> list[str]:
+    parts = []
+    with suppress(KeyError):
+        parts.append(SENTENCES[tool].format_map(value))
+    parts += [_block(text) for name in TEXTS if isinstance(text := value.get(name), str) and text.strip()]
+    match value:
+        case {"entries": [_, *_] as items} | {"notes": [_, *_] as items}:
+            lines = (item.get("text") or item.get("name") for item in items if isinstance(item, dict))
+            parts.append(_block("\n".join(map(str, lines))))
+        case {"exit_code": code} if code or not parts:
+            parts.append(f"It ended with exit code {code}.")
+    return parts
+
+
+def _block(value: JsonValue) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    shown, more = text.removesuffix("\n")[:MAX_SHOWN], len(text) - MAX_SHOWN
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
+    return f"{fence}\n{shown}\n{fence}" + (f"\n({more} more characters)" if more > 0 else "")
 
 
 def _request_length(request: Request) -> int:

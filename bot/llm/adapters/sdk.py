@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.to_thread
 
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.stream import Call, EventStream, Reader
+from bot.llm.adapters.stream import Call, EventStream, Reader, typed_errors
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
 from threads.model import OnEvent
@@ -79,13 +78,15 @@ class SdkModel(ABC):
                 "the API key is empty or no header can hold it", provider=self.provider, model=self.model
             )
 
+        with typed_errors(self.provider, self.model, self.now):
+            client, stream_type = await self._client(api_key)  # before the clock of the call starts
+
         async def open_stream() -> AbstractAsyncContextManager[EventStream]:
             """Return the events as plain JSON.
 
             The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
             half a second at its first use; OpenAI's would also walk all of the body against its types.
             """
-            client, stream_type = await self._client(api_key)
             stream: AbstractAsyncContextManager[EventStream] = await client.post(
                 self.path,
                 cast_to=object,
@@ -104,7 +105,6 @@ class SdkModel(ABC):
             request.max_tokens,
             self.now,
             request.meter,
-            prepare=partial(self._client, api_key),
         )
         return await call.answer(on_event)
 

@@ -218,16 +218,28 @@ class _UsageCounter:
         return False
 
 
-async def _nothing() -> None:
-    pass
+@contextmanager
+def typed_errors(provider: str, model: str, now: Callable[[], datetime] | None) -> Iterator[None]:
+    """Turn any error into a `BotError` with the model's name in its fields."""
+    try:
+        yield
+    except BotError as error:
+        error.fields |= {"provider": provider, "model": model}
+        raise
+    except Exception as error:  # noqa: BLE001
+        # SDKs raise their own classes, those of httpx2, and plain ValueErrors.
+        failure = classify(error, now() if now else None)
+        failure.fields |= {"provider": provider, "model": model}
+        try:
+            raise failure from error
+        finally:
+            # Otherwise it and this frame keep the broken stream in memory until a garbage collection.
+            del failure
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to one model: opens the stream, feeds the reader, and calls the listener and the meter.
-
-    ``prepare`` runs before the clock starts: importing an SDK takes time that is not the model's.
-    """
+    """One request to one model: opens the stream, feeds the reader, and calls the listener and the meter."""
 
     provider: str
     model: str
@@ -237,7 +249,6 @@ class Call:
     max_tokens: int
     now: Callable[[], datetime] | None = None
     meter: Callable[[Usage], None] = ignore_usage
-    prepare: Callable[[], Awaitable[object]] = _nothing
 
     async def answer(self, on_event: OnEvent) -> Completion:
         """Return the complete answer; raises `ProviderError`, and any error of *on_event* unchanged."""
@@ -252,8 +263,6 @@ class Call:
             raise
 
     async def _answer(self, on_event: OnEvent, count: _UsageCounter) -> Completion:
-        with self._typed():
-            await self.prepare()
         began = anyio.current_time()
         first = min(self.timeouts.first_content, self.timeouts.total)
         with anyio.CancelScope(deadline=began + first) as scope:
@@ -261,9 +270,9 @@ class Call:
                 async for delta in deltas:
                     await on_event(delta)
             count.over = True
-            with self._typed():
+            with typed_errors(self.provider, self.model, self.now):
                 return self.reader.finish()
-        with self._typed():
+        with typed_errors(self.provider, self.model, self.now):
             waited = anyio.current_time() - began
             raise ModelTimeout(f"no content for too long, given up after {waited:.1f} s")
 
@@ -271,7 +280,7 @@ class Call:
         self, scope: anyio.CancelScope, count: _UsageCounter
     ) -> AsyncGenerator[TextDelta | ThinkingDelta, None]:
         end = anyio.current_time() + self.timeouts.total
-        with self._typed():
+        with typed_errors(self.provider, self.model, self.now):
             count.send()
             async with await self.open() as stream:
                 events = await _events(stream)
@@ -290,24 +299,6 @@ class Call:
                         end += listened if listened > LISTENING else 0
                     patience = self.timeouts.idle if self.reader.writing else self.timeouts.first_content
                     scope.deadline = min(end, anyio.current_time() + patience)
-
-    @contextmanager
-    def _typed(self) -> Iterator[None]:
-        """Turn any error into a `BotError` with the model's name in its fields."""
-        try:
-            yield
-        except BotError as error:
-            error.fields |= {"provider": self.provider, "model": self.model}
-            raise
-        except Exception as error:  # noqa: BLE001
-            # SDKs raise their own classes, those of httpx2, and plain ValueErrors.
-            failure = classify(error, self.now() if self.now else None)
-            failure.fields |= {"provider": self.provider, "model": self.model}
-            try:
-                raise failure from error
-            finally:
-                # Otherwise it and this frame keep the broken stream in memory until a garbage collection.
-                del failure
 
 
 async def _events(stream: EventStream) -> AsyncIterable[JsonEvent]:

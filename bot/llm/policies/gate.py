@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -20,13 +20,27 @@ from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
 from .queue import CallQueue, Ticket
-from .retry import reason
 
 NOTICE_S = 1.0
 """Seconds: a shorter wait is not shown."""
+TROUBLE = "the provider has trouble"
+REASONS: Mapping[str, str] = {
+    "rate_limited": "rate limited",
+    "timeout": "no answer in time",
+    "connection": "no connection",
+    "auth": "the key is not accepted",
+    "payment": "out of credit",
+    "model_not_found": "not known to its provider",
+}
+"""Why a call waits, in a few words for people, by the code of the failure."""
 IN_LINE = "many are asking the model at once"
 LATE_S = 1e-6
 """Seconds after its time at which a waiting call checks the clock: timers may be early by a tick."""
+
+
+def reason(error: ProviderError | None) -> str:
+    """Return a few words for people on why a call waits."""
+    return REASONS.get(error.code, TROUBLE) if error else TROUBLE
 
 
 class Gate:
@@ -35,7 +49,7 @@ class Gate:
     def __init__(self, line: CallQueue) -> None:
         self.line = line
         self._numbers = itertools.count(1)
-        self._woken: dict[int, anyio.Event] = {}
+        self._woken: dict[QueuePlace, anyio.Event] = {}
 
     def unavailable(self, model: str) -> ProviderError | None:
         """Return a new error if a call to *model* cannot go out now; None if it may queue."""
@@ -76,7 +90,7 @@ class Gate:
 
     def place(self) -> QueuePlace:
         """Return the last place in the queue, for a new call and all its attempts."""
-        return QueuePlace(next(self._numbers))
+        return QueuePlace(next(self._numbers), anyio.current_time())
 
     async def turn(self, ticket: Ticket, on_event: OnEvent) -> None:
         """Wait in the queue until *ticket* may go out; raises a new error if waiting is of no use.
@@ -91,7 +105,7 @@ class Gate:
             raise
 
     def leave(self, ticket: Ticket) -> None:
-        self._woken.pop(ticket.place.number, None)
+        self._woken.pop(ticket.place, None)
         self.line.leave(ticket, anyio.current_time())
         self._changed()
 
@@ -104,7 +118,7 @@ class Gate:
         self._changed(everybody=True)
 
     def cancelled(self, ticket: Ticket) -> None:
-        self.line.cancelled(ticket, anyio.current_time())
+        self.line.cancelled(ticket)
         self._changed()
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
@@ -141,25 +155,25 @@ class Gate:
         if ticket is self.line.front:
             until = min(until, self.line.wakes_at(now))
         if self.line.shut(ticket.model, now):
-            until = min(until, self.line.patience(ticket, now, deadline))
-        event = self._woken[ticket.place.number] = anyio.Event()
+            until = min(until, deadline, self.line.patience(ticket))
+        event = self._woken[ticket.place] = anyio.Event()
         with anyio.CancelScope(deadline=until + LATE_S):
             await event.wait()
-        self._woken.pop(ticket.place.number, None)
+        self._woken.pop(ticket.place, None)
         self._changed()
 
     def _changed(self, *, everybody: bool = False) -> None:
         """Admit calls, and wake those that the change may concern."""
         for ticket in self.line.admit(anyio.current_time()):
-            self._wake(ticket.place.number)
+            self._wake(ticket.place)
         if everybody:
-            for number in list(self._woken):
-                self._wake(number)
+            for place in list(self._woken):
+                self._wake(place)
         elif (front := self.line.front) is not None:
-            self._wake(front.place.number)
+            self._wake(front.place)
 
-    def _wake(self, number: int) -> None:
-        if event := self._woken.pop(number, None):
+    def _wake(self, place: QueuePlace) -> None:
+        if event := self._woken.pop(place, None):
             event.set()
 
 

@@ -26,13 +26,15 @@ calls are out, and the buckets hold enough. Otherwise none goes, and no call ove
 
 from __future__ import annotations
 
+import copy
 import math
 from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
-from bot.ports.errors import ModelConnection, ProviderError
+from bot.ports.errors import ProviderError
 from bot.ports.model import QueuePlace, Usage
 
 from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, is_transient
@@ -48,13 +50,13 @@ GATE = "gate"
 """The field, and its value, of a refusal by the gate."""
 ACCOUNT: tuple[str, ...] = ("auth", "payment")
 """Failures of the account, whatever the model."""
-COPIED_FIELDS = ("provider", "model", "status", "request_id")
-"""The fields of an error that a refusal repeats."""
+
+_place = attrgetter("place")
 
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One attempt of a call. ``size`` is its estimate in tokens.
+    """One attempt of a call. ``place`` is its place in the queue, ``size`` its estimate in tokens.
 
     ``last_resort`` and ``best_effort`` are the request's; ``probe`` is the breaker that it probes.
     """
@@ -69,7 +71,6 @@ class Ticket:
     joined_at: float = -math.inf
     trial: bool = False
     shrunk: int = 0
-    shut_at_join_s: float = 0.0
 
 
 class Lane:
@@ -86,8 +87,8 @@ class Lane:
         self.held_until = -math.inf
         self.trouble: ProviderError | None = None
         """The last transient failure, until a success."""
-        self.shut_s = 0.0
-        """How long the lane has been shut, in all."""
+        self.shut_since = -math.inf
+        """When the lane was first shut since its last success."""
 
     @property
     def breaker(self) -> Breaker:
@@ -97,6 +98,10 @@ class Lane:
     def breaker_for(self, error: ProviderError) -> Breaker:
         """Return the breaker that a failure is about."""
         return self.account if error.code in ACCOUNT else self.own
+
+    def note_shut(self, now: float) -> None:
+        if math.isinf(self.shut_since):
+            self.shut_since = now
 
     def ready_at(self, now: float, next_probe_at: float) -> float:
         """Return when the lane lets its head go; inf if that needs an event."""
@@ -130,32 +135,28 @@ class CallQueue:
         self._account = Breaker(threshold)
         self._probed_at = -math.inf
         self._out = 0
-        self._stopped_until, self._touched = -math.inf, 0.0
+        self._stopped_until = -math.inf
         self._stopped_by: ProviderError | None = None
 
     def join(self, ticket: Ticket, now: float) -> None:
-        self._touch(now)
-        lane = self.lane(ticket.model)
-        ticket.state, ticket.shut_at_join_s, ticket.joined_at = "waiting", lane.shut_s, now
-        insort(lane.queue, ticket, key=_place)
+        ticket.state, ticket.joined_at = "waiting", now
+        insort(self.lane(ticket.model).queue, ticket, key=_place)
 
     def leave(self, ticket: Ticket, now: float) -> None:
         """Remove a ticket whose call was not made."""
-        self._touch(now)
         if ticket.state == "waiting":
-            self._leave_queue(ticket)
+            self.lane(ticket.model).queue.remove(ticket)
             ticket.state = "away"
         elif ticket.state == "out":
             self._take(-1, -ticket.size, now)
-            self.cancelled(ticket, now)
+            self.cancelled(ticket)
 
     def admit(self, now: float) -> list[Ticket]:
         """Return the tickets that may go out now, in order."""
-        self._touch(now)
         admitted: list[Ticket] = []
         while (ticket := self._next(now)) and self._affordable_at(ticket, now) <= now:
-            self._leave_queue(ticket)
             lane = self.lane(ticket.model)
+            lane.queue.remove(ticket)
             ticket.state, ticket.shrunk = "out", lane.window.shrunk
             breaker = lane.breaker
             ticket.probe, ticket.trial = breaker if breaker.start() else None, lane.cautious
@@ -171,19 +172,14 @@ class CallQueue:
         """Return when `admit` may admit a call without another event; inf if it needs one."""
         if self._out >= self._max_parallel:
             return math.inf
-        later = [
-            max(at, self._stopped_until)
-            for lane in self._waited_for()
-            if (at := lane.ready_at(now, self._next_probe_at)) > now
-        ]
+        ready = (lane.ready_at(now, self._next_probe_at) for lane in self._waited_for())
+        later = [at for at in (max(at, self._stopped_until) for at in ready) if at > now]
         if (ticket := self._next(now)) is not None:
             later.append(self._affordable_at(ticket, now))
-        elif now < self._stopped_until:
-            later.append(self._stopped_until)
         return min(later, default=math.inf)
 
     def succeeded(self, ticket: Ticket, usage: Usage, now: float) -> None:
-        lane = self._settle(ticket, now)
+        lane = self._settle(ticket)
         self._count(ticket, usage, now)
         if ticket.probe:
             lane.window.restart()
@@ -191,12 +187,12 @@ class CallQueue:
             lane.window.widen()
         lane.own.succeeded(probe=ticket.probe is not None)
         self._account.succeeded(probe=ticket.probe is self._account)
-        lane.cautious = False
+        lane.cautious, lane.shut_since = False, -math.inf
         lane.trouble = lane.breaker.failure
 
     def failed(self, ticket: Ticket, error: ProviderError, now: float) -> None:
         """Note a failed attempt. It opens a circuit only if it was the probe, or was refused for good."""
-        lane = self._settle(ticket, now)
+        lane = self._settle(ticket)
         if error.usage is not None:
             self._count(ticket, error.usage, now)
         if ticket.probe is not None and ticket.probe is lane.breaker_for(error) and not ticket.best_effort:
@@ -215,9 +211,9 @@ class CallQueue:
         lane.cautious, lane.trouble = True, _copy(error)
         self.hold(ticket.model, error.retry_after or 0.0, error, now)
 
-    def cancelled(self, ticket: Ticket, now: float) -> None:
+    def cancelled(self, ticket: Ticket) -> None:
         """Note that the call ended and says nothing about the provider."""
-        self._settle(ticket, now)
+        self._settle(ticket)
         if ticket.probe is not None:
             ticket.probe.cancelled()
 
@@ -225,46 +221,41 @@ class CallQueue:
         """Hold a lane for a retry's backoff, for a short time, or the gate for the provider's Retry-After."""
         if _is_refusal(error) or not is_transient(error):
             return
-        self._touch(now)
         lane = self.lane(model)
         held = seconds if error.retry_after else min(seconds, PROBE_EVERY_S)
         lane.held_until = max(lane.held_until, now + held + BREATH_S)
         if error.retry_after and now + seconds > self._stopped_until:
             self._stopped_until, self._stopped_by = now + seconds, _copy(error)
+            for other in self.lanes:
+                other.note_shut(now)
 
     def exhausted(self, model: str, error: ProviderError, now: float) -> None:
-        self._touch(now)
-        if not _is_refusal(error):
-            self.lane(model).breaker_for(error).exhausted(_copy(error), now)
+        if _is_refusal(error):
+            return
+        lane = self.lane(model)
+        lane.breaker_for(error).exhausted(_copy(error), now)
+        if lane.breaker.failure is not None:
+            lane.note_shut(now)
 
     def refusal(self, ticket: Ticket, now: float, deadline: float = math.inf) -> ProviderError | None:
         """Return a new error if a waiting call should give up; None if it should wait on.
 
         A call that waited while the circuit opened for good gives up, because the next probe is a minute away.
         """
-        self._touch(now)
         why = self.unavailable(ticket.model, now, last_resort=ticket.last_resort)
-        breaker = self.lane(ticket.model).breaker
-        failure = breaker.failure
         if not ticket.last_resort or not self.shut(ticket.model, now):
             return why
-        opens_at, until = (
-            self.opens_at(ticket.model, now, last_resort=True),
-            self.patience(ticket, now, deadline),
-        )
-        opened_for_good = (
-            failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
-        )
-        if now < until and opens_at <= until and not opened_for_good:
+        breaker = self.lane(ticket.model).breaker
+        failure, opens_at = breaker.failure, self.opens_at(ticket.model, now, last_resort=True)
+        until = min(deadline, self.patience(ticket))
+        for_good = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
+        if now < until and opens_at <= until and not for_good:
             return None
         return why or (failure and _refuse(failure, opens_at - now))
 
-    def patience(self, ticket: Ticket, now: float, deadline: float = math.inf) -> float:
-        """Return until when a call waits if its lane stays shut."""
-        lane = self.lane(ticket.model)
-        return min(
-            deadline, now + self._max_wait_s - ticket.place.waited_s - (lane.shut_s - ticket.shut_at_join_s)
-        )
+    def patience(self, ticket: Ticket) -> float:
+        """Return until when a call waits if its lane stays shut: `max_wait_s` since that began, or since the call."""
+        return max(ticket.place.since, self.lane(ticket.model).shut_since) + self._max_wait_s
 
     def unavailable(self, model: str, now: float, *, last_resort: bool = False) -> ProviderError | None:
         """Return a new error if a call cannot go out now; None if it may queue."""
@@ -347,14 +338,8 @@ class CallQueue:
         if usage.prompt or usage.output:
             self._take(0, usage.input + usage.cache_write + usage.output - ticket.size, now)
 
-    def _leave_queue(self, ticket: Ticket) -> None:
-        lane = self.lane(ticket.model)
-        lane.queue.remove(ticket)
-        ticket.place.waited_s += lane.shut_s - ticket.shut_at_join_s
-
-    def _settle(self, ticket: Ticket, now: float) -> Lane:
-        """Return the permit."""
-        self._touch(now)
+    def _settle(self, ticket: Ticket) -> Lane:
+        """Return the permit, and the lane."""
         lane = self.lane(ticket.model)
         ticket.state = "away"
         lane.out -= 1
@@ -362,34 +347,22 @@ class CallQueue:
         lane.tried = lane.tried and not ticket.trial
         return lane
 
-    def _touch(self, now: float) -> None:
-        """Add up how long lanes were shut since the last event; call it before one opens or shuts."""
-        stopped_s = max(0.0, min(now, self._stopped_until) - self._touched)
-        for lane in self.lanes:
-            lane.shut_s += now - self._touched if lane.breaker.failure else stopped_s
-        self._touched = now
-
-
-def _place(ticket: Ticket) -> QueuePlace:
-    return ticket.place
-
 
 def _is_refusal(error: ProviderError) -> bool:
     return error.fields.get(REFUSED_BY) == GATE
 
 
-def _copy(error: ProviderError, message: str = "") -> ProviderError:
+def _copy(error: ProviderError) -> ProviderError:
     """Return a copy of an error without its traceback, which would keep a conversation in memory."""
-    copy = type(error)(message or str(error), retry_after=error.retry_after)
-    copy.fields = {name: value for name in COPIED_FIELDS if (value := error.fields.get(name))} | copy.fields
-    if isinstance(copy, ModelConnection) and isinstance(error, ModelConnection):
-        copy.local = error.local
-    return copy
+    new = copy.copy(error)
+    new.fields, new.usage = dict(error.fields), None
+    return new
 
 
 def _refuse(failure: ProviderError, seconds: float) -> ProviderError:
     """Return an error for a call that was not made because of *failure*; retry in so many seconds."""
-    refusal = _copy(failure, f"no call was made: {failure}")
+    refusal = _copy(failure)
+    refusal.args = (f"no call was made: {failure}",)
     refusal.retry_after = seconds or None
     refusal.fields |= {REFUSED_BY: GATE, "retry_after": seconds}
     refusal.retryable = False

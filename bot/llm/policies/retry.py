@@ -16,15 +16,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import anyio
 
 from bot.config.settings import LlmRetry
 from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
-from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request
+from bot.ports.model import Completion, ModelWrapper, Request
 from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
+
+from .gate import Gate, reason
 
 log = logging.getLogger(__name__)
 
@@ -61,45 +62,13 @@ def _attempts(error: ProviderError, settings: LlmRetry) -> int:
     return settings.rate_limited.attempts if isinstance(error, RateLimited) else settings.max_retries
 
 
-TROUBLE = "the provider has trouble"
-_REASONS: dict[str, str] = {
-    "rate_limited": "rate limited",
-    "timeout": "no answer in time",
-    "connection": "no connection",
-    "auth": "the key is not accepted",
-    "payment": "out of credit",
-    "model_not_found": "not known to its provider",
-}
-
-
-def reason(error: ProviderError | None) -> str:
-    """Return a few words for people on why a call waits."""
-    return _REASONS.get(error.code, TROUBLE) if error else TROUBLE
-
-
-class RetryGate(Protocol):
-    """The gate of a provider, which holds other calls while one is retried."""
-
-    def place(self) -> QueuePlace:
-        """Return the last place in the queue, for a new call and all its attempts."""
-        ...
-
-    def hold(self, model: str, seconds: float, error: ProviderError) -> None:
-        """Note that a call to *model* failed with *error* and is retried in so many seconds."""
-        ...
-
-    def exhausted(self, model: str, error: ProviderError) -> None:
-        """Note that a call to *model* gave up."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class RetryingModel(ModelWrapper):
     """A `Model` with retries; each wait is visible, can be cancelled and holds no turn slot."""
 
     settings: LlmRetry
     random: Callable[[], float]
-    gate: RetryGate | None = None
+    gate: Gate | None = None
     local: bool = False
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:

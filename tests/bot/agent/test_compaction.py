@@ -14,7 +14,6 @@ from bot.agent.prompt.compaction import (
     ATTEMPTS,
     INSTRUCTION,
     OPENING,
-    PARTS,
     Compaction,
     strip_thinking,
     too_large,
@@ -350,46 +349,10 @@ async def test_a_disk_that_refuses_leaves_the_conversation_whole():
     assert messages == talk(10)
 
 
-async def test_a_conversation_beyond_the_window_is_summarised_part_by_part():
-    messages = talk(60)
-    seen: set[str] = set()
-
-    def note(request: Request) -> Message:
-        check(list(request.messages))
-        seen.update(m.source for m in request.messages)
-        return Message("assistant", (Text(f"part {len(model.requests)}"),))
-
-    model = Summariser(note, window=26_000)
-    _, word = await compact(messages, model, 26_000)
-    assert word
-    assert 2 < len(model.requests) <= PARTS
-    assert seen >= {f"m{n}" for n in range(1, 60)}
-    later = model.requests[1].messages
-    assert later[0].text == f"{OPENING}\n\npart 1"
-    assert not any(m.tokens or isinstance(b, Thinking) for m in later for b in m.blocks)
-
-
-async def test_an_overflow_in_the_middle_of_a_summary_makes_the_parts_smaller():
-    model = Summariser(says("short"), window=9_000)
-    turn, _ = await compact(talk(12), model, None)
-    assert len(turn.archived) == 1
-    assert 2 < len(model.requests) <= PARTS
-
-
-async def test_a_summary_that_would_take_too_many_parts_is_given_up():
+async def test_no_summary_is_asked_for_of_what_does_not_fit_the_window():
     model = Summariser(says("short"))
     _, word = await compact(talk(120), model, 8_000)
-    assert word is None
-    assert len(model.requests) == PARTS
-
-
-async def test_a_message_that_fits_no_part_is_no_reason_to_ask_again_and_again():
-    huge = replace(turn_of(2, LONG * 20)[1], tokens=31_000)
-    messages = [*turn_of(1), asked(2), huge, asked(3)]
-    model = Summariser(says("short"))
-    _, word = await compact(messages, model, 9_000)
-    assert word is None
-    assert len(model.requests) == 1
+    assert (word, model.requests) == (None, [])
 
 
 def test_reasoning_and_counts_are_stripped_and_the_rest_is_the_same():
@@ -488,7 +451,7 @@ def test_however_it_goes_compaction_ends_with_a_valid_conversation_that_is_short
             before, asked_for = list(messages), len(model.requests)
             current = before[before.index(asked(77)) :] if asked(77) in before else []
             turn, word = await compact(messages, model, window, keep=400, enabled=enabled)
-            assert len(model.requests) - asked_for <= ATTEMPTS * PARTS
+            assert len(model.requests) - asked_for <= ATTEMPTS
             if word is None:
                 assert messages == before
                 return

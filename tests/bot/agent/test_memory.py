@@ -2,11 +2,7 @@
 
 import errno
 import os
-import subprocess
-import sys
-from ast import literal_eval
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -232,64 +228,3 @@ async def test_only_the_owner_can_read_what_is_remembered(memory, tmp_path):
     path = tmp_path / memory_paths(T1)["channel"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
-
-
-KILLED = """
-import os, sys
-from pathlib import Path
-import anyio
-from bot.agent.prompt.memory import Memory
-from bot.agent.prompt.memory_files import MemoryFiles
-from tests.bot.agent.test_memory import BEFORE, T1, DyingDisk
-from tests.world import Clock, inline
-
-data = Path(sys.argv[1])
-for steps in range(1, 10):
-    (data / "MEMORY.md").write_bytes(BEFORE)
-    if not (child := os.fork()):
-        memory = Memory(MemoryFiles(DyingDisk(steps), data, inline), now=Clock(), is_admin=lambda _: True)
-        anyio.run(memory.add, T1, "global", "the new one", "U1")
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), (data / "MEMORY.md").read_bytes())
-"""
-BEFORE = b"# by hand\n"
-
-
-class DyingDisk(PosixDisk):
-    """A disk under which the process is killed at its n-th write, rename or fsync of a folder."""
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def _step(self):
-        self.steps -= 1
-        if not self.steps:
-            os.kill(os.getpid(), 9)
-
-    def create(self, path):
-        self._step()
-        file = super().create(path)
-        self._step()
-        return file
-
-    def rename(self, source, target):
-        self._step()
-        super().rename(source, target)
-        self._step()
-
-    def fsync_folder(self, path):
-        super().fsync_folder(path)
-        self._step()
-
-
-def test_a_kill_at_any_moment_leaves_the_old_file_or_the_new(tmp_path):
-    run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    told = subprocess.run(run, cwd=Path.cwd(), check=True, capture_output=True, text=True, timeout=60).stdout
-    rounds = [line.split(" ", 1) for line in told.splitlines()]
-    assert [code for code, _ in rounds] == ["-9"] * 5 + ["0"] * 4
-    files = [literal_eval(file) for _, file in rounds]
-    assert set(files[:3]) == {BEFORE}
-    (after,) = set(files[3:])
-    assert after.startswith(BEFORE + b"- the new one  <!-- g")
-    assert after.endswith(b" -->\n")

@@ -1,7 +1,7 @@
 """The system prompt: the same bytes for everybody, and nothing in it that differs from thread to thread."""
 
+from bot.agent.prompt.instructions import system_prompt
 from bot.agent.prompt.skills import Skill, listing
-from bot.agent.prompt.system_prompt import system_prompt
 
 
 def test_the_prompt_is_the_same_bytes_for_the_same_words():

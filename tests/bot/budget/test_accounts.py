@@ -284,21 +284,6 @@ def test_the_property_looks_at_spending_and_at_refusals():
 LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})
 
 
-async def test_of_two_calls_at_once_at_the_edge_of_a_limit_one_goes():
-    went: list[ReservedCall] = []
-    async with opened(empty_disk(), Time()) as ledger:
-        accounts = Accounts(ledger, LIMITS)
-
-        async def call(turn: str) -> None:
-            with suppress(OverLimit):
-                went.append(await accounts.account("t", "ann", turn).reserve("fake/one", 60))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, "m1")
-            tasks.start_soon(call, "m2")
-    assert len(went) == 1
-
-
 async def test_a_call_that_runs_over_midnight_belongs_to_the_day_it_began():
     time = Time("2026-11-30T23:59:59")
     async with opened(empty_disk(), time) as ledger:
@@ -323,24 +308,6 @@ async def test_a_disk_that_refuses_stops_a_hard_budget_and_not_a_soft_one(hard):
         else:
             await account.reserve("fake/one", 60)
         assert ledger.budgets.total(("thread", "t")).used == (0 if hard else 60)
-
-
-async def test_a_call_that_is_cancelled_while_it_is_reserved_costs_nothing():
-    stuck, never = anyio.Event(), anyio.Event()
-
-    async def offload(function, *args):
-        if not stuck.is_set():
-            stuck.set()
-            await never.wait()
-        return function(*args)
-
-    ledger = reopened(empty_disk(), Time(), offload)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ledger.run)
-        with anyio.move_on_after(0.01):
-            await Accounts(ledger, LIMITS).account("t", "ann", "m1").reserve("fake/one", 60)
-        tasks.cancel_scope.cancel()
-    assert ledger.budgets.total(("thread", "t")).used == 0
 
 
 async def test_the_overview_tells_what_was_spent_of_what():

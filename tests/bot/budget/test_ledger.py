@@ -1,10 +1,5 @@
 import errno
-import os
 import random
-import signal
-import subprocess
-import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -22,7 +17,6 @@ from tests.bot.budget.ledgers import (
     empty_disk,
     failing,
     files,
-    inline,
     ledger_on,
     opened,
     power_cut,
@@ -34,7 +28,6 @@ from tests.fakes.openai import FakeOpenAI
 from tests.serving import compatible, serving
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.checksummed_lines import encode, read_records
-from threads.store.disk import PosixDisk
 
 
 def reserve(amount: int = 100) -> Reserve:
@@ -73,16 +66,6 @@ async def test_a_commit_takes_the_place_of_its_reservation_also_after_a_restart(
         await batch.done.wait()
     again = reopened(disk, Time())
     assert (used(again), again.budgets.total(THREAD).cached) == (30, 4)
-
-
-async def test_a_reservation_without_a_commit_counts_in_full_after_every_restart():
-    disk = empty_disk()
-    async with opened(disk, Time()) as ledger:
-        await ledger.append(reserve())
-    for _ in range(3):
-        async with opened(disk, Time()) as again:
-            assert used(again) == 100
-            assert not again.budgets.open
 
 
 async def test_grants_and_warnings_survive():
@@ -430,44 +413,3 @@ def test_the_order_of_files_is_by_month_and_number():
     names = ["2026-11.jsonl", "2026-11.10.jsonl", "2026-11.2.jsonl", "2025-12.jsonl", "x.jsonl"]
     names += ["2026-11.jsonl.broken", "2026-11.jsonl.tmp", "2026-11.0.jsonl"]
     assert parts(names) == [Part("2025-12"), Part("2026-11"), Part("2026-11", 2), Part("2026-11", 10)]
-
-
-CHILD = """
-import sys, anyio, anyio.to_thread
-from pathlib import Path
-from bot.budget.accounts import Accounts
-from datetime import UTC, datetime
-from bot.budget.ledger import Ledger
-from bot.config.settings import Budget
-from threads.store.disk import PosixDisk
-
-async def main():
-    ledger = Ledger(PosixDisk(), Path(sys.argv[1]), offload=anyio.to_thread.run_sync, now=lambda: datetime.now(UTC))
-    ledger.open()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ledger.run)
-        await Accounts.of(ledger, Budget()).account("t1", "ann", "m1").reserve("fake/one", 123)
-        print("RESERVED", flush=True)
-        await anyio.sleep_forever()
-
-anyio.run(main)
-"""
-
-
-def test_kill_9_between_reserve_and_commit_leaves_the_reservation_counted(tmp_path):
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path / "usage")],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    try:
-        assert child.stdout.readline() == b"RESERVED\n"
-    finally:
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
-    (file,) = (tmp_path / "usage").iterdir()
-    assert (file.parent.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
-    again = Ledger(PosixDisk(), file.parent, offload=inline, now=lambda: datetime.now(UTC))
-    assert again.open() == 0
-    assert used(again) == 123

@@ -1,6 +1,7 @@
 """What holds for every API: the same answer, the same request and the same failure become the same for the bot."""
 
 import gc
+import time
 from codecs import BOM_UTF8
 
 import anyio
@@ -192,6 +193,16 @@ async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback
         model = model_at(fake.base_url, AnthropicModel, own)
         assert (await model.complete(ask(), listener)).stop == "end"
     await own.aclose()
+
+
+async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(http, listener):
+    def load_slowly():
+        time.sleep(1.5)
+        return http()
+
+    async with FakeProvider([HELLO[AnthropicModel]]) as fake:
+        model = model_at(fake.base_url, AnthropicModel, load_slowly, first_content=1)
+        assert (await model.complete(ask(), listener)).stop == "end"
 
 
 async def test_the_first_call_leaves_the_garbage_collector_on(complete):

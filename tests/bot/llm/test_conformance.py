@@ -5,7 +5,6 @@ of a stream that began well; as an answer with status 200. Whatever the shape, t
 """
 
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +52,7 @@ QUICK = {"first_content": 0.2, "idle": 0.2}
 
 @dataclass(frozen=True)
 class Row:
-    """What a provider says: a ``status`` and words for machines (``kind`` is the broad one) and for people.
+    """What a provider says: a ``status``, words for machines (``kind`` is the broad one) and a ``text`` for people.
 
     ``body`` replaces the JSON they make. ``only_status`` rows say nothing else, so no event of a stream can say them.
     """
@@ -61,8 +60,8 @@ class Row:
     expected: type[ProviderError]
     status: int
     kind: str | None = None
-    code: str | None = None
     text: str = "no"
+    code: str | None = None
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
     only_status: bool = False
@@ -75,17 +74,37 @@ PAGE = f"<html><h1>Sorry</h1>{CANARY}</html>"
 
 
 def by_code(error: type[ProviderError], status: int, codes: str, kind: str | None = None) -> dict[str, Row]:
-    return {code: Row(error, status, kind, code) for code in codes.split()}
-
-
-def by_kind(error: type[ProviderError], status: int, kind: str) -> dict[str, Row]:
-    return {kind: Row(error, status, kind)}
+    return {code: Row(error, status, kind, code=code) for code in codes.split()}
 
 
 def by_text(error: type[ProviderError], status: int, texts: dict[str, str], **fields: Any) -> dict[str, Row]:
     return {name: Row(error, status, text=text, **fields) for name, text in texts.items()}
 
 
+def by_kind(error: type[ProviderError], status: int, kind: str) -> dict[str, Row]:
+    return {kind: Row(error, status, kind)}
+
+
+def by_body(error: type[ProviderError], bodies: dict[str, tuple[int, Any]]) -> dict[str, Row]:
+    return {name: Row(error, status, body=body) for name, (status, body) in bodies.items()}
+
+
+NO_MONEY = {
+    "no credit": "Your credit balance is too low to access the API.",
+    "spend limit in words": "You have reached your specified API usage limits.",
+}
+SPEND_LIMIT = "You have reached your specified workspace API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
+TOO_LONG = {
+    "prompt too long": "prompt is too long: 213462 tokens > 200000 maximum",
+    "prompt and answer too long": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
+}
+THINKING = {
+    "thinking of another conversation": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is "
+    "bound to a different conversation. Remove the block.",
+    "thinking modified": "messages.3.content.8: `thinking` or `redacted_thinking` blocks in the latest assistant "
+    "message cannot be modified.",
+    "thinking left out": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
+}
 ANTHROPIC = {
     **by_kind(Unauthorized, 403, "permission_error"),
     **by_kind(PaymentRequired, 402, "billing_error"),
@@ -96,110 +115,76 @@ ANTHROPIC = {
     **by_kind(ModelUnavailable, 409, "conflict_error"),
     **by_kind(BadRequest, 422, BAD),
     **by_kind(UnknownFailure, 600, "surprise_error"),
-    **by_code(PaymentRequired, 402, "linked_organization_suspended", kind=BAD),
-    **by_code(PaymentRequired, 400, "organization_on_hold", kind=BAD),
+    **by_code(PaymentRequired, 402, "linked_organization_suspended", BAD),
+    **by_code(PaymentRequired, 400, "organization_on_hold", BAD),
     **by_code(
-        PaymentRequired,
-        429,
-        "enforced_spend_limit_reached contract_spend_limit_reached",
-        kind="rate_limit_error",
+        PaymentRequired, 429, "enforced_spend_limit_reached contract_spend_limit_reached", "rate_limit_error"
     ),
-    **by_code(RateLimited, 429, "ramp_limit_exceeded", kind="rate_limit_error"),
-    "invalid key": Row(Unauthorized, 401, "authentication_error", text="invalid x-api-key"),
+    **by_code(RateLimited, 429, "ramp_limit_exceeded", "rate_limit_error"),
+    **by_code(BadRequest, 400, "image_dimensions_too_large", BAD),
+    **by_text(PaymentRequired, 400, NO_MONEY, kind=BAD),
+    **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD),
+    **by_text(ThinkingRejected, 400, THINKING, kind=BAD),
+    "invalid key": Row(Unauthorized, 401, "authentication_error", "invalid x-api-key"),
     "rate limit with a time": Row(
         RateLimited, 429, "rate_limit_error", headers=(("retry-after", "7"),), retry_after=7
     ),
     "request timeout": Row(ModelTimeout, 408, "timeout_error"),
     "overloaded, 503": Row(ModelUnavailable, 503, "overloaded_error"),
-    "no such model": Row(ModelNotFound, 404, "not_found_error", text="model: claude-2"),
-    "no such path": Row(BadRequest, 404, "not_found_error", text="Not Found"),
-    "too many bytes": Row(ContextOverflow, 413, "request_too_large", text="Request exceeds the maximum size"),
-    "image too large": Row(BadRequest, 400, BAD, "image_dimensions_too_large", text="messages.0: too large"),
-    **by_text(
-        PaymentRequired,
-        400,
-        {
-            "no credit": "Your credit balance is too low to access the API.",
-            "spend limit in words": "You have reached your specified API usage limits.",
-        },
-        kind=BAD,
-    ),
+    "no such model": Row(ModelNotFound, 404, "not_found_error", "model: claude-2"),
+    "no such path": Row(BadRequest, 404, "not_found_error", "Not Found"),
+    "too many bytes": Row(ContextOverflow, 413, "request_too_large", "Request exceeds the maximum size"),
+    "nonsense": Row(BadRequest, 400, BAD, "messages.0: nonsense"),
+    "thinking switched off": Row(BadRequest, 400, BAD, "thinking.type: `disabled` is not supported"),
     "spend limit with its end": Row(
         PaymentRequired,
         400,
         BAD,
-        text="You have reached your specified workspace API usage limits. You will regain access on "
-        "2026-12-01 at 00:00 UTC.",
+        SPEND_LIMIT,
         headers=(("date", "Mon, 30 Nov 2026 00:00:00 GMT"),),
         retry_after=86400,
-    ),
-    **by_text(
-        ContextOverflow,
-        400,
-        {
-            "prompt too long": "prompt is too long: 213462 tokens > 200000 maximum",
-            "prompt and answer too long": "input length and `max_tokens` exceed context limit: "
-            "190000 + 20000 > 200000",
-        },
-        kind=BAD,
-    ),
-    **by_text(
-        BadRequest,
-        400,
-        {
-            "nonsense": "messages.0: nonsense",
-            "thinking switched off": "thinking.type: `disabled` is not supported",
-        },
-        kind=BAD,
-    ),
-    **by_text(
-        ThinkingRejected,
-        400,
-        {
-            "thinking of another conversation": "messages.1.content.0: Invalid `signature` in `thinking` block. The "
-            "block is bound to a different conversation. Remove the block. The `system` prompt differs from the "
-            "one it was created with.",
-            "thinking modified": "messages.3.content.8: `thinking` or `redacted_thinking` blocks in the latest "
-            "assistant message cannot be modified.",
-            "thinking left out": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-            "`tool_use`.",
-        },
-        kind=BAD,
     ),
     "client closed request": Row(
         ModelConnection, 499, "client_closed_request", only_status=True, retryable=False
     ),
 }
+REASONING = {
+    "reasoning without what it led to": "Item 'rs_0a18' of type 'reasoning' was provided without its required "
+    "following item.",
+    "a call without the reasoning before it": "Item 'fc_1' of type 'function_call' was provided without its required "
+    "'reasoning' item: 'rs_1'.",
+    "reasoning of another key": "The encrypted content gAAA...DQ== could not be verified.",
+}
 OPENAI = {
     **by_code(Unauthorized, 401, "invalid_api_key"),
     **by_code(Unauthorized, 403, "unsupported_country_region_territory"),
-    **by_code(PaymentRequired, 429, "insufficient_quota", kind="insufficient_quota"),
+    **by_code(PaymentRequired, 429, "insufficient_quota", "insufficient_quota"),
     **by_code(
         PaymentRequired,
         429,
-        "credit_balance_exhausted organization_spend_limit_exceeded "
-        "project_spend_limit_exceeded organization_usage_limit_exceeded "
-        "billing_hard_limit_reached",
+        "credit_balance_exhausted organization_spend_limit_exceeded project_spend_limit_exceeded "
+        "organization_usage_limit_exceeded billing_hard_limit_reached",
     ),
     **by_code(RateLimited, 429, "slow_down"),
     **by_code(ModelTimeout, 500, "vector_store_timeout"),
     **by_code(ModelUnavailable, 500, "server_error"),
     **by_code(ModelUnavailable, 503, "server_is_overloaded"),
-    **by_code(ContextOverflow, 400, "context_length_exceeded", kind=BAD),
+    **by_code(ContextOverflow, 400, "context_length_exceeded", BAD),
     **by_code(
         ContentPolicy,
         400,
-        "content_filter content_policy_violation invalid_prompt bio_policy "
-        "misalignment_policy_violation image_content_policy_violation",
+        "content_filter content_policy_violation invalid_prompt bio_policy misalignment_policy_violation "
+        "image_content_policy_violation",
     ),
     **by_code(
         BadRequest,
         400,
-        "invalid_image_format image_too_large unsupported_value unknown_parameter "
-        "missing_required_parameter empty_array failed_to_download_image "
-        "data_residency_mismatch",
-        kind=BAD,
+        "invalid_value invalid_image_format image_too_large unsupported_value unknown_parameter empty_array "
+        "missing_required_parameter failed_to_download_image data_residency_mismatch",
+        BAD,
     ),
+    **by_code(ThinkingRejected, 400, "invalid_encrypted_content", BAD),
+    **by_text(ThinkingRejected, 400, REASONING, kind=BAD),
     **by_code(UnknownFailure, 600, "surprise_error"),
     "forbidden": Row(Unauthorized, 403, only_status=True),
     "rate limit": Row(
@@ -210,28 +195,8 @@ OPENAI = {
     ),
     "request timeout": Row(ModelTimeout, 408, only_status=True),
     "conflict": Row(ModelUnavailable, 409, only_status=True),
-    "no such model": Row(ModelNotFound, 404, BAD, "model_not_found"),
-    "no such model for you": Row(ModelNotFound, 403, BAD, "model_not_found"),
-    "reasoning of another key": Row(
-        ThinkingRejected,
-        400,
-        BAD,
-        "invalid_encrypted_content",
-        text="The encrypted content gAAA...DQ== could not be verified.",
-    ),
-    "reasoning without what it led to": Row(
-        ThinkingRejected,
-        400,
-        BAD,
-        text="Item 'rs_0a18' of type 'reasoning' was provided without its required following item.",
-    ),
-    "a call without the reasoning before it": Row(
-        ThinkingRejected,
-        400,
-        BAD,
-        text="Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
-    ),
-    "nonsense": Row(BadRequest, 400, BAD, "invalid_value", text="max_tokens is too large"),
+    "no such model": Row(ModelNotFound, 404, BAD, code="model_not_found"),
+    "no such model for you": Row(ModelNotFound, 403, BAD, code="model_not_found"),
     "unprocessable": Row(BadRequest, 422, BAD),
     "the last word": Row(
         ModelUnavailable, 503, headers=(("x-should-retry", "false"),), only_status=True, retryable=False
@@ -260,42 +225,49 @@ OVERFLOWS = {
 }
 COMPATIBLE = {
     **by_text(ContextOverflow, 400, OVERFLOWS, only_status=True),
-    "Ollama has no such model": Row(ModelNotFound, 404, text="model 'llama9.2' not found", only_status=True),
-    "DeepSeek without money": Row(PaymentRequired, 402, text="Insufficient Balance", only_status=True),
-    "Moonshot without money": Row(PaymentRequired, 429, "exceeded_current_quota_error"),
-    "vLLM has no such model": Row(
+    **by_body(
+        ContextOverflow,
+        {
+            "Cerebras overflow": (400, ""),
+            "Cerebras overflow, 413": (413, ""),
+            "Gemini's list": (
+                400,
+                [
+                    {
+                        "error": {
+                            "code": 400,
+                            "message": f"The input token count (2) exceeds the maximum {CANARY}",
+                        }
+                    }
+                ],
+            ),
+            "Ollama's own overflow": (500, {"error": f"prompt too long; exceeded context length {CANARY}"}),
+            "an overflow in plain text": (400, f"the request exceeds the available context size {CANARY}"),
+        },
+    ),
+    **by_body(
         ModelNotFound,
-        404,
-        body={"object": "error", "message": f"The model `x.1` does not exist. {CANARY}", "code": 404},
+        {
+            "vLLM has no such model": (
+                404,
+                {"object": "error", "message": f"The model `x.1` does not exist. {CANARY}", "code": 404},
+            ),
+            "Ollama's own missing model": (
+                404,
+                {"error": f"model 'llama9.2' not found, try pulling it {CANARY}"},
+            ),
+        },
     ),
-    "no such model, 400": Row(
-        ModelNotFound, 400, text="The requested model 'gpt-9.9' does not exist.", only_status=True
-    ),
-    "no such path": Row(BadRequest, 404, body=f"404 page not found {CANARY}"),
-    "no such path, as JSON": Row(BadRequest, 404, body={"detail": "Not Found", "x": CANARY}),
-    "Ollama's model without tools": Row(
-        ToolsUnsupported, 400, "api_error", text="registry.ollama.ai/library/gemma:2b does not support tools"
-    ),
-    "vLLM without tools": Row(
-        ToolsUnsupported,
-        400,
-        "BadRequestError",
-        text='"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-    ),
-    "llama.cpp without tools": Row(
-        ToolsUnsupported, 500, "server_error", text="tools param requires --jinja flag"
-    ),
-    "OpenRouter without tools": Row(
-        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
-    ),
-    "tools not supported": Row(
-        ToolsUnsupported, 400, BAD, "unsupported_parameter", text="'tools' is not supported with this model."
-    ),
-    "OpenRouter without pictures": Row(
-        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
-    ),
-    "llama.cpp without pictures": Row(
-        VisionUnsupported, 500, "server_error", text="image input is not supported - you may need the mmproj"
+    **by_body(
+        BadRequest,
+        {
+            "no such path": (404, f"404 page not found {CANARY}"),
+            "no such path, as JSON": (404, {"detail": "Not Found", "x": CANARY}),
+            "no overflow, in plain text": (400, f"no {CANARY}"),
+            "no overflow, in another field": (400, {"detail": CANARY}),
+            "no overflow, in one word": (400, {"error": CANARY}),
+            "FastAPI's word": (422, {"detail": f"Extra inputs are not permitted {CANARY}"}),
+        },
     ),
     **by_text(
         VisionUnsupported,
@@ -307,31 +279,39 @@ COMPATIBLE = {
         },
         kind=BAD,
     ),
-    "a picture too large": Row(BadRequest, 400, BAD, text="This model does not support images over 5 MB."),
+    **by_text(
+        ToolsUnsupported,
+        400,
+        {
+            "Ollama without tools": "registry.ollama.ai/library/gemma:2b does not support tools",
+            "vLLM without tools": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+            "OpenAI without tools": "'tools' is not supported with this model.",
+        },
+        kind=BAD,
+    ),
+    "llama.cpp without tools": Row(
+        ToolsUnsupported, 500, "server_error", "tools param requires --jinja flag"
+    ),
+    "OpenRouter without tools": Row(
+        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
+    ),
+    "OpenRouter without pictures": Row(
+        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
+    ),
+    "llama.cpp without pictures": Row(
+        VisionUnsupported, 500, "server_error", "image input is not supported - you may need the mmproj"
+    ),
+    "a picture too large": Row(BadRequest, 400, BAD, "This model does not support images over 5 MB."),
+    "Ollama has no such model": Row(ModelNotFound, 404, text="model 'llama9.2' not found", only_status=True),
+    "no such model, 400": Row(
+        ModelNotFound, 400, text="The requested model 'gpt-9.9' does not exist.", only_status=True
+    ),
+    "DeepSeek without money": Row(PaymentRequired, 402, text="Insufficient Balance", only_status=True),
+    "Moonshot without money": Row(PaymentRequired, 429, "exceeded_current_quota_error"),
     "llama.cpp loads": Row(
-        ModelUnavailable, 503, "unavailable_error", text="Loading model", only_status=True, retry_after=5
+        ModelUnavailable, 503, "unavailable_error", "Loading model", only_status=True, retry_after=5
     ),
     "llama.cpp overflow": Row(ContextOverflow, 400, "exceed_context_size_error"),
-    "Cerebras overflow": Row(ContextOverflow, 400, body=""),
-    "Cerebras overflow, 413": Row(ContextOverflow, 413, body=""),
-    "Gemini's list": Row(
-        ContextOverflow,
-        400,
-        body=[{"error": {"code": 400, "message": f"The input token count (2) exceeds the maximum {CANARY}"}}],
-    ),
-    "Ollama's own overflow": Row(
-        ContextOverflow, 500, body={"error": f"prompt too long; exceeded context length {CANARY}"}
-    ),
-    "Ollama's own missing model": Row(
-        ModelNotFound, 404, body={"error": f"model 'llama9.2' not found, try pulling it first {CANARY}"}
-    ),
-    "an overflow in plain text": Row(
-        ContextOverflow, 400, body=f"the request exceeds the available context size {CANARY}"
-    ),
-    "no overflow, in plain text": Row(BadRequest, 400, body=f"no {CANARY}"),
-    "no overflow, in another field": Row(BadRequest, 400, body={"detail": CANARY}),
-    "no overflow, in one word": Row(BadRequest, 400, body={"error": CANARY}),
-    "FastAPI's word": Row(BadRequest, 422, body={"detail": f"Extra inputs are not permitted {CANARY}"}),
 }
 PROXIES = {
     "bad gateway": Row(ModelUnavailable, 502, body=PAGE),
@@ -659,9 +639,3 @@ def test_every_reply_that_has_words_has_the_canary_among_them():
         body = body_of(case)
         if body and case.reply.headers[0][1] != a.SSE[0][1]:
             assert CANARY in body or CANARY in str(case.reply.headers), str(case)
-
-
-def test_every_api_is_asked_both_ways_for_most_of_it():
-    counted = Counter((case.api, case.plain) for case in CASES)
-    assert len(counted) == 6
-    assert min(counted.values()) > 35

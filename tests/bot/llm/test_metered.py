@@ -21,6 +21,7 @@ from bot.ports.errors import (
 from bot.ports.model import Completion, ModelInfo, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, files, opened
 from tests.bot.llm.conftest import Asked
+from tests.one_model import Only
 from tests.tool_context import unheard
 from threads.model import Answer, Message, OnEvent, Text, TextDelta
 from threads.store.checksummed_lines import read_records
@@ -231,26 +232,9 @@ async def test_a_call_that_costs_nothing_needs_no_reservation_but_is_in_the_ledg
         assert kept.account.spent_usd == 0
 
 
-@dataclass
-class OneTurn:
-    """A `TurnModel` of one candidate."""
-
-    model: MeteredModel
-    info: ModelInfo = ModelInfo("fake/one")
-    usage: Usage = Usage()
-    spent_usd: float | None = None
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        return await self.model.complete(request, on_event)
-
-
 def budgeted(kept: Books, turn: Asked, usage: Usage = Usage(10, 5)) -> BudgetedModel:
     return BudgetedModel(
-        OneTurn(kept.metered(Fake(answers(usage)))), kept.account, turn, lambda who: who == "admin"
+        Only(kept.metered(Fake(answers(usage)))), kept.account, turn, lambda who: who == "admin"
     )
 
 
@@ -312,7 +296,7 @@ async def test_a_grant_that_is_too_small_leads_to_another_question():
 async def test_an_unknown_price_is_nothing_a_person_can_grant():
     turn = Asked()
     async with books() as kept:
-        model = OneTurn(kept.metered(Fake(answers(Usage()), name="nobody/x")))
+        model = Only(kept.metered(Fake(answers(Usage()), name="nobody/x")))
         with pytest.raises(PriceUnknown):
             await BudgetedModel(model, kept.account, turn, lambda _: True).complete(REQUEST, unheard)
     assert turn.questions == []
@@ -322,7 +306,7 @@ async def test_a_warning_is_noted_once_also_when_the_call_fails():
     turn = Asked()
     async with books(Policy(True, 0.8, {"turn": MOST + 20})) as kept:
         error = ContentPolicy()
-        model = OneTurn(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
+        model = Only(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
         wrapped = BudgetedModel(model, kept.account, turn, lambda _: True)
         with pytest.raises(ContentPolicy):
             await wrapped.complete(REQUEST, unheard)

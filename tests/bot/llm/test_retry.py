@@ -113,13 +113,6 @@ async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back()
     ]
 
 
-async def test_the_last_failure_is_the_one_that_is_raised():
-    scripted = Scripted(*[ModelUnavailable(str(n)) for n in range(9)])
-    with pytest.raises(ModelUnavailable, match="3"):
-        await RetryingModel(scripted, POLICY, lambda: 0.5).complete(Request("", ()), unheard)
-    assert len(scripted.requests) == 4
-
-
 class Gate:
     """Keeps what it is told."""
 
@@ -128,7 +121,7 @@ class Gate:
         self.numbers = itertools.count(1)
 
     def place(self):
-        return QueuePlace(next(self.numbers))
+        return QueuePlace(next(self.numbers), 0)
 
     def hold(self, model, seconds, error):
         self.told.append(("hold", model, seconds, error.code))

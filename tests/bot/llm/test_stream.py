@@ -345,16 +345,6 @@ async def test_a_cut_never_counts_for_more_than_the_longest_answer():
     assert metered[-1] == Usage(input=10, output=4, hidden=296)
 
 
-async def test_getting_ready_costs_nothing():
-    async def prepare():
-        await anyio.sleep(1000)
-
-    metered = []
-    with anyio.move_on_after(10):
-        await replace(call(Script([]), metered=metered), prepare=prepare).answer(Listener())
-    assert metered == []
-
-
 @pytest.mark.parametrize(
     ("words", "most"), [("", 0), ("ab", 1), ("abc", 1.5), ("A1", 2), ("你好", 6), ("\ud800", 3)]
 )
@@ -442,13 +432,3 @@ def test_whenever_a_call_ends_early_the_meter_knows_all_that_came(said, end):
     assert metered[-1].output >= length / 3
     assert metered[-1].output <= max(9, length / 3 + 1)
     assert ProviderError().usage is None
-
-
-async def test_the_time_that_it_takes_to_get_ready_is_not_the_model_s_silence():
-    async def prepare():
-        await anyio.sleep(1000)
-
-    ready = replace(call(Script([text(1)])), prepare=prepare)
-    listener = Listener()
-    await ready.answer(listener)
-    assert listener.events == [TextDelta("x")]

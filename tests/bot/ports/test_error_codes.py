@@ -1,7 +1,7 @@
 """The codes of errors: each of them names something that happens, and no code is a name for nothing."""
 
-import ast
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from threads import wording
 from threads.errors import BotError
 
 ROOT = Path(__file__).parents[3]
-SOURCES = [
-    path for package in ("bot", "threads", "transports") for path in sorted((ROOT / package).rglob("*.py"))
-]
-TAKES_A_CODE = {"CapabilityMissing", "Ending", "retry_fields", "_put_commit"}
-"""Calls that make something with a code out of its name."""
+PACKAGES = ("bot", "threads", "transports")
+MADE = re.compile(r"\bRule\(\s*([A-Z]\w+)|(?<!class )\b([A-Z]\w+)\(|\b(?:raise|if|else|or)\s+([A-Z]\w+)")
+"""What is raised, made, or handed on to be raised."""
+CODES = re.compile(
+    r'"code": "(\w+)"|\bcut(?:: [^=]+)? = "(\w+)"|\b(?:CapabilityMissing|Ending|retry_fields|_put_commit)\(([^()]*)'
+)
+"""Codes that stand by themselves, and the arguments of calls that take one."""
 
 
 def leaves(kind: type[BotError] = BotError) -> Iterator[type[BotError]]:
@@ -25,44 +27,15 @@ def leaves(kind: type[BotError] = BotError) -> Iterator[type[BotError]]:
         yield from leaves(below)
 
 
-def made_in(tree: ast.Module) -> Iterator[str]:
-    """Return the names of what a module raises, makes, or hands on to be raised; and the codes it gives itself."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Raise(exc=ast.Name(id=name)) | ast.Call(func=ast.Name(id=name)):
-                yield name
-            case ast.IfExp(body=ast.Name(id=name), orelse=ast.Name(id=other)):
-                yield from (name, other)
-            case ast.BoolOp(values=[*values]):
-                yield from (value.id for value in values if isinstance(value, ast.Name))
-        match node:
-            case ast.Call(
-                func=ast.Name(id=name) | ast.Attribute(attr=name), args=[*given], keywords=[*named]
-            ) if name in TAKES_A_CODE:
-                values = [*given, *(keyword.value for keyword in named)]
-                yield from (value.value for value in values if isinstance(value, ast.Constant))
-            case ast.Call(func=ast.Name(id="Rule"), args=[ast.Name(id=name), *_]):
-                yield name
-            case ast.Dict(keys=[*keys], values=[*values]):
-                for key, value in zip(keys, values, strict=True):
-                    if (
-                        isinstance(key, ast.Constant)
-                        and key.value == "code"
-                        and isinstance(value, ast.Constant)
-                    ):
-                        yield value.value
-            case ast.Assign(targets=[ast.Attribute(attr="cut")], value=ast.Constant(value=code)):
-                yield code
-            case ast.AnnAssign(target=ast.Name(id="cut"), value=ast.Constant(value=code)):
-                yield code
-
-
 @pytest.fixture(scope="module")
 def raised() -> set[str]:
     for name in ("bot.ports.errors", "threads.store.data_folder", "transports.shared.link.supervisor"):
         importlib.import_module(name)
-    made = {name for path in SOURCES for name in made_in(ast.parse(path.read_text("utf-8")))}
-    return made | {leaf.code for leaf in leaves() if leaf.__name__ in made}
+    paths = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    source = "\n".join(path.read_text("utf-8") for path in paths)
+    made = {name for names in MADE.findall(source) for name in names}
+    codes = {code for found in CODES.findall(source) for code in re.findall(r"\w+", " ".join(found))}
+    return codes | {leaf.code for leaf in leaves() if leaf.__name__ in made}
 
 
 def test_every_code_is_raised_somewhere(raised):

@@ -9,8 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.agent.prompt.skill_files import LARGEST
-from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
+from bot.agent.prompt.skills import LARGEST, LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
 from bot.ports.errors import ToolNotFound
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.tool_context import tool_context
@@ -133,8 +132,6 @@ BROKEN = {
     "no yaml": "---\nname: x\n  description: [\n---\ntext",
     "a tab": "---\nname:\tx\n\tdescription: y\n---\ntext",
     "a tag that makes objects": skill_text("x", "!!python/object/apply:os.system [id]"),
-    "laughs": f"---\nname: x\ndescription: y\n{BOMB}---\ntext",
-    "merges": "---\na: &a {k: v}\nb: &b {<<: [*a, *a]}\nname: x\ndescription: y\n---\ntext",
     "itself": "---\nname: x\ndescription: &d [*d]\n---\ntext",
     "nested brackets": skill_text("x", "[" * 3_000 + "]" * 3_000),
     "nested lists": "---\nname: x\ndescription:\n" + "- " * 3_000 + "x\n---\ntext",
@@ -163,6 +160,14 @@ async def test_a_broken_skill_is_skipped_with_a_reason_and_costs_the_others_noth
     assert caplog.text.count(problem) == 1
     with pytest.raises(ToolNotFound):
         await load(skills, "x")
+
+
+@pytest.mark.parametrize("head", [BOMB, "a: &a {k: v}\nb: &b {<<: [*a, *a]}\n"], ids=["laughs", "merges"])
+def test_an_alias_is_never_expanded(folder, head):
+    add(folder, "x", f"---\nname: x\ndescription: y\n{head}---\ntext")
+    began = time.process_time()
+    assert [skill.description for skill in Skills(folder).scan()] == ["y"]
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("value", ["yes", "2024-01-01", "1e400", "0o777", "~", "9" * 3_000])
