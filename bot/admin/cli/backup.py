@@ -63,7 +63,7 @@ def backup(
     from dataclasses import asdict
 
     from bot.admin.backup import back_up, size_of
-    from bot.admin.terminal import byte_progress
+    from bot.admin.terminal import progress_bar
     from threads.errors import BotError
 
     settings = load(settings_file, data, only_looks=True).settings
@@ -73,7 +73,7 @@ def backup(
     if file is None or file.is_dir():
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
-        with byte_progress("Copying", size_of(folder), quiet=as_json) as on_bytes:
+        with progress_bar("Copying", size_of(folder), "bytes", quiet=as_json) as on_bytes:
             report = back_up(folder, file.absolute(), _now, on_bytes)
     except BotError as error:
         refuse(str(error))
@@ -106,7 +106,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
-    from bot.admin.terminal import byte_progress
+    from bot.admin.terminal import progress_bar
     from bot.store.restore import restore as bring_back
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
@@ -116,7 +116,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
         refuse(PG_RESTORE)
     folder = settings.data
     try:
-        with byte_progress("Restoring", None, quiet=as_json) as on_bytes:
+        with progress_bar("Restoring", None, "bytes", quiet=as_json) as on_bytes:
             found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)
     except FolderTaken as error:
         refuse(

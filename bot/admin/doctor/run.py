@@ -59,7 +59,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
     context, fault = _context(options, environ)
     if options.fix and not fault:
         await _apply_fixes(context)
-    context = replace(context, running_bot=await find_running_bot(context.settings.data))
+    context = replace(context, running_bot=await context.offload(find_running_bot, context.settings.data))
     checks = checks_without_settings(fault) if fault else await all_checks(context)
     began = time.monotonic()
     if options.as_json:

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 
 from bot.admin.reports.line_reader import Damage, lines_from, lines_of, records
 from bot.admin.reports.links import linked
-from bot.budget.budgets import Budgets, Record, record_adapter
-from bot.budget.ledger import Part, names_in, parts, since_carried
 from bot.store.reader import Thread, Wait
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -96,17 +94,21 @@ class FileReader:
             yield from lines_of(thread.path / name)
 
     def spending(self, month: str = "", _: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+        from bot.budget.ledger import names_in, parts
+
         folder = self._data / "usage"
         return [lines_of(folder / part.name) for part in parts(names_in(folder)) if part.month >= month]
 
     def accounts(self) -> Iterator[tuple[object, ...]]:
         """Return them as the bot would count them at its next start."""
+        from bot.budget.budgets import Budgets, record_adapter
+        from bot.budget.ledger import names_in, parts, since_carried
+
         folder, budgets = self._data / "usage", Budgets()
-
-        def read(part: Part) -> list[Record]:
-            return [*records(lines_of(folder / part.name), record_adapter(), Damage())]
-
-        for record in since_carried(parts(names_in(folder)), read):
+        for record in since_carried(
+            parts(names_in(folder)),
+            lambda part: [*records(lines_of(folder / part.name), record_adapter(), Damage())],
+        ):
             budgets.apply(record)
         return ((*key, *astuple(total)) for key, total in budgets.totals.items())
 

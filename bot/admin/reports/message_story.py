@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from bot.admin.reports.audit_trail import Filter, describe, read_audit
-from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.links import linked
 from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.admin.safe_text import flat, plain
-from bot.budget.budgets import Commit, Reserve
-from bot.budget.money import usd
-from bot.observe.audit import AuditRecord
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
 from threads.model import ThreadId, message_key
+
+if TYPE_CHECKING:
+    from bot.budget.budgets import Commit, Reserve
 
 UNKNOWN = (
     (
@@ -212,6 +211,9 @@ def _fill_in(reader: Reader, story: Story) -> None:
 
     Of what has the same time, a turn's post and outcome come last; the rest keeps its order.
     """
+    from bot.admin.reports.audit_trail import Filter, describe, read_audit
+    from bot.admin.reports.budget_state import calls_of
+
     since = min(event.at for event in story.events)
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
@@ -223,11 +225,16 @@ def _fill_in(reader: Reader, story: Story) -> None:
         story.events += _of_tools(
             tools_used(reader, thread).get(story.message_id, []), story.events, failed_calls
         )
-    story.events += map(_of_audit, audited)
+    for record in audited:
+        by = f" by {plain(record.author)}" if record.author else ""
+        story.events.append(Event(record.at, plain(record.kind), flat(describe(record)) + by))
     story.events.sort(key=lambda event: (event.at, event.kind in ENDING))
 
 
 def _of_call(call: Commit | Reserve) -> Event:
+    from bot.budget.budgets import Commit, Reserve
+    from bot.budget.money import usd
+
     model = plain(call.call.model)
     match call:
         case Commit():
@@ -244,11 +251,6 @@ def _of_call(call: Commit | Reserve) -> Event:
             return Event(
                 call.at, "model call", f"{model}: began, no end on disk; counts as up to {usd(call.micros)}"
             )
-
-
-def _of_audit(record: AuditRecord) -> Event:
-    by = f" by {plain(record.author)}" if record.author else ""
-    return Event(record.at, plain(record.kind), flat(describe(record)) + by)
 
 
 def _of_tools(used: Sequence[ToolUse], events: Sequence[Event], reported: Container[str]) -> Iterator[Event]:

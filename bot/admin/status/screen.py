@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from bot.store.postgres.reading import WorkerRow
 
 State = Literal["ok", "warn", "fail", ""]
@@ -150,6 +148,10 @@ def silence(found: NoStatus) -> Line:
 
 def on_terminal(found: list[Line]) -> RenderableType:
     """Return the lines for a terminal of any width."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -292,10 +292,7 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    async def find_running_bot(_):
-        return NoStatus("mute", 4711)
-
-    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", find_running_bot)
+    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", lambda _: NoStatus("mute", 4711))
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)
