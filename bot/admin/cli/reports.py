@@ -13,7 +13,7 @@ from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, r
 from bot.admin.cli.invocation import fail, json_option, refuse
 
 if TYPE_CHECKING:
-    from bot.admin.dead_letters.listing import DeadLetter
+    from bot.admin.dead_letters import DeadLetter
     from bot.admin.reports.message_story import Story
     from bot.observe.audit import AuditRecord
 
@@ -172,7 +172,7 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.admin.dead_letters.listing import dead_letters as read
+    from bot.admin.dead_letters import dead_letters as read
     from bot.admin.terminal import progress
 
     return read(data.reader, partial(progress, what="Looking through threads"))
@@ -231,12 +231,12 @@ def _put_back(data: DataFolder, letter: DeadLetter) -> tuple[str, str]:
     """Make the message pending again, and return its new id and when it is served."""
     import anyio
 
-    from bot.admin.dead_letters.resubmit import again, resubmit
+    from bot.admin.dead_letters import resubmissions, resubmit
     from threads.store.data_folder import FolderTaken
 
     if data.loaded.settings.store.kind == "postgres":
         reader = postgres(data.loaded)
-        return next(one.id for one in again(letter) if reader.receive(one)), "by the next free worker"
+        return next(one.id for one in resubmissions(letter) if reader.receive(one)), "by the next free worker"
     try:
         return anyio.run(resubmit, data.loaded.settings.data, letter), "at the next start"
     except FolderTaken as error:

@@ -120,9 +120,9 @@ async def all_checks(context: Context) -> list[Check]:
         *mcp_checks(context),
         Check("transports", check_platforms),
         *(
-            Check(type(section).__name__.lower(), partial(check_platform, section))
-            for section in (platforms.slack, platforms.discord)
-            if section is not None
+            Check(name, partial(check_platform, name))
+            for name in ("slack", "discord")
+            if getattr(platforms, name) is not None
         ),
     ]
 

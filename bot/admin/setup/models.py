@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import anyio
 
+from bot.admin.model_failures import explain_failure
 from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import explain_failure
 from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
