@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, reads_data
-from bot.admin.cli.invocation import fail, json_option, refuse
+from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters import DeadLetter
@@ -222,7 +221,7 @@ def resubmit(data: DataFolder, message: str, as_json: bool) -> None:
         fail(f"{message!r} is not a dead letter; `threadfast dead-letters list` lists them.")
     again, when = _put_back(data, letters[-1])
     if as_json:
-        click.echo(json.dumps({"message_id": message, "resubmitted_as": again}))
+        print_json({"message_id": message, "resubmitted_as": again})
     else:
         click.echo(f"{message} will be served {when}, as {again}.")
 
