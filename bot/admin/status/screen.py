@@ -134,16 +134,16 @@ def _spend(one: Spend) -> Line:
 
 
 def silence(found: NoStatus) -> Line:
-    who = f"pid {found.pid}" if found.pid else "the process that holds the folder"
+    who = f"process {found.pid}" if found.pid else "some process"
     match found.state:
         case "absent":
-            return Line("threadfast", "not running: nothing serves this data folder", "fail")
+            text = "not running: nothing serves this data folder"
         case "mute":
             text = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
-            return Line("threadfast", text, "fail")
         case "stuck":
-            text = f"{who} is stuck: it accepts connections but does not answer; end it with: kill -9 {found.pid}"
-            return Line("threadfast", text if found.pid else text.partition(";")[0], "fail")
+            end = f"; end it with: kill -9 {found.pid}" if found.pid else ""
+            text = f"{who} is stuck: it accepts connections but does not answer{end}"
+    return Line("threadfast", text, "fail")
 
 
 def on_terminal(found: list[Line]) -> RenderableType:

@@ -89,7 +89,7 @@ def test_the_exit_code_says_whether_it_serves(found, state, code):
 def test_who_does_not_answer_is_named():
     assert "kill -9 7" in silence(NoStatus("stuck", 7)).text
     assert "kill" not in silence(NoStatus("stuck")).text
-    assert "pid 7" in silence(NoStatus("mute", 7)).text
+    assert "process 7" in silence(NoStatus("mute", 7)).text
 
 
 @pytest.mark.parametrize(
