@@ -149,7 +149,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     object a line.
     """
     from bot.admin.reports.thread import waiting
-    from bot.admin.reports.transcript import pieces, write_json, write_jsonl
+    from bot.admin.reports.transcript import on_screen, write_json, write_jsonl
     from bot.admin.terminal import print_texts
 
     folder = _the_one(data.reader, thread)
@@ -157,7 +157,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     if as_json:
         (write_jsonl if follow else write_json)(sys.stdout, transcript)
     else:
-        print_texts((piece.text, piece.style, piece.indent) for piece in pieces(transcript))
+        print_texts(on_screen(transcript))
         for pending in waiting(data.reader, folder.name):
             click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
 

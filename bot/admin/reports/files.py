@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -153,18 +154,14 @@ def _looked_at(path: Path) -> Folder:
 
 
 def _go_to_last(file: BinaryIO, messages: int) -> None:
-    """Move to where the last so many messages begin, reading from the end in ever larger pieces."""
+    """Move to where the last *messages* messages begin, reading ever larger pieces from the end."""
     size, length = file.seek(0, os.SEEK_END), END
     while True:
         start = max(0, size - length)
         file.seek(start)
         piece = file.read(size - start)
-        if start == 0 or piece.count(_MESSAGE) >= messages:
+        found = [match.start() for match in re.finditer(_MESSAGE, piece)][-messages:]
+        if start == 0 or len(found) == messages:
             break
         length *= FURTHER
-    at = len(piece)
-    for _ in range(messages):
-        if (found := piece.rfind(_MESSAGE, 0, at)) < 0:
-            break
-        at = found
-    file.seek(start + piece.rfind(b"\n", 0, at) + 1 if messages else size)
+    file.seek(start + piece.rfind(b"\n", 0, found[0] if found else None) + 1)
