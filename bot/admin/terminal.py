@@ -1,6 +1,7 @@
 """What commands print: tables, text and progress by rich on a terminal, plain text through a pipe; and one prompt.
 
-Text is made harmless before it comes here (`bot.admin.safe_text`); none of it is read as markup.
+Text is made harmless before it comes here (`bot.admin.safe_text`); none of it is read as markup. A library that draws
+is imported only where there is a terminal to draw on.
 """
 
 from __future__ import annotations
@@ -10,23 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO, TypeVar
 
 import click
-from rich.cells import cell_len
-from rich.console import Console
-from rich.padding import Padding
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    track,
-)
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 T = TypeVar("T")
 
@@ -55,11 +45,19 @@ class Column:
 
 def console(out: TextIO | None = None, *, quiet: bool = False) -> Console:
     """Return where to print: it knows a terminal, its width and NO_COLOR."""
-    result = Console(file=out or sys.stdout, highlight=False, markup=False, emoji=False, quiet=quiet)
-    if not result.is_terminal:
-        result.width = PIPED_WIDTH
-        result.no_color = True
-    return result
+    from rich.console import Console
+
+    visible = is_terminal(out)
+    return Console(
+        file=out or sys.stdout,
+        force_terminal=visible,
+        width=None if visible else PIPED_WIDTH,
+        no_color=None if visible else True,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        quiet=quiet,
+    )
 
 
 def is_terminal(out: TextIO | None = None) -> bool:
@@ -70,15 +68,17 @@ def is_terminal(out: TextIO | None = None) -> bool:
 
 def width() -> int:
     """Return how many columns there is room for."""
-    return console().width
+    return console().width if is_terminal() else PIPED_WIDTH
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: TextIO | None = None) -> None:
     """Print the rows below the columns' titles. A column with ``foot`` gets a last line."""
-    to = console(out)
-    if not to.is_terminal:
+    if not is_terminal(out):
         _print_plain(columns, rows, out or sys.stdout)
         return
+    from rich.table import Table
+    from rich.text import Text
+
     feet = any(column.foot for column in columns)
     table = Table(box=None, pad_edge=False, show_footer=feet, padding=(0, 2, 0, 0), header_style="bold")
     for at, column in enumerate(columns):
@@ -94,11 +94,13 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: T
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    to.print(table)
+    console(out).print(table)
 
 
 def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: TextIO) -> None:
     """Print aligned columns, two spaces apart, a row a line."""
+    from rich.cells import cell_len
+
     visible = [at for at, column in enumerate(columns) if not column.on_terminal]
     lines = [
         [columns[at].title for at in visible],
@@ -117,37 +119,40 @@ def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]], out: 
 
 def print_texts(texts: Iterable[tuple[str, str, int]]) -> None:
     """Print texts one below the other, each with its style and its indent."""
+    if not is_terminal():
+        for text, _, indent in texts:
+            sys.stdout.writelines((" " * indent + line).rstrip() + "\n" for line in text.split("\n"))
+        return
+    from rich.padding import Padding
+    from rich.text import Text
+
     to = console()
     for text, style, indent in texts:
-        if to.is_terminal:
-            to.print(Padding(Text(text, style, overflow="fold"), (0, 0, 0, indent)))
-        else:
-            sys.stdout.writelines((" " * indent + line).rstrip() + "\n" for line in text.split("\n"))
+        to.print(Padding(Text(text, style, overflow="fold"), (0, 0, 0, indent)))
 
 
 def progress(items: Sequence[T], what: str, few: int = FEW) -> Iterator[T]:
     """Yield the items; on a terminal, a bar shows how far it is with *few* or more of them."""
-    hidden = len(items) < few or not (is_terminal() and is_terminal(sys.stderr))
-    yield from items if hidden else track(items, what, console=Console(stderr=True), transient=True)
+    if len(items) < few or not (is_terminal() and is_terminal(sys.stderr)):
+        yield from items
+        return
+    from rich.progress import track
+
+    yield from track(items, what, console=console(sys.stderr), transient=True)
 
 
 @contextmanager
-def byte_progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that advances a bar by bytes; without a terminal nothing is shown."""
-    columns = TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+def progress_bar(
+    what: str, total: int | None, unit: Literal["bytes", "lines"], *, quiet: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Give a function that advances a bar; without a terminal nothing is shown."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    count = DownloadColumn() if unit == "bytes" else TextColumn("{task.completed:,.0f} lines")
+    columns = TextColumn(what), BarColumn(), count, TimeRemainingColumn()
     hidden = quiet or not is_terminal(sys.stderr)
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=hidden) as bar:
+    with Progress(*columns, console=console(sys.stderr), transient=True, disable=hidden) as bar:
         yield partial(bar.advance, bar.add_task(what, total=total))
-
-
-@contextmanager
-def count_progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts up on a terminal; elsewhere nothing is shown."""
-    columns = SpinnerColumn(), TextColumn(what), TextColumn("{task.completed:,.0f} lines")
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not is_terminal(sys.stderr)
-    ) as bar:
-        yield partial(bar.advance, bar.add_task(what, total=None))
 
 
 def prompt(question: str, default: str, *, is_hidden: Callable[[str], bool]) -> str:
@@ -155,10 +160,10 @@ def prompt(question: str, default: str, *, is_hidden: Callable[[str], bool]) -> 
 
     The line is drawn as stars while *is_hidden* says so of it, and is not remembered.
     """
-    from prompt_toolkit import PromptSession  # noqa: PLC0415 - slow to load, and only needed where somebody sits
-    from prompt_toolkit.filters import Condition  # noqa: PLC0415
-    from prompt_toolkit.history import DummyHistory  # noqa: PLC0415
-    from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.history import DummyHistory
+    from prompt_toolkit.utils import is_dumb_terminal
 
     ends = f" [{default}]: " if default else ": "
     if is_dumb_terminal():  # it cannot draw over what it has shown

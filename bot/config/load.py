@@ -93,26 +93,28 @@ def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
     return secret
 
 
-def references(settings: Settings) -> tuple[str, ...]:
-    """Return the reference of every secret that the settings name, used or not."""
-    given = settings.transports
-    slack = [given.slack.bot_token, given.slack.app_token] if given.slack else []
-    discord = [given.discord.token] if given.discord else []
-    providers = [entry.api_key for entry in settings.providers.values() if entry.api_key]
-    servers = [
-        value
-        for server in settings.mcp_servers.values()
-        for value in (*server.env.values(), *server.headers.values())
-        if REFERENCE.fullmatch(value)
-    ]
-    database = [settings.store.dsn] if settings.store.kind == "postgres" else []
-    return (*providers, *slack, *discord, *servers, *database)
+def references(settings: Settings) -> dict[str, str]:
+    """Return the reference of every secret that the settings name, used or not, by the path of its setting."""
+    found: dict[str, str | None] = {}
+    for name, provider in settings.providers.items():
+        found[f"providers.{name}.api_key"] = provider.api_key
+    if slack := settings.transports.slack:
+        found["transports.slack.bot_token"] = slack.bot_token
+        found["transports.slack.app_token"] = slack.app_token
+    if discord := settings.transports.discord:
+        found["transports.discord.token"] = discord.token
+    if settings.store.kind == "postgres":
+        found["store.dsn"] = settings.store.dsn
+    for name, server in settings.mcp_servers.items():
+        for key, value in (*server.env.items(), *server.headers.items()):
+            found[f"mcp_servers.{name}.{key}"] = value if REFERENCE.fullmatch(value) else None
+    return {path: reference for path, reference in found.items() if reference}
 
 
 def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """Return all secrets that can be read, for masking. The others are reported where they are needed."""
     secrets = []
-    for reference in references(settings):
+    for reference in references(settings).values():
         with suppress(ConfigInvalid):
             secrets.append(resolve_secret(reference, environ))
     return secrets
@@ -147,26 +149,15 @@ def unknown_skills(settings: Settings) -> list[str]:
 
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
-    references: dict[str, str] = {}
-    chosen = (
-        (settings.model,) if "model" in settings.model_fields_set else ()
-    )  # else it is found at the start
-    for model in (*chosen, *settings.fallback_models):
-        name = model.partition("/")[0]
-        provider = settings.providers.get(name)
-        if provider and provider.api_key:
-            references[f"providers.{name}.api_key"] = provider.api_key
-    if transports and (slack := settings.transports.slack):
-        references["transports.slack.bot_token"] = slack.bot_token
-        references["transports.slack.app_token"] = slack.app_token
-    if transports and (discord := settings.transports.discord):
-        references["transports.discord.token"] = discord.token
-    if settings.store.kind == "postgres":
-        references["store.dsn"] = settings.store.dsn
-    faults = []
-    for path, reference in references.items():
+    # A model that is not set is chosen at the start, among those whose key is there.
+    models = [settings.model] if "model" in settings.model_fields_set else []
+    used = [f"providers.{model.partition('/')[0]}.api_key" for model in (*models, *settings.fallback_models)]
+    known, faults = references(settings), []
+    used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
+    for path in dict.fromkeys(used):
         try:
-            resolve_secret(reference, environ)
+            if path in known:
+                resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
     return faults

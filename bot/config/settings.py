@@ -7,7 +7,6 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -247,19 +246,15 @@ class Access(Section):
     admins: Names = Field(default=(), description="User ids that may do everything.")
 
 
-def _timeouts(given: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
-def _rules(given: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
             raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return given
-
-
-def _policy(given: Mapping[str, Verdict] = MappingProxyType({})) -> dict[str, Verdict]:
-    return {"shell": "ask", **_rules(given)}
+    return {"shell": "ask", **given}
 
 
 class Tools(Section):
@@ -268,10 +263,12 @@ class Tools(Section):
     )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
-        default_factory=_timeouts, description="Longest call of one tool, ms; adds to the defaults."
+        default_factory=lambda: _timeouts({}),
+        description="Longest call of one tool, ms; adds to the defaults.",
     )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=_policy, description='By tool or "tool(argument pattern)"; adds to the defaults.'
+        default_factory=lambda: _policy({}),
+        description='By tool or "tool(argument pattern)"; adds to the defaults.',
     )
     after_outside_text: Verdict = Field(
         default="ask",

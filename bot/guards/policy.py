@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from bot.ports.tool import Risk
+from bot.ports.risk import Risk
 
 Verdict = Literal["allow", "ask", "deny"]
 

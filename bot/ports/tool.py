@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
+from bot.ports.risk import Risk
 from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.checksummed_lines import scrub
 from threads.store.data_folder import Spill
 
-Risk = Literal["read", "write", "exec", "net"]
 ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")

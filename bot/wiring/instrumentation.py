@@ -20,7 +20,8 @@ from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied
 from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
-from bot.ports.tool import Arguments, Risk, Tool, ToolContext, ToolOutput
+from bot.ports.risk import Risk
+from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.journal.records import PendingMessage, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEvent

@@ -1,13 +1,19 @@
-"""Write all of them, or with ``--check`` name those that are out of date and exit with 1."""
+"""Writes the generated pages. With ``--check`` it names those that are out of date and exits with 1."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate.pages import PAGES
+from docs.generate import events_page, layers_page, settings_page
 
 DOCS = Path(__file__).parents[1]
+PAGES: Mapping[str, Callable[[], str]] = {
+    "layers.md": layers_page.page,
+    "events.md": events_page.page,
+    "settings.md": settings_page.page,
+}
 
 
 def main() -> int:
@@ -23,4 +29,5 @@ def main() -> int:
     return int(check and bool(stale))
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.config.load import json_schema, section_in
+from bot.config.load import section_in
 from bot.config.settings import Section, Settings
 from docs.generate.reasons import REASONS
 
@@ -36,7 +37,7 @@ def page() -> str:
     groups: dict[str, list[str]] = {}
     for path, field in settings_in(Settings):
         top, _, name = path.rpartition(".")
-        cells = (f"`{name}`", _default(field), _meaning(path, field), REASONS.get(path, ""))
+        cells = (f"`{name}`", _default(field), _meaning(field), REASONS.get(path, ""))
         rows = groups.setdefault(top, [])
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     parts = [HEAD]
@@ -68,48 +69,13 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(value, default=str, ensure_ascii=False)}`"
 
 
-def _meaning(path: str, field: FieldInfo) -> str:
-    choices = _choices(path)
+def _meaning(field: FieldInfo) -> str:
+    choices = ", ".join(f"`{value}`" for value in _choices(field.annotation))
     return f"{field.description}{f' One of {choices}.' if choices else ''}"
 
 
-def _choices(path: str) -> str:
-    """Return the values that a setting can have, where there are but a few."""
-    schema: object = json_schema()
-    definitions = schema["$defs"] if isinstance(schema, dict) else {}
-    node = schema
-    for step in path.split("."):
-        node = _named(node, step, definitions)
-    found = list(_enumerated(node, definitions))
-    return ", ".join(f"`{value}`" for value in found)
-
-
-def _resolved(node: object, definitions: object) -> list[dict[str, object]]:
-    """Return the objects that a schema node may be, behind references, maps, lists and alternatives."""
-    if not isinstance(node, dict):
-        return []
-    if isinstance(reference := node.get("$ref"), str) and isinstance(definitions, dict):
-        return _resolved(definitions[reference.rpartition("/")[2]], definitions)
-    found = [node]
-    for key in ("additionalProperties", "items"):
-        found += _resolved(node.get(key), definitions)
-    for key in ("anyOf", "allOf", "oneOf"):
-        options = node.get(key)
-        for option in options if isinstance(options, list) else []:
-            found += _resolved(option, definitions)
-    return found
-
-
-def _named(node: object, step: str, definitions: object) -> object:
-    for option in _resolved(node, definitions):
-        properties = option.get("properties")
-        if isinstance(properties, dict) and step in properties:
-            return properties[step]
-    return {}
-
-
-def _enumerated(node: object, definitions: object) -> Iterator[object]:
-    for option in _resolved(node, definitions):
-        values = option.get("enum")
-        if isinstance(values, list):
-            yield from values
+def _choices(annotation: object) -> list[object]:
+    """Return the values that a type allows if it lists them, bare or in a list, a map or an alternative."""
+    if get_origin(annotation) is Literal:
+        return [*get_args(annotation)]
+    return [value for inner in get_args(annotation) for value in _choices(inner)]

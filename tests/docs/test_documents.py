@@ -35,7 +35,7 @@ PROGRAM = frozenset({"threadfast", ".venv/bin/threadfast", "/usr/local/bin/threa
 AFTER = frozenset({"-u", "-fu", "-t", "-o", "start", "stop", "restart", "status", "edit", "add"})
 """Words after which ``threadfast`` is a user, a unit or an image."""
 ENDINGS = frozenset(
-    {
+    [
         "md",
         "json",
         "jsonl",
@@ -51,7 +51,7 @@ ENDINGS = frozenset(
         "broken",
         "toml",
         "old",
-    }
+    ]
 )
 
 

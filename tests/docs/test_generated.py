@@ -6,9 +6,9 @@ import pytest
 
 from bot.config.settings import Settings
 from bot.observe.logs import FOREIGN, named
+from docs.generate.__main__ import PAGES
 from docs.generate.events_page import calls_in
 from docs.generate.layers_page import machines_in
-from docs.generate.pages import PAGES
 from docs.generate.reasons import REASONS
 from docs.generate.settings_page import settings_in
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 import click
@@ -43,6 +44,9 @@ class InOrder(click.Group):
 def main() -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
     gc.set_threshold(*COLLECT_AFTER)
+    os.environ.setdefault(
+        "PYDANTIC_DISABLE_PLUGINS", "__all__"
+    )  # else it looks through every package for one
 
 
 for command in (

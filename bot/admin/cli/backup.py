@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, json_option, load, refuse, settings_option
+from bot.admin.cli.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
 
 if TYPE_CHECKING:
     from bot.admin.backup import Report
@@ -63,7 +63,7 @@ def backup(
     from dataclasses import asdict
 
     from bot.admin.backup import back_up, size_of
-    from bot.admin.terminal import byte_progress
+    from bot.admin.terminal import progress_bar
     from threads.errors import BotError
 
     settings = load(settings_file, data, only_looks=True).settings
@@ -73,7 +73,7 @@ def backup(
     if file is None or file.is_dir():
         file = (file or Path()) / f"threadfast-backup-{_now():%Y%m%dT%H%M%SZ}.tar.gz"
     try:
-        with byte_progress("Copying", size_of(folder), quiet=as_json) as on_bytes:
+        with progress_bar("Copying", size_of(folder), "bytes", quiet=as_json) as on_bytes:
             report = back_up(folder, file.absolute(), _now, on_bytes)
     except BotError as error:
         refuse(str(error))
@@ -83,9 +83,9 @@ def backup(
         for old in sorted(file.parent.glob(PATTERN))[:-keep]:
             old.unlink()
     if as_json:
-        _json({**asdict(report), "file": str(report.file), "at": report.at.isoformat()})
+        print_json({**asdict(report), "file": str(report.file), "at": report.at.isoformat()})
     else:
-        _tell(report)
+        _print_report(report)
     sys.exit(1 if report.problems else 0)
 
 
@@ -106,7 +106,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
-    from bot.admin.terminal import byte_progress
+    from bot.admin.terminal import progress_bar
     from bot.store.restore import restore as bring_back
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
@@ -116,7 +116,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
         refuse(PG_RESTORE)
     folder = settings.data
     try:
-        with byte_progress("Restoring", None, quiet=as_json) as on_bytes:
+        with progress_bar("Restoring", None, "bytes", quiet=as_json) as on_bytes:
             found, aside = bring_back(file, folder, _now, force=force, on_bytes=on_bytes)
     except FolderTaken as error:
         refuse(
@@ -127,11 +127,9 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     except OSError as error:
         _no_disk(folder, error, "the data folder is as it was, or the next start finishes it")
     if as_json:
-        _json({"data": str(folder), **_facts(found), "aside": str(aside) if aside else None})
+        print_json({"data": str(folder), **_facts(found), "aside": str(aside) if aside else None})
         return
-    click.echo(
-        f"Restored {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)} to {folder}."
-    )
+    click.echo(f"Restored {_summary(found)} to {folder}.")
     if aside:
         click.echo(f"The old files are in {aside}; delete them when you no longer need them.")
     click.echo("settings.json and credentials/ are in no backup: copy them too, if this is another machine.")
@@ -150,17 +148,14 @@ def _verify(file: Path, as_json: bool) -> None:
     except OSError as error:
         fail(f"{file}: {error.strerror}")
     if as_json:
-        _json({"file": str(file), **_facts(found), "problems": found.contents.problems})
+        print_json({"file": str(file), **_facts(found), "problems": found.contents.problems})
         return
-    click.echo(
-        f"{file} is whole: {len(found.contents.files):,} files ({_size(found.bytes)}) of {_when(found)}, "
-        f"made by Threadfast {found.about.threadfast}."
-    )
+    click.echo(f"{file} is whole: {_summary(found)}, made by Threadfast {found.about.threadfast}.")
     for line in found.contents.problems[:SHOWN]:
         click.echo(f"not in it, or not whole: {flat(line)}")
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: Report) -> None:
     from bot.admin.safe_text import flat
 
     click.echo(
@@ -174,29 +169,19 @@ def _tell(report: Report) -> None:
             click.echo(f"{what}: {len(lines) - SHOWN:,} more; --json lists them all", err=True)
 
 
+def _summary(found: Read) -> str:
+    at = found.about.at.isoformat(timespec="seconds")
+    return f"{len(found.contents.files):,} files ({_size(found.bytes)}) of {at}"
+
+
 def _facts(found: Read) -> dict[str, object]:
-    about = found.about
-    return {
-        "files": len(found.contents.files),
-        "bytes": found.bytes,
-        "at": about.at.isoformat(),
-        "threadfast": about.threadfast,
-        "data_version": about.data_version,
-    }
+    about = found.about.model_dump(include={"threadfast", "data_version"})
+    at = found.about.at.isoformat()
+    return {"files": len(found.contents.files), "bytes": found.bytes, "at": at, **about}
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _when(found: Read) -> str:
-    return found.about.at.isoformat(timespec="seconds")
-
-
-def _json(document: dict[str, object]) -> None:
-    import json
-
-    click.echo(json.dumps(document, indent=2))
 
 
 def _size(size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -78,6 +79,10 @@ def masker(loaded: Loaded) -> Masker:
     from bot.guards.redaction import Masker
 
     return Masker(secrets_of(loaded.settings, loaded.environ))
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
 
 
 def refuse(text: str) -> NoReturn:

@@ -24,7 +24,7 @@ def migrate(to: str, settings_file: Path | None, data: Path | None) -> None:
         from bot.admin.migrate import to_folder, to_postgres
     except ModuleNotFoundError:
         refuse(NO_DRIVER)
-    from bot.admin.terminal import count_progress
+    from bot.admin.terminal import progress_bar
     from bot.config.load import resolve_secret
     from threads.errors import BotError
 
@@ -37,7 +37,7 @@ def migrate(to: str, settings_file: Path | None, data: Path | None) -> None:
             else 'The settings keep everything in files: --to names a database, as "env:NAME" or "file:PATH".'
         )
     try:
-        with count_progress("Moving") as counted:
+        with progress_bar("Moving", None, "lines") as counted:
             if is_address:
                 found = to_postgres(loaded.settings.data, resolve_secret(to, loaded.environ), counted)
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, reads_data
-from bot.admin.cli.invocation import fail, json_option, refuse
+from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
-    from bot.admin.dead_letters.listing import DeadLetter
+    from bot.admin.dead_letters import DeadLetter
     from bot.admin.reports.message_story import Story
     from bot.observe.audit import AuditRecord
 
@@ -172,7 +171,7 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.admin.dead_letters.listing import dead_letters as read
+    from bot.admin.dead_letters import dead_letters as read
     from bot.admin.terminal import progress
 
     return read(data.reader, partial(progress, what="Looking through threads"))
@@ -222,7 +221,7 @@ def resubmit(data: DataFolder, message: str, as_json: bool) -> None:
         fail(f"{message!r} is not a dead letter; `threadfast dead-letters list` lists them.")
     again, when = _put_back(data, letters[-1])
     if as_json:
-        click.echo(json.dumps({"message_id": message, "resubmitted_as": again}))
+        print_json({"message_id": message, "resubmitted_as": again})
     else:
         click.echo(f"{message} will be served {when}, as {again}.")
 
@@ -231,12 +230,12 @@ def _put_back(data: DataFolder, letter: DeadLetter) -> tuple[str, str]:
     """Make the message pending again, and return its new id and when it is served."""
     import anyio
 
-    from bot.admin.dead_letters.resubmit import again, resubmit
+    from bot.admin.dead_letters import resubmissions, resubmit
     from threads.store.data_folder import FolderTaken
 
     if data.loaded.settings.store.kind == "postgres":
         reader = postgres(data.loaded)
-        return next(one.id for one in again(letter) if reader.receive(one)), "by the next free worker"
+        return next(one.id for one in resubmissions(letter) if reader.receive(one)), "by the next free worker"
     try:
         return anyio.run(resubmit, data.loaded.settings.data, letter), "at the next start"
     except FolderTaken as error:

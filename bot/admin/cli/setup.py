@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import data_option, find_settings, json_option, load, refuse, settings_option
+from bot.admin.cli.invocation import (
+    data_option,
+    find_settings,
+    json_option,
+    load,
+    print_json,
+    refuse,
+    settings_option,
+)
 from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
@@ -69,8 +78,6 @@ def init(
     Secrets are asked for unseen, or come from the environment, from files, or from a pipe with --yes, one per line.
     They are stored in credentials/ beside the settings. Nothing is written before everything was tested.
     """
-    import json
-
     from bot.admin.setup.dialog import Screen
     from bot.admin.setup.wizard import set_up
     from bot.guards.hardening import harden_process
@@ -90,7 +97,7 @@ def init(
         click.echo("\nStopped; nothing was changed.", err=True)
         sys.exit(130)
     if as_json:
-        click.echo(json.dumps(done.document(), indent=2))
+        print_json(done.document())
         return
     starts = bool(platform) and not no_start and done.startable
     screen.closing(done.then, done.hello, starts=starts)
@@ -141,8 +148,6 @@ def manifest() -> None:
 @settings_option
 def manifest_slack(settings_file: Path | None) -> None:
     """Print the manifest of the Slack app. Paste it when you create the app."""
-    import json
-
     from bot.wiring.run import slack_manifest
 
     app_manifest, reasons = slack_manifest(load(settings_file, None).settings)
@@ -157,8 +162,6 @@ def manifest_slack(settings_file: Path | None) -> None:
 @json_option
 def check(settings_file: Path | None, as_json: bool) -> None:
     """Check the settings and the secrets they refer to. Nothing is started and nobody is asked."""
-    import json
-
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.wiring.app import unpriced
@@ -173,7 +176,7 @@ def check(settings_file: Path | None, as_json: bool) -> None:
             refuse(str(error))
         faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
     if as_json:
-        click.echo(json.dumps({"ok": not faults, "faults": faults, "warnings": warnings}, indent=2))
+        print_json({"ok": not faults, "faults": faults, "warnings": warnings})
         sys.exit(EX_CONFIG if faults else 0)
     for warning in warnings:
         click.echo(f"settings: {warning}", err=True)
@@ -189,8 +192,6 @@ def check(settings_file: Path | None, as_json: bool) -> None:
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of settings.json."""
-    import json
-
     from bot.config.load import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    print_json(json_schema())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, make_reader, reads_data
-from bot.admin.cli.invocation import fail, json_option, load
+from bot.admin.cli.invocation import fail, json_option, load, print_json
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
             {**asdict(thread), "text": data.mask(thread.text), "usd": dollars(cost)}
             for thread, cost in summaries
         ]
-        click.echo(json.dumps({"threads": lines, "total": len(found)}, indent=2))
+        print_json({"threads": lines, "total": len(found)})
     elif not found:
         click.echo("No threads yet." if not (transport or since) else "No such threads.")
     else:
@@ -150,7 +149,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     object a line.
     """
     from bot.admin.reports.thread import waiting
-    from bot.admin.reports.transcript import pieces, write_json, write_jsonl
+    from bot.admin.reports.transcript import on_screen, write_json, write_jsonl
     from bot.admin.terminal import print_texts
 
     folder = _the_one(data.reader, thread)
@@ -158,7 +157,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     if as_json:
         (write_jsonl if follow else write_json)(sys.stdout, transcript)
     else:
-        print_texts((piece.text, piece.style, piece.indent) for piece in pieces(transcript))
+        print_texts(on_screen(transcript))
         for pending in waiting(data.reader, folder.name):
             click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
 

@@ -1,21 +1,18 @@
-"""`doctor --fix`: what is safe and can be undone, and no more. Each thing done is reported.
+"""`doctor --fix`: fixes only what is safe to fix, and reports each thing it did.
 
-| what                                            | fix                                                     |
+| problem                                         | fix                                                     |
 |-------------------------------------------------|---------------------------------------------------------|
-| the data folder does not exist                  | created, mode 0700; not by root, who would own it       |
-| files, folders and secrets of ours open to others | mode 0700 or 0600                                     |
-| ``<a file of ours>.tmp`` of a dead process      | deleted: it never was part of anything                  |
-| `threadfast-browser-*` in the temporary folder  | deleted, if no process was started with it              |
+| the data folder does not exist                  | created with mode 0700; not by root, who would own it   |
+| others may open our files, folders or secrets   | mode 0700 or 0600                                       |
+| a dead process left a ``.tmp`` of our files     | deleted: it never was part of anything                  |
 
-The data folder is left alone while a bot runs, and by any user but its owner: the bot could not open their files.
+The data folder stays as it is while a bot runs, and for any user but its owner: the bot could not open their files.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -27,16 +24,15 @@ from bot.store.layout import kind_of
 from threads.store.data_folder import FolderTaken, lock_data_folder
 
 LEFT_S = 600.0
-"""Age of files that are deleted: nobody writes one for ten minutes."""
-BROWSERS = "threadfast-browser-*"
+"""Age in seconds of files that are deleted: writing one never takes ten minutes."""
 
 
 def apply_fixes(context: Context) -> Iterator[str]:
     """Fix what is safe to fix, and yield each thing that was done or failed. Blocking; raises nothing."""
     data = context.settings.data
     try:
-        if why := _not_ours(data):
-            yield f"left alone: {why}"
+        if obstacle := _owner_obstacle(data):
+            yield f"left alone: {obstacle}"
         else:
             yield from _apply_fixes(data)
     except FolderTaken as error:
@@ -46,11 +42,10 @@ def apply_fixes(context: Context) -> Iterator[str]:
     yield from _close(
         place for place in secret_places(context) if place.exists() and place.stat().st_mode & OPEN
     )
-    yield from _delete_browsers(Path(tempfile.gettempdir()))
 
 
-def _not_ours(data: Path) -> str:
-    """Return why this user may not write there, or ""."""
+def _owner_obstacle(data: Path) -> str:
+    """Return why this user must not write there, or ""."""
     me = os.geteuid()
     if not data.exists():
         return "" if me else f"{data} would belong to root; run this as the bot's user"
@@ -62,7 +57,7 @@ def _apply_fixes(data: Path) -> Iterator[str]:
     created = not data.exists()
     with lock_data_folder(data):
         if created:
-            yield f"made {data}"
+            yield f"created {data}"
         yield from _close(too_open(data))
         yield from _delete_temporary(data)
 
@@ -88,28 +83,6 @@ def _delete_temporary(data: Path) -> Iterator[str]:
             if ours and file.is_file() and not file.is_symlink() and _is_old(file):
                 file.unlink()
                 yield f"deleted {file}, which a dead process left"
-
-
-def _delete_browsers(folder: Path) -> Iterator[str]:
-    known = _words_of_processes()
-    for home in sorted(folder.glob(BROWSERS)):
-        if home.is_symlink() or home.stat().st_uid != os.geteuid() or not _is_old(home):
-            continue
-        if known is not None and home.name.encode() not in known:
-            shutil.rmtree(home, ignore_errors=True)
-            yield f"deleted {home}, which a dead browser left"
-
-
-def _words_of_processes() -> bytes | None:
-    """Return the command lines and environments of our processes, or None if none can be read."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        for name in ("cmdline", "environ"):
-            try:
-                found.append((process / name).read_bytes())
-            except OSError:
-                continue  # another user's, or just ended
-    return b"\0".join(found) if found else None
 
 
 def _is_old(path: Path) -> bool:

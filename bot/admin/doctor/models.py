@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
+from bot.admin.model_failures import explain_failure
 from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
+from bot.ports.errors import ProviderError
 from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates
@@ -17,17 +19,7 @@ from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
 OFFLINE = "offline/"
-FIXES = {
-    "auth": "Set a good key; `threadfast init` asks for it and tries it.",
-    "payment": "Check the account's billing.",
-    "model_not_found": "Correct the name in the settings: `model`, `fallback_models`, `model_map`.",
-    "rate_limited": "Wait, or ask the provider for a higher limit.",
-    "timeout": "Try again; if it lasts, check the provider's status page.",
-    "unavailable": "Check the provider's status page; for a local server, start it.",
-    "connection": "For a local server, start it. Else check this machine's way out: DNS, firewall, HTTPS_PROXY.",
-    "config_invalid": "Correct the settings, or set the secret; `threadfast init` asks for it.",
-}
-"""By the code of an error."""
+INIT = "`threadfast init` tests another key or model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +74,10 @@ async def _answer(one: Candidate, context: Context) -> Finding:
 
 def finding_of(one: Candidate, verified: Verification) -> Finding:
     """Return the finding of a model that was asked. A fallback that fails is a warning."""
-    name, error = f"{one.name}{one.why}", verified.error
+    name, error = f"{one.name}{one.why}", verified.error or ProviderError()
     if verified.ok:
         return Finding(one.title, "ok", f"{name} answered in {verified.took_s:.1f} s")
-    code = error.code if error else "unavailable"
     meaning = "The bot skips it and asks the next model." if one.place else "The bot cannot answer."
-    fix = FIXES.get(code, "Check `providers` in the settings.")
-    return Finding(one.title, "warn" if one.place else "fail", f"{name}: {code}: {error}", meaning, fix)
+    _, fix = explain_failure(one.name, error)
+    state: State = "warn" if one.place else "fail"
+    return Finding(one.title, state, f"{name}: {error.code}: {error}", meaning, f"{fix} {INIT}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from bot.admin.doctor.checks import AS_ROOT, Context, Findings
-from bot.config.settings import Discord, Slack
+from bot.admin.platform_checks import platform_checks
 from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
 
@@ -18,13 +18,14 @@ async def check_platforms(context: Context) -> Findings:
         yield Finding("transports", "ok", found, fix="`threadfast init slack` or `init discord` sets one up.")
 
 
-async def check_platform(section: Slack | Discord, context: Context) -> Findings:
-    name = type(section).__name__.lower()
+async def check_platform(name: str, context: Context) -> Findings:
     if context.offline:
         yield Finding(name, "ok", "not asked (--offline)")
         return
     try:
-        checks = _checks(section, context)
+        checks = platform_checks(
+            name, context.settings, context.environ, running=context.running, post_in=context.post_in
+        )
     except ConfigInvalid:
         fix = AS_ROOT if context.has_all_links else f"`threadfast init {name}` asks for what is missing."
         found = "not checked: its secrets cannot be read (see above)"
@@ -33,20 +34,3 @@ async def check_platform(section: Slack | Discord, context: Context) -> Findings
     async with aclosing(checks) as findings:
         async for finding in findings:
             yield finding
-
-
-def _checks(section: Slack | Discord, context: Context) -> Findings:
-    """Start the platform's own checks. Raises `ConfigInvalid` for a secret that cannot be read."""
-    from bot.wiring.run import discord_options, slack_options  # noqa: PLC0415 - 1 s, and only with a platform
-
-    settings, environ, running, place = context.settings, context.environ, context.running, context.post_in
-    on_discord = place.isdecimal()
-    if isinstance(section, Slack):
-        from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
-
-        slack = slack_options(settings, section, environ)
-        return check_slack(slack, running=running, post_in="" if on_discord else place)
-    from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
-
-    discord = discord_options(settings, section, environ, settings.model)
-    return check_discord(discord, running=running, post_in=place if on_discord else "")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
-import stat
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import anyio
 import click
@@ -32,6 +28,7 @@ from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
+from threads.store.disk import PosixDisk, replace_file
 from transports.shared.checks import Finding
 
 
@@ -59,7 +56,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
     context, fault = _context(options, environ)
     if options.fix and not fault:
         await _apply_fixes(context)
-    context = replace(context, running_bot=await find_running_bot(context.settings.data))
+    context = replace(context, running_bot=await context.offload(find_running_bot, context.settings.data))
     checks = checks_without_settings(fault) if fault else await all_checks(context)
     began = time.monotonic()
     if options.as_json:
@@ -120,9 +117,9 @@ async def all_checks(context: Context) -> list[Check]:
         *mcp_checks(context),
         Check("transports", check_platforms),
         *(
-            Check(type(section).__name__.lower(), partial(check_platform, section))
-            for section in (platforms.slack, platforms.discord)
-            if section is not None
+            Check(name, partial(check_platform, name))
+            for name in ("slack", "discord")
+            if getattr(platforms, name) is not None
         ),
     ]
 
@@ -156,27 +153,9 @@ def _write_bundle(context: Context, findings: Sequence[Finding], place: Path) ->
         click.echo(text)
         return True
     try:
-        with _open_private(place) as file:
-            file.write(text)
+        replace_file(PosixDisk(), place, text.encode())  # for its owner alone, and through no link
     except OSError as error:
-        why = "is a link" if error.errno == errno.ELOOP else error.strerror
-        click.echo(f"Not written: {place}: {why}. Name another file.", err=True)
+        click.echo(f"Not written: {place}: {error.strerror}. Name another file.", err=True)
         return False
     click.echo(f"Written: {place}. Please read it before you share it.", err=True)
     return True
-
-
-def _open_private(place: Path) -> TextIO:
-    """Open a file that only we can read. Raises OSError for a link and for a file of another user."""
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-    file = os.fdopen(descriptor, "w", encoding="utf-8")
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
-            raise FileExistsError(errno.EEXIST, "exists and is not your file")
-        os.fchmod(descriptor, 0o600)
-        os.ftruncate(descriptor, 0)
-    except OSError:
-        file.close()
-        raise
-    return file

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bot.admin.doctor.checks import Context, Findings
 from bot.admin.status.client import NoStatus
-from bot.admin.status.screen import span
+from bot.admin.status.screen import silence, span
 from bot.ports.status import UP, Status
 from transports.shared.checks import Finding, State
 
 SLOW_LOOP_S = 1.0
+NO_STATUS: Mapping[str, tuple[State, str, str]] = {
+    "absent": ("ok", "", ""),
+    "mute": ("warn", "Nobody is answered yet.", "If this lasts, read its log: journalctl -u threadfast."),
+    "stuck": ("fail", "Nobody is answered. systemd's watchdog restarts it.", "Nothing is lost by ending it."),
+}
+"""How bad it is that a bot gives no status, what that means, and the fix."""
 
 
 async def check_running_bot(context: Context) -> Findings:
     status = context.running_bot
     if isinstance(status, NoStatus):
-        yield _silent(status)
+        state, meaning, fix = NO_STATUS[status.state]
+        yield Finding("bot", state, silence(status).text, meaning, fix)
         return
     yield _running(status)
     for edge in status.transports:
         if edge.state not in UP:
             found = f"{edge.state}{f': {edge.trouble}' if edge.trouble else ''}"
             meaning = "Nobody is answered there for now. The bot reads what it missed when it reconnects."
-            state: State = "fail" if edge.state == "stopped" else "warn"
-            yield Finding(f"bot.{edge.name}", state, found, meaning, "See its checks below.")
-
-
-def _silent(status: NoStatus) -> Finding:
-    who = f"process {status.pid}" if status.pid else "some process"
-    match status.state:
-        case "absent":
-            return Finding("bot", "ok", "no bot runs on this data folder")
-        case "mute":
-            found = f"{who} holds the data folder and gives no status"
-            meaning = "It is starting, stopping, or a `threadfast chat`."
-            return Finding(
-                "bot", "warn", found, meaning, "If this lasts, read its log: journalctl -u threadfast."
-            )
-        case "stuck":
-            found = f"{who} holds the data folder and does not answer: it is stuck"
-            meaning = "Nobody is answered. systemd's watchdog restarts it."
-            fix = "Without systemd: kill -9 it and start it again; nothing is lost."
-            return Finding("bot", "fail", found, meaning, fix)
+            link_state: State = "fail" if edge.state == "stopped" else "warn"
+            yield Finding(f"bot.{edge.name}", link_state, found, meaning, "See its checks below.")
 
 
 def _running(status: Status) -> Finding:

@@ -18,7 +18,7 @@ from transports.shared.checks import Finding, State
 
 STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 GROUPS: Mapping[str, str] = {
-    **dict.fromkeys(("version", "user", "open_files", "systemd"), "Machine"),
+    **dict.fromkeys(("version", "user", "open_files"), "Machine"),
     **dict.fromkeys(("settings", "secrets"), "Settings"),
     "data": "Data folder",
     "bot": "Running bot",

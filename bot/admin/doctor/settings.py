@@ -71,7 +71,9 @@ def secret_places(context: Context) -> set[Path]:
     """Return the files with secrets, and their folders, that are ours: systemd keeps its own closed."""
     own = Path(context.environ.get("CREDENTIALS_DIRECTORY", ""))
     files = {
-        own / ref.removeprefix("file:") for ref in references(context.settings) if ref.startswith("file:")
+        own / ref.removeprefix("file:")
+        for ref in references(context.settings).values()
+        if ref.startswith("file:")
     }
     folders = {file.parent for file in files if file.parent.name == CREDENTIALS}
     return {place for place in files | folders if not place.is_relative_to("/run/credentials")}

@@ -10,9 +10,9 @@ import anyio
 
 from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.settings import McpServer
-from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
+from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
-from transports.shared.checks import Finding
+from transports.shared.checks import Finding, State
 
 MOST_NAMED = 3
 """Tools that are named of those left out."""
@@ -28,11 +28,9 @@ async def check_sandbox(context: Context) -> Findings:
     with tempfile.TemporaryDirectory() as folder:
         sandbox = await open_sandbox(mode, Path(folder), offload=context.offload)
     if sandbox.layer == "off":
-        meaning, fix = (
-            "The model has no shell; everything else works.",
-            "Fix this, or take shell out of tools.enabled.",
-        )
-        yield Finding("sandbox", "warn" if mode == "auto" else "fail", sandbox.why, meaning, fix)
+        meaning = "The model has no shell; everything else works."
+        state: State = "warn" if mode == "auto" else "fail"
+        yield Finding("sandbox", state, sandbox.why, meaning, "Fix this, or take shell out of tools.enabled.")
     elif mode == "unsafe-host":
         meaning = "Anything the model is talked into runs as this user."
         yield Finding("sandbox", "warn", sandbox.why, meaning, 'Set tools.sandbox to "auto".')
@@ -46,29 +44,27 @@ async def check_browser(context: Context) -> Findings:
     from bot.tools.browser.launch import unavailable  # noqa: PLC0415 - slow, and only with a browser
 
     why = await context.offload(unavailable)
+    if not why:
+        yield Finding("browser", "ok", "Chromium is installed")
+        return
     meaning = "Pages are read without a browser, so pages built by scripts are empty."
-    fix = "Fix this, or take browser out of tools.enabled."
-    yield (
-        Finding("browser", "warn", why, meaning, fix)
-        if why
-        else Finding("browser", "ok", "Chromium is installed")
-    )
+    yield Finding("browser", "warn", why, meaning, "Fix this, or take browser out of tools.enabled.")
 
 
-def mcp_checks(context: Context, times: Timeouts = DEFAULT_TIMEOUTS) -> list[Check]:
+def mcp_checks(context: Context) -> list[Check]:
     """Return a check for each MCP server. It starts the server or connects to it, and then stops it."""
 
     async def check_server(name: str, settings: McpServer, context: Context) -> Findings:
-        server = Server(
-            name,
-            settings,
-            context.environ,
-            offload=context.offload,
-            mask=context.mask,
-            on_listed=_discard,
-            times=times,
+        yield await _list_tools(
+            Server(
+                name,
+                settings,
+                context.environ,
+                offload=context.offload,
+                mask=context.mask,
+                on_listed=_discard,
+            )
         )
-        yield await _list_tools(server)
 
     servers = sorted(context.settings.mcp_servers.items())
     return [Check(f"mcp_servers.{name}", partial(check_server, name, settings)) for name, settings in servers]

@@ -44,46 +44,40 @@ def read_audit(
     return filter(criteria.matches, records(lines, record_adapter(), damage, words))
 
 
-INTERNAL = frozenset({"call"})
-"""Details that mean nothing to a person: ids that link a question to its answer."""
-
-
 def describe(record: AuditRecord) -> str:
-    """Return the details of a record as text: a summary, then the other details by name."""
-    rest = {name: value for name, value in record.details.items() if value not in ("", None)}
-    first = ""
-    match record.kind, rest:
+    """Return the details of a record as text: a summary for the kinds that have one, then the rest by name.
+
+    The id of a call, which links a question to its answer, means nothing to a person and is left out.
+    """
+    details = {name: value for name, value in record.details.items() if value not in ("", None)}
+    summary, summarized = "", set[str]()
+    match record.kind, details:
         case "retry", {"attempt": attempt, "wait_s": wait_s}:
-            first = f"{_what(rest)}; try {attempt} in {wait_s} s"
+            summary = f"{_cause(details)}; try {attempt} in {wait_s} s"
+            summarized = {*CAUSE, "attempt", "wait_s", "model"}
         case "tool", {"tool": tool}:
-            first = f"{tool} failed: {_what(rest, 'error', 'reason').removeprefix(f'{tool}: ')}"
-        case (("error" | "failover"), {"event": _}):
-            first = _what(rest)
+            summary = f"{tool} failed: {_cause(details, CAUSE[1:]).removeprefix(f'{tool}: ')}"
+            summarized = {*CAUSE, "tool"}
+        case "error", {"event": _}:
+            summary, summarized = _cause(details), {*CAUSE}
+        case "failover", {"event": _}:
+            summary, summarized = _cause(details), {*CAUSE, "model", "from_model"}
         case "approval", {"tool": tool, "verdict": verdict}:
-            first = f"{verdict}: {tool} {rest.get('about', '')}".rstrip()
+            summary = f"{verdict}: {tool} {details.get('about', '')}".rstrip()
+            summarized = {"tool", "verdict", "about"}
         case "decision", {"about": about, "verdict": verdict}:
-            first = f"{verdict}: {about}"
+            summary, summarized = f"{verdict}: {about}", {"about", "verdict"}
         case _:
             pass
-    covered = SUMMARIZED.get(record.kind, INTERNAL) if first else INTERNAL
-    return ", ".join(
-        [*([first] if first else []), *(f"{n} {v}" for n, v in rest.items() if n not in covered)]
-    )
+    rest = [f"{name} {value}" for name, value in details.items() if name not in summarized | {"call"}]
+    return ", ".join([summary, *rest] if summary else rest)
 
 
-def _what(details: Mapping[str, JsonValue], *names: str) -> str:
-    return ": ".join(str(details[name]) for name in names or ("event", "error", "reason") if name in details)
+CAUSE = ("event", "error", "reason")
 
 
-SUMMARIZED = {
-    "retry": INTERNAL | {"event", "error", "reason", "attempt", "wait_s", "model"},
-    "failover": INTERNAL | {"event", "error", "reason", "model", "from_model"},
-    "tool": INTERNAL | {"event", "error", "reason", "tool"},
-    "error": INTERNAL | {"event", "error", "reason"},
-    "approval": INTERNAL | {"tool", "verdict", "about"},
-    "decision": frozenset({"verdict", "about"}),
-}
-"""Details that the summary already contains, by kind."""
+def _cause(details: Mapping[str, JsonValue], names: Sequence[str] = CAUSE) -> str:
+    return ": ".join(str(details[name]) for name in names if name in details)
 
 
 def as_value(record: AuditRecord) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bot.admin.reports.line_reader import Damage, records
 from bot.admin.reports.thread import in_json
@@ -19,19 +19,25 @@ def budgets(reader: Reader) -> Budgets:
 
 
 def calls_of(reader: Reader, turn: str, since: str) -> Iterator[Commit | Reserve]:
-    """Return the model calls of one turn that began on the day *since* or later; a call never ended is a `Reserve`.
+    """Return the model calls of one turn that began on the day *since* or later, as `ended` does.
 
     Raises as `budgets`.
     """
-    open_, words = dict[int, Reserve](), (in_json(turn),)
-    for part in reader.spending(since[:7], words):
-        for record in records(part, record_adapter(), Damage(), words):
-            match record:
-                case Reserve() if record.call.turn == turn:
-                    open_[record.seq] = record
-                case Commit() if record.call.turn == turn:
-                    open_.pop(record.reserve, None)
-                    yield record
-                case _:
-                    pass
+    words = (in_json(turn),)
+    parts = reader.spending(since[:7], words)
+    found = (record for part in parts for record in records(part, record_adapter(), Damage(), words))
+    calls = (record for record in found if isinstance(record, Reserve | Commit))
+    return ended(call for call in calls if call.call.turn == turn)
+
+
+def ended(calls: Iterable[Commit | Reserve]) -> Iterator[Commit | Reserve]:
+    """Yield each call once: as its commit, or at the end as its reservation if it has no commit."""
+    open_: dict[int, Reserve] = {}
+    for call in calls:
+        match call:
+            case Reserve():
+                open_[call.seq] = call
+            case Commit():
+                open_.pop(call.reserve, None)
+                yield call
     yield from open_.values()

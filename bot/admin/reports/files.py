@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
@@ -12,8 +13,6 @@ from urllib.parse import unquote
 
 from bot.admin.reports.line_reader import Damage, lines_from, lines_of, records
 from bot.admin.reports.links import linked
-from bot.budget.budgets import Budgets, Record, record_adapter
-from bot.budget.ledger import Part, names_in, parts, since_carried
 from bot.store.reader import Thread, Wait
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -96,17 +95,21 @@ class FileReader:
             yield from lines_of(thread.path / name)
 
     def spending(self, month: str = "", _: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+        from bot.budget.ledger import names_in, parts
+
         folder = self._data / "usage"
         return [lines_of(folder / part.name) for part in parts(names_in(folder)) if part.month >= month]
 
     def accounts(self) -> Iterator[tuple[object, ...]]:
         """Return them as the bot would count them at its next start."""
+        from bot.budget.budgets import Budgets, record_adapter
+        from bot.budget.ledger import names_in, parts, since_carried
+
         folder, budgets = self._data / "usage", Budgets()
-
-        def read(part: Part) -> list[Record]:
-            return [*records(lines_of(folder / part.name), record_adapter(), Damage())]
-
-        for record in since_carried(parts(names_in(folder)), read):
+        for record in since_carried(
+            parts(names_in(folder)),
+            lambda part: [*records(lines_of(folder / part.name), record_adapter(), Damage())],
+        ):
             budgets.apply(record)
         return ((*key, *astuple(total)) for key, total in budgets.totals.items())
 
@@ -151,18 +154,14 @@ def _looked_at(path: Path) -> Folder:
 
 
 def _go_to_last(file: BinaryIO, messages: int) -> None:
-    """Move to where the last so many messages begin, reading from the end in ever larger pieces."""
+    """Move to where the last *messages* messages begin, reading ever larger pieces from the end."""
     size, length = file.seek(0, os.SEEK_END), END
     while True:
         start = max(0, size - length)
         file.seek(start)
         piece = file.read(size - start)
-        if start == 0 or piece.count(_MESSAGE) >= messages:
+        found = [match.start() for match in re.finditer(_MESSAGE, piece)][-messages:]
+        if start == 0 or len(found) == messages:
             break
         length *= FURTHER
-    at = len(piece)
-    for _ in range(messages):
-        if (found := piece.rfind(_MESSAGE, 0, at)) < 0:
-            break
-        at = found
-    file.seek(start + piece.rfind(b"\n", 0, at) + 1 if messages else size)
+    file.seek(start + piece.rfind(b"\n", 0, found[0] if found else None) + 1)

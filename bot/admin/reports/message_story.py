@@ -4,53 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from bot.admin.reports.audit_trail import Filter, describe, read_audit
-from bot.admin.reports.budget_state import calls_of
 from bot.admin.reports.line_reader import Damage
 from bot.admin.reports.links import linked
 from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.admin.safe_text import flat, plain
-from bot.budget.budgets import Commit, Reserve
-from bot.budget.money import usd
-from bot.observe.audit import AuditRecord
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
 from threads.model import ThreadId, message_key
 
+if TYPE_CHECKING:
+    from bot.budget.budgets import Commit, Reserve
+
 UNKNOWN = (
-    (
-        "It never reached the bot: it was not running, or the platform did not deliver it. `threadfast status` tells "
-        "whether it is connected; what it missed it looks up when it is back."
-    ),
+    "It never reached the bot: it was not running, or not connected. `threadfast status` shows both.",
     "It was not for the bot: in a channel it has to be mentioned, until it has joined the thread.",
-    (
-        "Its author is not listened to: other bots are not, nor who may not use the bot and only talks beside it "
-        "(`access` in the settings)."
-    ),
-    "It is waiting on the platform's side: the disk refused to keep it, so it was not acknowledged and comes again.",
-    (
-        "The id is another one: `threadfast threads show THREAD` lists those of a thread. A link to the message in "
-        "Slack or Discord will do, and so will the (ref …) of a failure, or the id of the bot's own post."
-    ),
+    "The bot does not listen to its author: to another bot, or to somebody who may not use it (`access`).",
+    "It is still waiting on the platform: the disk refused it, so the platform sends it again.",
+    "The id is wrong: `threadfast threads show THREAD` lists them; a link or the (ref …) of a failure works too.",
 )
-"""Possible reasons why nothing on disk knows a message."""
+"""Possible reasons why a message is not on disk."""
 
 ENDS = {
     "answered": "It was answered.",
-    "refused": "It was not taken, and its author was told why.",
+    "refused": "It was not accepted, and its author was told why.",
     "failed": "It failed, and the thread was told so.",
     "stopped": "Somebody stopped it.",
     "withdrawn": "Its author deleted it before its turn.",
-    "dead_letter": "It was put aside, because each try to serve it was interrupted. "
+    "dead_letter": "It was set aside, because each attempt to answer it was interrupted. "
     "`threadfast dead-letters resubmit` puts it back in line.",
-    "undelivered": "The platform refused each try to post the answer; the next post in the thread mentions it.",
+    "undelivered": "The platform refused each attempt to post the answer; the next post in the thread mentions it.",
 }
 
 
 ENDING = ("intent", "posted", "settled")
-"""What a turn ends with: the kinds of event told last of those that have one time."""
+"""The kinds of event that end a turn: of events with the same time, they come last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +54,7 @@ class Event:
 
 @dataclass(slots=True)
 class Story:
-    """All that happened to one message. ``outcome`` is blank while it has none, ``by`` what it was merged into."""
+    """All events of one message. ``outcome`` is blank while it has none; ``by`` is the message it was merged into."""
 
     thread: str
     message_id: str
@@ -72,7 +62,7 @@ class Story:
     outcome: str = ""
     by: str = ""
     references: set[str] = field(default_factory=set)
-    """Of its turns, as a failure's text shows them."""
+    """The references of its turns, as the text of a failure shows them."""
 
     @property
     def verdict(self) -> str:
@@ -81,8 +71,12 @@ class Story:
             known = ENDS.get(self.outcome, f"It ended as {self.outcome}.")
             return f"It was merged and answered{other}." if self.outcome == "merged" else known
         if any(event.kind == "started" for event in self.events):
-            return "It has no outcome yet: it is being served, or was interrupted and is taken up at the next start."
-        return "It has no outcome yet: it waits for its turn, or for the next start if the bot does not run."
+            return (
+                "It has no outcome yet: it is being served, or was interrupted and resumes at the next start."
+            )
+        return (
+            "It has no outcome yet: it waits for its turn, or for the next start if the bot is not running."
+        )
 
 
 def stories(
@@ -92,9 +86,9 @@ def stories(
     over: Callable[[Sequence[Thread]], Iterable[Thread]] = iter,
     thread: str = "",
 ) -> list[Story]:
-    """Return the story of the message with this id, link, reference or post; empty when nothing on disk knows it.
+    """Return the stories of the messages with this id, link, reference or post; none if nothing on disk has it.
 
-    *over* goes through all threads when the journal knows nothing (it may show progress); *thread* narrows that.
+    *over* iterates over all threads when the journal does not have it, and may show progress; *thread* narrows that.
     Raises `threads.errors.NewerSchema` and OSError.
     """
     link = linked(wanted)
@@ -116,16 +110,19 @@ def stories(
 Found = dict[tuple[str, str], Story]
 
 
+def _story(found: Found, thread: str, message_id: str) -> Story:
+    return found.setdefault((thread, message_id), Story(thread, message_id))
+
+
 def _from_journal(reader: Reader, word: str) -> Found:
     records = [*journal(reader, Damage(), (word,))]
-    about = {r.message_id for r in records if _is_about(r, word)}
+    about = {record.message_id for record in records if _is_about(record, word)}
     if about - {word}:  # a reference, or a post: its message's own lines do not hold the word
         records = [*journal(reader, Damage(), tuple(about))]
     found: Found = {}
     for record in records:
         if record.message_id in about:
-            key = record.thread_id, record.message_id
-            story = found.setdefault(key, Story(*key))
+            story = _story(found, record.thread_id, record.message_id)
             story.events.append(_of_record(record))
             if isinstance(record, Settled):
                 story.outcome, story.by = record.outcome, record.by
@@ -147,8 +144,11 @@ def _is_about(record: Record, word: str) -> bool:
 def _of_record(record: Record) -> Event:
     match record:
         case Received():
+            name = f" ({plain(record.author.name)})" if record.author.name else ""
             stale = ", too old to be answered" if record.stale else ""
-            what = f'from {_author(record)}{stale}: "{flat(record.text)}"{_files(record)}'
+            files = ", ".join(plain(file.name) for file in record.files)
+            what = f'from {plain(record.author.id) or "somebody"}{name}{stale}: "{flat(record.text)}"'
+            what += f", with {files}" if files else ""
         case Started():
             what = f"attempt {record.attempt} (ref {record.correlation_id})"
         case Intent():
@@ -161,18 +161,8 @@ def _of_record(record: Record) -> Event:
     return Event(record.at, record.kind, what)
 
 
-def _author(record: Received) -> str:
-    name = f" ({plain(record.author.name)})" if record.author.name else ""
-    return f"{plain(record.author.id) or 'somebody'}{name}"
-
-
-def _files(record: Received) -> str:
-    names = ", ".join(plain(file.name) for file in record.files)
-    return f", with {names}" if names else ""
-
-
 def _from_log(reader: Reader, thread: Thread, word: str, about: set[str]) -> Found:
-    """Return what a log tells: first whom the word means, then all lines about them."""
+    """Return the stories in a thread's log: of the messages in *about*, and of those that *word* names."""
     words = {word} | about
     ids = {
         entry.message_id
@@ -182,8 +172,7 @@ def _from_log(reader: Reader, thread: Thread, word: str, about: set[str]) -> Fou
     found: Found = {}
     for entry in entries(reader, thread, Damage(), having=[*map(in_json, ids)]) if ids else ():
         if entry.message_id in ids:
-            key = thread.name, entry.message_id
-            story = found.setdefault(key, Story(*key))
+            story = _story(found, thread.name, entry.message_id)
             story.events.append(_of_entry(entry))
             if entry.kind == "settled":
                 story.outcome, story.by = entry.outcome, entry.by
@@ -195,9 +184,8 @@ def _of_entry(entry: Entry) -> Event:
     ref = f" (ref {entry.correlation_id})" if entry.correlation_id else ""
     match entry.kind:
         case "message":
-            return Event(
-                entry.at, "received", f'from {plain(entry.author) or "somebody"}: "{flat(entry.text)}"'
-            )
+            author = plain(entry.author) or "somebody"
+            return Event(entry.at, "received", f'from {author}: "{flat(entry.text)}"')
         case "settled":
             by = f", with message {plain(entry.by)}" if entry.by else ""
             code = f", {entry.code}" if entry.code else ""
@@ -208,53 +196,51 @@ def _of_entry(entry: Entry) -> Event:
 
 
 def _fill_in(reader: Reader, story: Story) -> None:
-    """Add what the ledger and the audit know, and put all in order of time.
+    """Add the events of the ledger, the tools and the audit, and sort all by time.
 
-    Of what has the same time, a turn's post and outcome come last; the rest keeps its order.
+    Of events with the same time, a turn's post and outcome come last; the others keep their order.
     """
+    from bot.admin.reports.audit_trail import Filter, describe, read_audit
+    from bot.admin.reports.budget_state import calls_of
+
     since = min(event.at for event in story.events)
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""
     if turn:
         story.events += [_of_call(call) for call in calls_of(reader, turn, since[:10])]
     criteria = Filter(since[:10], about=[story.message_id, *story.references])
     audited = [one for one in read_audit(reader, criteria, Damage()) if one.thread_id in ("", story.thread)]
-    failed_calls = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
+    reported = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
     for thread in reader.find(story.thread)[:1]:
-        story.events += _of_tools(
-            tools_used(reader, thread).get(story.message_id, []), story.events, failed_calls
-        )
-    story.events += map(_of_audit, audited)
+        used = tools_used(reader, thread).get(story.message_id, [])
+        story.events += _of_tools(used, story.events, reported)
+    for record in audited:
+        by = f" by {plain(record.author)}" if record.author else ""
+        story.events.append(Event(record.at, plain(record.kind), flat(describe(record)) + by))
     story.events.sort(key=lambda event: (event.at, event.kind in ENDING))
 
 
 def _of_call(call: Commit | Reserve) -> Event:
+    from bot.budget.budgets import Commit, Reserve
+    from bot.budget.money import usd
+
     model = plain(call.call.model)
     match call:
         case Commit():
             cost = "price unknown" if call.micros is None else usd(call.micros)
             read, written = call.usage.prompt, call.usage.output
             cached = f" ({call.usage.cache_read:,} cached)" if call.usage.cache_read else ""
-            end = "" if call.outcome == "ok" else f", {call.outcome}"
-            if end and not (read or written or call.micros):
-                return Event(call.at, "model call", f"{model}: {call.outcome}")
-            return Event(
-                call.at, "model call", f"{model}: {read:,}{cached} tokens in, {written:,} out, {cost}{end}"
-            )
+            what = f"{read:,}{cached} tokens in, {written:,} out, {cost}"
+            if call.outcome != "ok":
+                what = f"{what}, {call.outcome}" if read or written or call.micros else call.outcome
         case Reserve():
-            return Event(
-                call.at, "model call", f"{model}: began, no end on disk; counts as up to {usd(call.micros)}"
-            )
-
-
-def _of_audit(record: AuditRecord) -> Event:
-    by = f" by {plain(record.author)}" if record.author else ""
-    return Event(record.at, plain(record.kind), flat(describe(record)) + by)
+            what = f"began, no end on disk; counts as up to {usd(call.micros)}"
+    return Event(call.at, "model call", f"{model}: {what}")
 
 
 def _of_tools(used: Sequence[ToolUse], events: Sequence[Event], reported: Container[str]) -> Iterator[Event]:
-    """Return when each tool was called, and why it failed where no line of its own is *reported* of that call.
+    """Yield an event for each call of a tool, with the reason of a failure if the audit has not *reported* it.
 
-    Where a conversation of an earlier version does not say when, it is as of the last start.
+    A conversation of an earlier version has no times: its calls get the time of the last start.
     """
     start = max((event.at for event in events if event.kind in ("started", "received")), default="")
     for one in used:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Literal, TextIO
 
 from bot.admin.reports.thread import ToolUse, as_value
 from bot.admin.reports.workspace_files import WorkspaceFile
@@ -14,6 +14,9 @@ from threads.log import Entry
 
 BOT = "Threadfast"
 SHOWN_ARGUMENTS = 100
+INDENT = 10
+GOOD = frozenset({"answered", "merged"})
+"""The outcomes that need no attention."""
 
 Mask = Callable[[str], str]
 """Hides secrets in a text."""
@@ -36,73 +39,79 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One piece of a transcript: a ``head`` (who and when), or ``text`` below it. ``style`` is rich's."""
+    """One piece of a transcript: a day, a head (who and when), or what belongs to the last head."""
 
+    kind: Literal["day", "head", "text", "tool", "outcome"]
     text: str
     style: str = ""
-    indent: int = 0
+    """For a terminal, as rich has it."""
 
 
 def pieces(transcript: Transcript) -> Iterator[Piece]:
-    """Return a thread's lines to be read on a screen; days are printed when they change."""
+    """Yield the pieces of a thread in order; a day comes when it changes."""
     day = ""
     for entry in transcript.entries:
         if entry.at[:10] != day:
             day = entry.at[:10]
-            yield Piece(f"── {day} (UTC) ──", "dim")
-        at, message_id = entry.at[11:19], plain(entry.message_id)
+            yield Piece("day", day, "dim")
+        head, style = f"{entry.at[11:19]}  {BOT}", "bold yellow"
         match entry.kind:
-            case "message":
-                yield Piece(f"{at}  {plain(entry.author) or 'somebody'}  [{message_id}]", "bold cyan")
-                yield Piece(transcript.mask(plain(entry.text)), indent=10)
-                for one in transcript.used.get(entry.message_id, ()):
-                    yield Piece(
-                        f"· {_tool(one, transcript.mask)}", "yellow" if one.failed else "dim", indent=10
-                    )
             case "settled":
-                yield Piece(_end(entry), "dim" if entry.outcome in ("answered", "merged") else "yellow", 10)
-                yield Piece("")
-            case _:
-                style = {"reply": "bold green", "error": "bold red"}.get(entry.kind, "bold yellow")
-                yield Piece(f"{at}  {BOT}{'' if entry.kind == 'reply' else f' ({entry.kind})'}", style)
-                yield Piece(transcript.mask(plain(entry.text)), indent=10)
+                yield Piece("outcome", _outcome(entry), "dim" if entry.outcome in GOOD else "yellow")
+                continue
+            case "message":
+                head = f"{entry.at[11:19]}  {plain(entry.author) or 'somebody'}  [{plain(entry.message_id)}]"
+                style = "bold cyan"
+            case "reply":
+                style = "bold green"
+            case kind:
+                head += f" ({kind})"
+                style = "bold red" if kind == "error" else style
+        yield Piece("head", head, style)
+        yield Piece("text", transcript.mask(plain(entry.text)))
+        for one in transcript.used.get(entry.message_id, ()) if entry.kind == "message" else ():
+            arguments = line(transcript.mask(one.arguments), SHOWN_ARGUMENTS)
+            failed, style = (", failed", "yellow") if one.failed else ("", "dim")
+            yield Piece("tool", f"{plain(one.tool)} {arguments}{failed}", style)
 
 
-def _tool(one: ToolUse, mask: Mask) -> str:
-    return f"{plain(one.tool)} {line(mask(one.arguments), SHOWN_ARGUMENTS)}{', failed' if one.failed else ''}"
-
-
-def _end(entry: Entry) -> str:
+def _outcome(entry: Entry) -> str:
     by = f" with {plain(entry.by)}" if entry.by else ""
     code = f", {entry.code}" if entry.code else ""
     ref = f"  (ref {entry.correlation_id})" if entry.correlation_id else ""
     return f"{entry.outcome}{by}{code}{ref}"
 
 
+def on_screen(transcript: Transcript) -> Iterator[tuple[str, str, int]]:
+    """Yield texts to print one below the other, each with its style and its indent."""
+    for piece in pieces(transcript):
+        match piece.kind:
+            case "day":
+                yield f"── {piece.text} (UTC) ──", piece.style, 0
+            case "head":
+                yield piece.text, piece.style, 0
+            case "outcome":
+                yield piece.text, piece.style, INDENT
+                yield "", "", 0
+            case kind:
+                yield f"· {piece.text}" if kind == "tool" else piece.text, piece.style, INDENT
+
+
 def write_markdown(out: TextIO, transcript: Transcript) -> None:
     """Write the conversation with authors, times and outcomes, and the names of its files, as Markdown."""
     out.write(f"# {plain(transcript.thread)}\n\nA conversation with {BOT}. Times are UTC.\n")
-    day = ""
-    for entry in transcript.entries:
-        if entry.at[:10] != day:
-            day = entry.at[:10]
-            out.write(f"\n## {day}\n")
-        at = entry.at[11:19]
-        match entry.kind:
-            case "message":
-                out.write(
-                    f"\n**{_bare(entry.author) or 'somebody'}**, {at} (`{_bare(entry.message_id)}`)\n\n"
-                )
-                out.write(_quoted(transcript.mask(plain(entry.text))))
-                out.writelines(
-                    f"\n- used `{_bare(_tool(one, transcript.mask))}`\n"
-                    for one in transcript.used.get(entry.message_id, ())
-                )
-            case "settled":
-                out.write(f"\n*{_bare(_end(entry))}*\n")
-            case _:
-                kind = "" if entry.kind == "reply" else f" ({entry.kind})"
-                out.write(f"\n**{BOT}**{kind}, {at}\n\n{_quoted(transcript.mask(plain(entry.text)))}")
+    for piece in pieces(transcript):
+        match piece.kind:
+            case "day":
+                out.write(f"\n## {piece.text}\n")
+            case "head":
+                out.write(f"\n**{_bare(piece.text)}**\n\n")
+            case "text":
+                out.writelines(f"> {each}".rstrip() + "\n" for each in piece.text.split("\n"))
+            case "tool":
+                out.write(f"\n- used `{_bare(piece.text)}`\n")
+            case "outcome":
+                out.write(f"\n*{_bare(piece.text)}*\n")
     if transcript.files:
         out.write("\n## Files\n\n")
     out.writelines(f"- `{_bare(file.name)}`, {file.size:,} bytes\n" for file in transcript.files)
@@ -110,10 +119,6 @@ def write_markdown(out: TextIO, transcript: Transcript) -> None:
 
 def _bare(text: str) -> str:
     return line(text, 300).replace("`", "'")
-
-
-def _quoted(text: str) -> str:
-    return "".join(f"> {each}".rstrip() + "\n" for each in text.split("\n"))
 
 
 def write_json(out: TextIO, transcript: Transcript) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, TextIO
 
 from bot.admin import terminal
+from bot.admin.reports.budget_state import ended
 from bot.admin.reports.line_reader import Damage, records
 from bot.admin.safe_text import plain
 from bot.admin.terminal import Column
@@ -21,7 +22,7 @@ from bot.store.reader import Reader
 By = Literal["day", "user", "thread", "model"]
 DAYS = 30
 SOME = 5
-"""Files of the ledger, of some 2 MB each, that are read before anybody misses a progress bar."""
+"""Files of the ledger, of about 2 MB each, that are read without a progress bar."""
 
 BAR = 12
 """Columns of the longest bar."""
@@ -29,7 +30,7 @@ BAR = 12
 
 @dataclass(slots=True)
 class Line:
-    """What was spent under one name. ``unpriced`` calls have no known cost; ``open`` ones count at their most."""
+    """Spending under one name. ``unpriced`` calls have no known cost; ``open`` ones count as their maximum."""
 
     name: str
     calls: int = 0
@@ -59,7 +60,7 @@ class Line:
 
 @dataclass(slots=True)
 class Report:
-    """The lines of a period, with their sum. ``damaged`` lines of the ledger could not be read."""
+    """The lines of a period, with their sum. ``damaged`` counts the unreadable lines of the ledger."""
 
     by: By
     since: str
@@ -69,31 +70,31 @@ class Report:
     damaged: int = 0
     files: int = 0
     limits: list[Spend] = field(default_factory=list)
-    """What is spent now under the limits of the settings, whatever the period."""
+    """Current spending under the limits of the settings, whatever the period."""
 
 
 Days = tuple[str, str | None]
-"""The first day and the last one, UTC, ISO 8601; None is open."""
+"""The first and the last day (UTC, ISO 8601); None for no last day."""
 
 
 def period(since: str | None, month: datetime | None, now: datetime) -> Days:
-    """Return a month's days, or all from one on (ISO 8601), by default the one 30 days ago."""
+    """Return the days of *month*, or all days from *since* on, by default the last 30."""
     if month is not None:
         return f"{month:%Y-%m-01}", f"{month:%Y-%m-31}"
     return since[:10] if since else f"{now - timedelta(days=DAYS):%Y-%m-%d}", None
 
 
 def report(reader: Reader, by: By, days: Days) -> Report:
-    """Return what was spent on these days.
+    """Return the spending of these days.
 
     Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the ledger.
     """
     since, until = days
     result = Report(by, since, until)
     lines: dict[str, Line] = {}
-    for record in _ended(_records(reader, since[:7], result)):
+    for record in ended(_calls(reader, since[:7], result)):
         if since <= record.call.day and (until is None or record.call.day <= until):
-            name = _name(record, by)
+            name = str(getattr(record.call, "thread_id" if by == "thread" else by))
             lines.setdefault(name, Line(name)).add(record)
             result.total.add(record)
     result.lines = sorted(
@@ -102,7 +103,7 @@ def report(reader: Reader, by: By, days: Days) -> Report:
     return result
 
 
-def _records(reader: Reader, month: str, result: Report) -> Iterator[Reserve | Commit]:
+def _calls(reader: Reader, month: str, result: Report) -> Iterator[Reserve | Commit]:
     """Return each call's records once; a call never stands in a part older than its month."""
     seen: set[tuple[int, str]] = set()
     damage = Damage()
@@ -113,31 +114,6 @@ def _records(reader: Reader, month: str, result: Report) -> Iterator[Reserve | C
                 seen.add((record.seq, record.at))
                 yield record
     result.damaged = damage.lines
-
-
-def _ended(records: Iterable[Reserve | Commit]) -> Iterator[Reserve | Commit]:
-    """Return every commit, and the reservations that have none."""
-    open_: dict[int, Reserve] = {}
-    for record in records:
-        match record:
-            case Reserve():
-                open_[record.seq] = record
-            case Commit():
-                open_.pop(record.reserve, None)
-                yield record
-    yield from open_.values()
-
-
-def _name(record: Reserve | Commit, by: By) -> str:
-    match by:
-        case "day":
-            return record.call.day
-        case "user":
-            return record.call.user
-        case "thread":
-            return record.call.thread_id
-        case "model":
-            return record.call.model
 
 
 def as_json(result: Report) -> str:
@@ -206,24 +182,15 @@ def _limits(used: Sequence[Spend]) -> tuple[list[Column], list[list[str]]]:
     ]
     rows = []
     for one in used:
-        spent, most = micros(one.spent + one.reserved), None if one.limit is None else micros(one.limit)
-        share = f"{spent / most:.0%}" if most else ""
-        bar = _bar(min(spent, most), most) if most else ""
-        rows.append(
-            [
-                WHOSE[one.scope],
-                usd(micros(one.spent)),
-                usd(micros(one.reserved)) if one.reserved else "-",
-                "none" if most is None else usd(most),
-                share,
-                bar,
-            ]
-        )
+        spent, limit = micros(one.spent + one.reserved), micros(one.limit or 0)
+        row = [WHOSE[one.scope], usd(micros(one.spent)), usd(micros(one.reserved)) if one.reserved else "-"]
+        row.append("none" if one.limit is None else usd(limit))
+        rows.append([*row, f"{spent / limit:.0%}" if limit else "", _bar(min(spent, limit), limit)])
     return columns, rows
 
 
 def _counts(line: Line) -> tuple[str, str, str, str, str]:
-    cached = f"{line.cached_share:.0%}" if line.cached else "-"  # many a model has no cache at all
+    cached = f"{line.cached_share:.0%}" if line.cached else "-"  # many models have no cache
     return f"{line.calls:,}", _short(line.prompt), cached, _short(line.output), usd(line.micros)
 
 

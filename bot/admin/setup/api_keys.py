@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from bot.admin.model_failures import KEY_PAGES
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import KEY_PAGES
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local

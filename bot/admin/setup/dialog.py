@@ -69,18 +69,15 @@ class Screen:
 
     def steps(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print what to do, each step with the address that it links to, or ``""``."""
-        if self._console.is_terminal:
-            self._numbered(
-                [(Text(text, Style(link=url, underline=True) if url else ""),) for text, url in lines]
-            )
-        else:
-            self._numbered([(f"{text}: {url}" if url else text,) for text, url in lines])
+        links = self._console.is_terminal
+        self._numbered(
+            [
+                (Text(text, Style(link=url, underline=True)) if url and links else f"{text} {url}".rstrip(),)
+                for text, url in lines
+            ]
+        )
 
     def _numbered(self, rows: Sequence[Sequence[str | Text]]) -> None:
-        if not self._console.is_terminal:
-            for number, row in enumerate(rows, 1):
-                self.address(f"  {number}. {'  '.join(map(str, row))}")
-            return
         grid = Table.grid(padding=(0, 2))
         for number, row in enumerate(rows, 1):
             grid.add_row(Text(f" {number}", "bold"), *row)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
 
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import Screen
 from bot.admin.setup.platforms import Field, Members, Platform
-from bot.config.settings import Discord, Settings
-from bot.wiring.run import discord_options
-from transports.shared.checks import Finding
+from bot.config.settings import Settings
 
 PORTAL = "https://discord.com/developers/applications"
 
@@ -26,13 +23,6 @@ def _guide(screen: Screen, _: Settings) -> None:
     )
 
 
-def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
-    from transports.discord.checks import check_discord  # noqa: PLC0415 - the SDK is slow to load
-
-    options = discord_options(settings, settings.transports.discord or Discord(), environ, settings.model)
-    return check_discord(options, running=running)
-
-
 def _hello(settings: Settings) -> str:
     return f"In Discord, in a channel it can see: @{settings.name} hello"
 
@@ -43,7 +33,6 @@ DISCORD = Platform(
     fields=(Field("token", tokens.DISCORD, "bot token", "DISCORD_TOKEN", "--token-file"),),
     files=lambda _: {},
     guide=_guide,
-    check=_check,
     people=Members(
         re.compile(r"\d{15,21}"),
         "123456789012345678",

@@ -151,7 +151,8 @@ class Draft:
         try:
             for path, data, mode in targets:
                 write_new(disk, temporary_of(path), data)
-                self._own(path, temporary_of(path), mode)
+                temporary_of(path).chmod(mode)
+                self._give(temporary_of(path), path)
         except OSError:
             for path, _, _ in targets:
                 with suppress(OSError):  # what stays is overwritten by the next run
@@ -197,10 +198,6 @@ class Draft:
             self._give(self.credentials)
         if stat.S_IMODE(self.credentials.stat().st_mode) & 0o077:
             self.credentials.chmod(0o700)
-
-    def _own(self, path: Path, temporary: Path, mode: int) -> None:
-        temporary.chmod(mode)
-        self._give(temporary, path)
 
     def _give(self, made: Path, *like: Path) -> None:
         """Give a file that root created to the owner of the other files: the service must read it."""

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import anyio
 
+from bot.admin.model_failures import explain_failure
 from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
-from bot.admin.setup.model_failures import explain_failure
 from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
@@ -38,8 +38,8 @@ PROBE_S = 1.0
 class Offer:
     """A model that could answer. ``base_url`` is the address of an unknown provider.
 
-    ``free`` marks a known local server, which costs nothing. An offer that is not ``pinned`` is the last resort: a
-    key that is set later is used at the next start.
+    ``free`` marks a known local server, which costs nothing. ``given`` is true for the model of `--model`. An offer
+    that is not ``pinned`` is the last resort: a key that is set later is used at the next start.
     """
 
     model: str
@@ -51,7 +51,7 @@ class Offer:
 
     @property
     def provider(self) -> str:
-        return self.model.partition("/")[0]
+        return _provider(self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ModelSelection:
             verified = self._verified(draft, offer)
             if verified is None or verified.ok:
                 return ModelChoice(draft, offer.model, verified)
-            match self._what_now(offer, verified):
+            match self._next_step(offer, verified):
                 case "k":
                     return ModelChoice(draft, offer.model, verified)
                 case "o":
@@ -103,13 +103,6 @@ class ModelSelection:
         named = next(self._named(), None)
         return named if self._options.platform or not self._screen.interactive else None
 
-    def _found(self) -> list[Offer]:
-        """Return the models that were found, the best first, each once."""
-        found: dict[str, Offer] = {}
-        for offer in (*self._named(), *self._keyed(), *self._local()):
-            found.setdefault(offer.model, offer)
-        return list(found.values())
-
     def _named(self) -> Iterator[Offer]:
         named = self._draft.get("model")
         if isinstance(named, str):
@@ -119,12 +112,12 @@ class ModelSelection:
         for variable, model in KEYS:
             if self._draft.environ.get(variable, "").strip():
                 yield Offer(model, f"{variable} is set")
-            elif self._draft.stored_secret(file_of(model.partition("/")[0])):
+            elif self._draft.stored_secret(file_of(_provider(model))):
                 yield Offer(model, f"its key is in {self._draft.credentials.name}/")
 
     def _pasted(self) -> Iterator[Offer]:
         for _, model in KEYS:
-            if OWN_FORM[model.partition("/")[0]] in self._screen.pasted:
+            if OWN_FORM[_provider(model)] in self._screen.pasted:
                 yield Offer(model, "its key was pasted")
 
     def _local(self) -> Iterator[Offer]:
@@ -135,7 +128,10 @@ class ModelSelection:
 
     def _picked(self) -> Offer:
         """Return a person's choice, or the best offer if nobody can be asked."""
-        found = self._found()
+        by_model: dict[str, Offer] = {}
+        for offer in (*self._named(), *self._keyed(), *self._local()):
+            by_model.setdefault(offer.model, offer)
+        found = [*by_model.values()]
         left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
         if self._options.yes:
@@ -146,15 +142,17 @@ class ModelSelection:
                 f"Nobody can be asked here: add --yes to take {best.model} ({best.reason}), or name one with --model"
             )
         known = {offer.provider for offer in found}
-        more = [Offer(model, "paste a key") for _, model in KEYS if model.partition("/")[0] not in known]
-        offers = [*found, *more]
-        if OFFLINE not in {offer.model for offer in offers}:
+        choices = [
+            *found,
+            *(Offer(model, "paste a key") for _, model in KEYS if _provider(model) not in known),
+        ]
+        if OFFLINE not in {offer.model for offer in choices}:
             rules = "no model: a few built-in rules, to try the rest"
-            offers.append(Offer(OFFLINE, rules, pinned=bool(found)))
+            choices.append(Offer(OFFLINE, rules, pinned=bool(found)))
         if not found:
             self._screen.say("Found no key and no local model server.", state="warn")
-        self._screen.options([(offer.model, offer.reason) for offer in offers])
-        return self._chosen(offers, default=1 if found else len(offers))
+        self._screen.options([(offer.model, offer.reason) for offer in choices])
+        return self._chosen(choices, default=1 if found else len(choices))
 
     def _chosen(self, offers: Sequence[Offer], default: int) -> Offer:
         for _ in range(TRIES):
@@ -185,12 +183,8 @@ class ModelSelection:
         """Add the provider's address if it is not known."""
         name, url = offer.provider, offer.base_url
         built_in = built_in_providers().get(name)
-        if (
-            not url
-            and not built_in
-            and draft.get("providers", name) is None
-            and name != OFFLINE.partition("/")[0]
-        ):
+        is_known = built_in or draft.get("providers", name) is not None or name == _provider(OFFLINE)
+        if not url and not is_known:
             said = "--model" if offer.given else "model"
             url = self._screen.ask(
                 f"Address of {name} (OpenAI-compatible, ends in /v1)",
@@ -214,7 +208,7 @@ class ModelSelection:
             self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")
         return verified
 
-    def _what_now(self, offer: Offer, verified: Verification) -> str:
+    def _next_step(self, offer: Offer, verified: Verification) -> str:
         """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` if nobody can be asked."""
         error = verified.error or ProviderError()
         what, fix = explain_failure(offer.model, error)
@@ -226,13 +220,15 @@ class ModelSelection:
         self._screen.say(fix, state="fix")
         waits = error.code in PASSING or error.code == "payment"
         default = "r" if waits else "o" if error.code == "model_not_found" else "n"
+        question = f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway"
         for _ in range(TRIES):
-            answer = self._screen.ask(
-                f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway",
-                default,
-            )
+            answer = self._screen.ask(question, default)
             if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
                 return letter
             if OWN_FORM.get(offer.provider) in self._screen.pasted:
                 return "n"
         raise ConfigInvalid("Nothing was changed")
+
+
+def _provider(model: str) -> str:
+    return model.partition("/")[0]

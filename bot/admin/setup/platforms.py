@@ -9,8 +9,7 @@
 | ``credentials/``, from an earlier run       | where it is                     |
 | lines piped in (with ``--yes``), or a paste | in ``credentials/``             |
 
-A variable that the settings name counts as "where the settings say". Any other is newer than the stored secret, so it
-is tried first. If the platform does not accept it, the stored one is tried too.
+A variable that the settings name counts as "where the settings say". Any other replaces the stored secret.
 
 The form of a secret decides where it goes, not the field it was given for: two tokens cannot be swapped.
 """
@@ -18,12 +17,13 @@ The form of a secret decides where it goes, not the field it was given for: two 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
+from bot.admin.platform_checks import platform_checks
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
@@ -34,7 +34,6 @@ from bot.config.settings import Settings
 from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
 
-TOKEN_FINDINGS = frozenset({"token", "app_token", "app"})
 PATIENCE = 20
 """How often a person may fix something on the platform's pages and look again."""
 
@@ -65,7 +64,7 @@ class Platform:
     """What is special about a platform.
 
     ``files`` are written beside the settings, ``guide`` says where to click, and ``hello`` is what a person does to
-    hear from the bot. ``check`` looks as the settings say; true is given when a bot is connected already.
+    hear from the bot.
     """
 
     name: str
@@ -73,7 +72,6 @@ class Platform:
     fields: Sequence[Field]
     files: Callable[[Settings], dict[str, bytes]]
     guide: Callable[[Screen, Settings], None]
-    check: Callable[[Settings, Mapping[str, str], bool], AsyncGenerator[Finding]]
     people: Members
     hello: Callable[[Settings], str]
 
@@ -93,28 +91,22 @@ class PlatformSetup:
         self._platform, self._options, self._screen, self._running = platform, options, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
-        self._before = self._draft
-        self._newer: list[str] = []
-        """Variables that are tried in the place of what was stored."""
         self.findings: list[Finding] = []
 
     def run(self) -> Draft:
         """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
         self._place()
         self._draft.files.update(self._platform.files(self._settings))
-        self._before = self._draft.copy()
         self._find()
         if self._missing():
             self._get()
         for _ in range(PATIENCE):
             if not self._options.verify:
                 break
-            self.findings = anyio.run(self._look)
+            self.findings = anyio.run(self._check)
             if not any(finding.state == "fail" for finding in self.findings):
                 break
-            if self._newer and self._refused():
-                self._go_back()
-            elif self._what_now() == "t":
+            if self._next_step() == "t":
                 self._secrets.clear()
                 self._get()
         else:
@@ -142,69 +134,45 @@ class PlatformSetup:
         for field in self._platform.fields:
             if file := self._options.files.get(field.name):
                 self._take(read_secret(file, field.flag), field.flag, keep=True)
-        self._find_pasted()
-        newer = {field.name: self._from_environment(field) for field in self._missing()}
-        for field in self._missing():
-            stored = self._from_store(field)
-            if (found := newer[field.name]) and found != stored:
-                self._take(found, field.variable, keep=True)
-                if stored:
-                    self._newer.append(field.variable)
+        self._take_pasted()
+        known = [(field, self._stored(field), self._from_environment(field)) for field in self._missing()]
+        replaced = []
+        for field, stored, fresh in known:
+            if fresh and fresh != stored:
+                self._take(fresh, field.variable, keep=True)
+                replaced += [field.variable] if stored else []
             elif stored:
                 self._take_stored(field, stored)
-        if self._newer:
-            names = " and ".join(self._newer)
-            self._screen.say(f"{names}: used instead of the stored one", state="ok")
+        if replaced:
+            self._screen.say(f"{' and '.join(replaced)}: used instead of the stored one", state="ok")
 
-    def _find_pasted(self) -> None:
+    def _take_pasted(self) -> None:
         for field in self._missing():
             if pasted := self._screen.pasted.pop(field.kind, ""):
                 self._take(pasted, "", keep=True)
 
-    def _find_again(self) -> None:
-        """Replace stored secrets by pasted ones."""
-        for field in self._platform.fields:
-            if field.kind in self._screen.pasted:
-                del self._secrets[field.name]
-        self._find_pasted()
-
     def _from_environment(self, field: Field) -> str:
         """Return what the environment gives, unless that is where the settings look anyway."""
-        if str(self._draft.get(*self._at(field.name))).startswith("env:") and self._from_store(field):
+        if str(self._reference(field)).startswith("env:") and self._stored(field):
             return ""
         return next(iter(tokens.words(self._draft.environ.get(field.variable, ""))), "")
 
-    def _from_store(self, field: Field) -> str:
-        reference = self._draft.get(*self._at(field.name))
-        there = self._resolved(reference) if isinstance(reference, str) else ""
-        return there or self._draft.stored_secret(self._file(field))
+    def _stored(self, field: Field) -> str:
+        return self._resolved(field) or self._draft.stored_secret(self._file(field))
 
     def _take_stored(self, field: Field, stored: str) -> None:
-        reference = self._draft.get(*self._at(field.name))
-        if isinstance(reference, str) and self._resolved(reference):
+        if self._resolved(field):
             self._take(stored, f"transports.{self._platform.name}.{field.name}", keep=False, into=field)
         else:
             self._take(stored, self._file(field), keep=True)
 
-    def _refused(self) -> bool:
-        """Return whether the last check failed because of a token, not because of the app's settings."""
-        failed = {finding.name.rpartition(".")[2] for finding in self.findings if finding.state == "fail"}
-        return not failed.isdisjoint(TOKEN_FINDINGS)
+    def _reference(self, field: Field) -> str:
+        return str(self._draft.get(*self._at(field.name)) or "")
 
-    def _go_back(self) -> None:
-        """Replace secrets from the environment by the stored ones."""
-        self._screen.say(f"{' and '.join(self._newer)}: not accepted; trying the stored one", state="warn")
-        for field in self._platform.fields:
-            if field.variable in self._newer:
-                del self._secrets[field.name]
-                self._draft.secrets.pop(self._file(field), None)
-                self._draft.put(self._before.get(*self._at(field.name)), *self._at(field.name))
-                self._take_stored(field, self._from_store(field))
-        self._newer.clear()
-
-    def _resolved(self, reference: str) -> str:
+    def _resolved(self, field: Field) -> str:
+        """Return the secret that the settings refer to, or "" if they refer to none that can be read."""
         try:
-            return resolve_secret(reference, self._draft.loaded().environ)
+            return resolve_secret(self._reference(field), self._draft.loaded().environ)
         except ConfigInvalid:
             return ""  # other places are searched, then a person is asked
 
@@ -227,7 +195,7 @@ class PlatformSetup:
 
     def _ask(self) -> None:
         for _ in range(TRIES * len(self._platform.fields)):
-            self._find_pasted()
+            self._take_pasted()
             if not (missing := self._missing()):
                 return
             pasted = self._screen.ask_secret(f"Paste the {missing[0].title} (hidden)")
@@ -264,7 +232,7 @@ class PlatformSetup:
 
     # live checks
 
-    async def _look(self) -> list[Finding]:
+    async def _check(self) -> list[Finding]:
         """Check with secrets that may not be on disk yet: the settings refer to them in a separate environment."""
         findings = []
         self._screen.hide(self._secrets.values())
@@ -274,7 +242,8 @@ class PlatformSetup:
         for name, variable in names.items():
             trial.put(f"env:{variable}", *self._at(name))
         with self._screen.working(f"Checking {self._platform.title} …"):
-            checks = self._platform.check(trial.loaded().settings, environ, self._running)
+            settings = trial.loaded().settings
+            checks = platform_checks(self._platform.name, settings, environ, running=self._running)
             async with aclosing(checks):
                 async for finding in checks:
                     findings.append(finding)
@@ -289,8 +258,11 @@ class PlatformSetup:
                 if text:
                     self._screen.say(text, state=state)
 
-    def _what_now(self) -> str:
-        """Return c or t. Raises `ConfigInvalid` if the person quits or nobody can be asked."""
+    def _next_step(self) -> str:
+        """Return c to check again or t to enter the tokens again.
+
+        Raises `ConfigInvalid` if the person quits or nobody can be asked.
+        """
         failed = ", ".join(finding.name for finding in self.findings if finding.state == "fail")
         end = (
             f"{self._platform.title} is not ready ({failed}). Nothing was changed. Fix this and run it again."
@@ -301,8 +273,10 @@ class PlatformSetup:
             answer = self._screen.ask("[c]heck again, enter [t]okens again, [q]uit", "c").lower()[:1]
             if answer in {"c", "t"}:
                 return answer
-            if any(field.kind in self._screen.pasted for field in self._platform.fields):
-                self._find_again()
+            if pasted := [field for field in self._platform.fields if field.kind in self._screen.pasted]:
+                for field in pasted:
+                    del self._secrets[field.name]
+                self._take_pasted()
                 return "c"
             if answer == "q":
                 break

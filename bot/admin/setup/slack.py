@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
 
 import click
@@ -14,9 +13,8 @@ import click
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.platforms import Field, Members, Platform
-from bot.config.settings import Settings, Slack
-from bot.wiring.run import slack_manifest, slack_options
-from transports.shared.checks import Finding
+from bot.config.settings import Settings
+from bot.wiring.run import slack_manifest
 
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
 """Slack's page that creates an app, with a manifest filled in."""
@@ -66,13 +64,6 @@ def _open(screen: Screen, url: str) -> None:
         return
 
 
-def _check(settings: Settings, environ: Mapping[str, str], running: bool) -> AsyncGenerator[Finding]:
-    from transports.slack.checks import check_slack  # noqa: PLC0415 - the SDK is slow to load
-
-    options = slack_options(settings, settings.transports.slack or Slack(), environ)
-    return check_slack(options, running=running)
-
-
 def _hello(settings: Settings) -> str:
     return f"In Slack: /invite @{settings.name} in a channel, then @{settings.name} hello"
 
@@ -86,7 +77,6 @@ SLACK = Platform(
     ),
     files=_files,
     guide=_guide,
-    check=_check,
     people=Members(
         re.compile(r"[UW][A-Z0-9]+"),
         "U0123ABCDEF",

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 from pydantic import JsonValue
 
 from bot.admin.setup import tokens
@@ -64,7 +63,7 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
-    running = anyio.run(find_running_bot, final.loaded().settings.data)
+    running = find_running_bot(final.loaded().settings.data)
     runs = running != ABSENT
     if platform:
         platform_setup = PlatformSetup(platform, final, options, screen, running=runs)

@@ -10,30 +10,19 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import anyio
-import h11
 from pydantic import TypeAdapter
 
 from bot.ports.status import Status, socket_path
 
 WITHIN_S = 3.0
 MOST_BYTES = 1_000_000
-_REQUEST = h11.Request(
-    method="GET", target="/status", headers=[("Host", "localhost"), ("Connection", "close")]
-)
-
-_NO_ANSWER = (
-    FileNotFoundError,
-    ConnectionError,
-    anyio.BrokenResourceError,
-    anyio.EndOfStream,
-    h11.ProtocolError,
-    ValueError,  # another version with another format
-)
+_REQUEST = b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,43 +36,41 @@ class NoStatus:
 ABSENT = NoStatus("absent")
 
 
-async def find_running_bot(data: Path) -> Status | NoStatus:
-    """Return the status of the bot on this folder. A bot that this user may not ask counts as absent."""
+def find_running_bot(data: Path) -> Status | NoStatus:
+    """Return the status of the bot on this folder. A bot that this user may not ask counts as absent. Blocking."""
     try:
-        return await ask(data)
+        return ask(data)
     except OSError:
         return ABSENT
 
 
-async def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
-    """Return the status of the bot on *data*. Raises OSError if this user may not ask."""
+def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
+    """Return the status of the bot on *data*. Raises OSError if this user may not ask. Blocking."""
     try:
-        with anyio.fail_after(within_s), socket_path(data) as path:
-            return TypeAdapter(Status).validate_json(await _get(path))
-    except TimeoutError:
+        return TypeAdapter(Status).validate_json(_get(data, within_s))
+    except (TimeoutError, BlockingIOError):  # the second if too many wait to be accepted
         return NoStatus("stuck", lock_holder(data) or 0)
-    except _NO_ANSWER:
+    except (
+        FileNotFoundError,
+        ConnectionError,
+        ValueError,
+    ):  # the last if it is cut off, or of another version
         pid = lock_holder(data)
         return ABSENT if pid is None else NoStatus("mute", pid)
 
 
-async def _get(path: str) -> bytes:
-    """Return the body of the page. Raises `anyio.EndOfStream` if it is not complete."""
-    peer, body = h11.Connection(h11.CLIENT), bytearray()
-    async with await anyio.connect_unix(path) as stream:
-        await stream.send((peer.send(_REQUEST) or b"") + (peer.send(h11.EndOfMessage()) or b""))
-        while True:
-            match peer.next_event():
-                case h11.NEED_DATA if len(body) < MOST_BYTES:
-                    peer.receive_data(await stream.receive())
-                case h11.Response(status_code=200):
-                    pass
-                case h11.Data(data=data):
-                    body += data
-                case h11.EndOfMessage():
-                    return bytes(body)
-                case _:
-                    raise anyio.EndOfStream
+def _get(data: Path, within_s: float) -> bytes:
+    """Return the body of the page, or b"" if the bot refuses it. The bot closes the connection after it."""
+    deadline, response = time.monotonic() + within_s, b""
+    with socket_path(data) as path, socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(within_s)
+        connection.connect(path)
+        connection.sendall(_REQUEST)
+        while (part := connection.recv(65_536)) and len(response) < MOST_BYTES:
+            response += part
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+    head, _, body = response.partition(b"\r\n\r\n")
+    return body if head.startswith(b"HTTP/1.1 200 ") else b""
 
 
 def lock_holder(data: Path) -> int | None:

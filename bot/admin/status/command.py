@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import anyio
 import click
 
 from bot.admin.status.client import NoStatus, ask
@@ -38,7 +37,7 @@ def run_status(loaded: Loaded, workers: ListWorkers | None, *, json: bool, quiet
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
     def look() -> Status | NoStatus:
-        return anyio.run(ask, data)
+        return ask(data)
 
     def describe(found: Status | NoStatus) -> list[Line]:
         here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
@@ -78,7 +77,7 @@ def _watch(
     found: Status | NoStatus,
     describe: Callable[[Status | NoStatus], list[Line]],
 ) -> Status | NoStatus:
-    from rich.live import Live  # noqa: PLC0415 - only with --watch
+    from rich.live import Live
 
     with suppress(KeyboardInterrupt), Live(console=console(), auto_refresh=False) as live:
         while True:

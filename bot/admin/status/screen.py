@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from bot.store.postgres.reading import WorkerRow
 
 State = Literal["ok", "warn", "fail", ""]
@@ -136,20 +134,24 @@ def _spend(one: Spend) -> Line:
 
 
 def silence(found: NoStatus) -> Line:
-    who = f"pid {found.pid}" if found.pid else "the process that holds the folder"
+    who = f"process {found.pid}" if found.pid else "some process"
     match found.state:
         case "absent":
-            return Line("threadfast", "not running: nothing serves this data folder", "fail")
+            text = "not running: nothing serves this data folder"
         case "mute":
             text = f"{who} holds the data folder and gives no status: it is starting, stopping, or a chat"
-            return Line("threadfast", text, "fail")
         case "stuck":
-            text = f"{who} is stuck: it accepts connections but does not answer; end it with: kill -9 {found.pid}"
-            return Line("threadfast", text if found.pid else text.partition(";")[0], "fail")
+            end = f"; end it with: kill -9 {found.pid}" if found.pid else ""
+            text = f"{who} is stuck: it accepts connections but does not answer{end}"
+    return Line("threadfast", text, "fail")
 
 
 def on_terminal(found: list[Line]) -> RenderableType:
     """Return the lines for a terminal of any width."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     grid = Table.grid(padding=(0, 1))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(no_wrap=True)

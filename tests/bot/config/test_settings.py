@@ -65,9 +65,8 @@ def test_the_defaults_are_those_of_the_example(settings_of) -> None:
 
 def test_the_example_holds_every_key_there_is() -> None:
     written = json.loads(EXAMPLE.read_text())
-    assert set(written) == {field.alias or name for name, field in Settings.model_fields.items()} - {
-        "$schema"
-    }
+    known = {field.alias or name for name, field in Settings.model_fields.items()}
+    assert set(written) == known - {"$schema"}
     for name in [
         "llm_retry",
         "stream_timeouts_s",
@@ -106,9 +105,8 @@ def test_a_relative_data_folder_is_beside_the_file(settings_of, tmp_path: Path, 
 
 
 def test_a_tilde_stands_for_home(write) -> None:
-    assert load(write({"data": "~/bot"}), environ={"HOME": "/home/ann"}).settings.data == Path(
-        "/home/ann/bot"
-    )
+    loaded = load(write({"data": "~/bot"}), environ={"HOME": "/home/ann"})
+    assert loaded.settings.data == Path("/home/ann/bot")
     assert "HOME" in faults_of(write({"data": "~/bot"}))[0]
 
 
@@ -176,16 +174,8 @@ def test_a_byte_order_mark_is_no_fault(settings_of) -> None:
 
 
 def test_unknown_keys_are_faults_with_their_path_and_the_nearest_known_one(write) -> None:
-    *lines, _ = faults_of(
-        write(
-            {
-                "$schema": "x",
-                "nmae": 1,
-                "limits": {"max_stps": 2},
-                "providers": {"openai": {"apikey": "sk-x"}},
-            }
-        )
-    )
+    mistyped = {"nmae": 1, "limits": {"max_stps": 2}, "providers": {"openai": {"apikey": "sk-x"}}}
+    *lines, _ = faults_of(write({"$schema": "x", **mistyped}))
     assert sorted(lines) == [
         'limits.max_stps: unknown key; the nearest known one is "max_steps"',
         'nmae: unknown key; the nearest known one is "name"',
@@ -226,10 +216,7 @@ def test_what_is_wrong_with_discord_is_told_with_its_path(write) -> None:
 
 def test_unknown_keys_are_told_beside_faults_too(write) -> None:
     lines = faults_of(write({"providers": {"mine": {"base_uri": "http://127.0.0.1:1/v1"}}}))
-    assert [line.partition(": ")[0] for line in lines[:-1]] == [
-        "providers.mine.base_url",
-        "providers.mine.base_uri",
-    ]
+    assert [line.partition(": ")[0][-8:] for line in lines[:-1]] == ["base_url", "base_uri"]
 
 
 def test_a_key_cannot_forge_a_line(write) -> None:
@@ -282,19 +269,17 @@ def test_a_built_in_provider_changes_only_by_the_keys_that_are_written(settings_
 
 
 @pytest.mark.parametrize(
-    ("given", "free"),
+    ("ollama", "free"),
     [
-        pytest.param({}, True, id="ollama at its own address"),
-        pytest.param({"ollama": {"base_url": "http://127.0.0.1:11434/v1"}}, True, id="the same, written"),
-        pytest.param({"ollama": {"base_url": "http://127.0.0.1:4000/v1"}}, False, id="something else"),
-        pytest.param(
-            {"ollama": {"base_url": "http://127.0.0.1:4000/v1", "free": True}}, True, id="as is said"
-        ),
-        pytest.param({"ollama": {"free": False}}, False, id="as is said, too"),
+        ({}, True),
+        ({"base_url": "http://127.0.0.1:11434/v1"}, True),
+        ({"base_url": "http://127.0.0.1:4000/v1"}, False),
+        ({"base_url": "http://127.0.0.1:4000/v1", "free": True}, True),
+        ({"free": False}, False),
     ],
 )
-def test_only_what_is_known_to_be_free_is_free(settings_of, given, free) -> None:
-    providers = settings_of({"providers": given}).providers
+def test_only_what_is_known_to_be_free_is_free(settings_of, ollama, free) -> None:
+    providers = settings_of({"providers": {"ollama": ollama}}).providers
     assert providers["ollama"].free is free
     assert not providers["openai"].free
 
@@ -351,10 +336,8 @@ def test_only_secrets_that_are_used_must_be_there(settings_of) -> None:
     loaded = settings_of(document)
     assert check_used(loaded, {}, transports=False) == []
     assert check_used(loaded, {"SLACK_BOT_TOKEN": "x", "SLACK_APP_TOKEN": "y"}, transports=True) == []
-    named = [
-        fault.partition(": ")[0] for fault in check_used(loaded, {"SLACK_APP_TOKEN": "y"}, transports=True)
-    ]
-    assert named == ["transports.slack.bot_token"]
+    [fault] = check_used(loaded, {"SLACK_APP_TOKEN": "y"}, transports=True)
+    assert fault.startswith("transports.slack.bot_token: ")
     used = loaded.model_copy(update={"fallback_models": ("other/a", "anthropic/b", "offline/demo")})
     (first, second) = check_used(used, {}, transports=False)
     assert first.startswith("providers.other.api_key: env:OTHER: ")

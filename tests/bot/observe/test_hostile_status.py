@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from bot.admin.status.client import NoStatus, ask
 from bot.observe import http_pages, http_server
@@ -54,7 +55,7 @@ async def test_where_no_descriptor_is_left_the_bot_goes_on_and_answers_when_ther
                 while "health.not_accepting" not in caplog.text:
                     await anyio.sleep(0.01)
         assert (await get(free_tcp_port, "/healthz"))[0] == 200
-        assert isinstance(await ask(tmp_path), Status)
+        assert isinstance(await to_thread.run_sync(ask, tmp_path), Status)
 
 
 async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_the_ports_crowd(
@@ -68,7 +69,7 @@ async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_t
         for _ in range(1000):
             late = await anyio.connect_tcp("127.0.0.1", free_tcp_port)
             await late.aclose()
-        assert isinstance(await ask(tmp_path), Status)
+        assert isinstance(await to_thread.run_sync(ask, tmp_path), Status)
 
 
 async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_too(tmp_path, monkeypatch):
@@ -152,7 +153,7 @@ async def test_whatever_lies_where_the_socket_has_to_be_is_left_and_the_bot_serv
             path.symlink_to(tmp_path / "nothing" if "nothing" in kind else mine)
     before = path.lstat()
     async with serving(FakeBot(), tmp_path):
-        assert isinstance(await ask(tmp_path), NoStatus)
+        assert isinstance(await to_thread.run_sync(ask, tmp_path), NoStatus)
     assert "health.no_socket" in caplog.text
     assert path.lstat().st_ino == before.st_ino
     assert mine.read_text() == "mine"

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from anyio import to_thread
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -88,7 +89,7 @@ def test_the_exit_code_says_whether_it_serves(found, state, code):
 def test_who_does_not_answer_is_named():
     assert "kill -9 7" in silence(NoStatus("stuck", 7)).text
     assert "kill" not in silence(NoStatus("stuck")).text
-    assert "pid 7" in silence(NoStatus("mute", 7)).text
+    assert "process 7" in silence(NoStatus("mute", 7)).text
 
 
 @pytest.mark.parametrize(
@@ -103,17 +104,17 @@ async def test_a_process_that_takes_the_call_and_says_nothing_is_stuck_and_named
     with lock_data_folder(tmp_path), socket.socket(socket.AF_UNIX) as there:
         there.bind(str(tmp_path / SOCKET))
         there.listen()
-        assert await ask(tmp_path, 0.1) == NoStatus("stuck", os.getpid())
+        assert await to_thread.run_sync(ask, tmp_path, 0.1) == NoStatus("stuck", os.getpid())
 
 
 async def test_a_folder_that_is_held_without_a_socket_is_mute_and_one_that_is_not_is_absent(tmp_path):
-    assert await ask(tmp_path / "nowhere") == NoStatus("absent")
+    assert await to_thread.run_sync(ask, tmp_path / "nowhere") == NoStatus("absent")
     with lock_data_folder(tmp_path):
-        assert await ask(tmp_path) == NoStatus("mute", os.getpid())
+        assert await to_thread.run_sync(ask, tmp_path) == NoStatus("mute", os.getpid())
         with socket.socket(socket.AF_UNIX) as dead:
             dead.bind(str(tmp_path / SOCKET))
-        assert await ask(tmp_path) == NoStatus("mute", os.getpid())
-    assert await ask(tmp_path) == NoStatus("absent")
+        assert await to_thread.run_sync(ask, tmp_path) == NoStatus("mute", os.getpid())
+    assert await to_thread.run_sync(ask, tmp_path) == NoStatus("absent")
 
 
 async def test_asking_who_holds_the_folder_never_holds_it(tmp_path):
@@ -157,7 +158,7 @@ async def test_the_command_asks_the_bot_that_runs(tmp_path, monkeypatch):
 
 
 async def test_a_bot_of_another_user_is_said_to_be_one_without_a_traceback(tmp_path, monkeypatch):
-    async def refused(_):
+    def refused(_):
         raise PermissionError(13, "Permission denied", "status.sock")
 
     monkeypatch.setattr("bot.admin.status.command.ask", refused)

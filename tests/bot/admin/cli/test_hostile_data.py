@@ -12,8 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.doctor.fixes import LEFT_S, _delete_temporary
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.fixes import LEFT_S, apply_fixes
 from bot.admin.reports.workspace_files import files_of
+from bot.config.settings import Settings
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START
 from tests.bot.store.archives import nested_folders
@@ -110,20 +112,29 @@ async def test_a_command_that_writes_says_why_it_does_not_and_ends_with_78(data,
     assert tree(data) == before
 
 
-def test_only_what_we_began_to_write_is_swept_and_never_through_a_link(data, tmp_path):
+def test_only_what_we_began_to_write_is_deleted_and_never_through_a_link(data, tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     shutil.rmtree(data / "audit")
     (data / "audit").symlink_to(theirs)
-    ours = [data / "models.json.tmp", data / "usage" / "2026-11.jsonl.tmp"]
-    persons = [data / "plan.tmp", data / "IDENTITY.tmp", theirs / "2026-11-22.jsonl.tmp"]
-    for path in (*ours, *persons):
+    thread = next(data.glob("threads/*/*1.0"))
+    ours = [data / "models.json.tmp", data / "usage" / "2026-11.jsonl.tmp", thread / "context.jsonl.tmp"]
+    others = [
+        data / "plan.tmp",
+        data / "IDENTITY.tmp",
+        theirs / "2026-11-22.jsonl.tmp",
+        data / "fresh.json.tmp",
+    ]
+    others.append(thread / "workspace" / "mine.tmp")
+    for path in (*ours, *others):
         path.write_text("x")
-        os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
+        if path.name != "fresh.json.tmp":
+            os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
     (data / "approvals.json.tmp").symlink_to(theirs)
-    assert len(list(_delete_temporary(data))) == len(ours)
+    done = list(apply_fixes(Context(Settings(data=data), {})))
+    assert len([line for line in done if line.startswith("deleted ")]) == len(ours)
     assert not any(path.exists() for path in ours)
-    assert all(path.exists() for path in persons)
+    assert all(path.exists() for path in others)
     assert (data / "approvals.json.tmp").is_symlink()
 
 

@@ -19,6 +19,7 @@ HEAVY = {
     "openai",
     "opentelemetry",
     "prometheus_client",
+    "psycopg",
     "slack_bolt",
     "slack_sdk",
     "threads.actor",

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from bot.admin import backup
 from bot.admin.cli import main
 from bot.admin.reports import audit_trail
 from bot.admin.reports.files import FileReader
@@ -16,29 +17,26 @@ from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
 from bot.observe.audit import AuditRecord
-from bot.observe.audit import record_adapter as audit_adapter
 from bot.ports.model import Usage
-from tests.bot.admin.cli.made import document, thread, threadfast, told
+from tests.bot.admin.cli.data_folders import (
+    document,
+    exchange,
+    threadfast,
+    write_audit,
+    write_records,
+    write_thread,
+)
 from tests.bot.admin.cli.test_usage_command import spend
 from tests.bot.budget.ledgers import Time
 from threads.journal.records import Received, record_adapter
 from threads.model import Author
-from threads.store.checksummed_lines import encode
 
 
 def audit(data, day, *records) -> None:
-    (data / "audit").mkdir(exist_ok=True)
-    with (data / "audit" / f"{day}.jsonl").open("ab") as file:
-        for kind, root in records:
-            record = AuditRecord(
-                at=f"{day}T10:00:00.000+00:00",
-                kind=kind,
-                thread_id=f"slack:T1:C1:{root}",
-                message_id="m1",
-                author="U1",
-                details={"tool": "shell", "about": "ls \x1b[2J sk-abcdef1234567890abcdef1234"},
-            )
-            file.write(encode(audit_adapter(), record))
+    details = {"tool": "shell", "about": "ls \x1b[2J sk-abcdef1234567890abcdef1234"}
+    for kind, root in records:
+        about = {"thread_id": f"slack:T1:C1:{root}", "message_id": "m1", "author": "U1"}
+        write_audit(data, AuditRecord(at=f"{day}T10:00:00.000+00:00", kind=kind, **about, details=details))
 
 
 def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
@@ -59,8 +57,7 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
 
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
     record = AuditRecord(at="2026-01-01T10:00:00.000+00:00", kind="novelty", details={"attempt": 2})
-    (tmp_path / "audit").mkdir()
-    (tmp_path / "audit" / "2026-01-01.jsonl").write_bytes(encode(audit_adapter(), record))
+    write_audit(tmp_path, record)
     assert "novelty  -    attempt 2" in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
 
 
@@ -108,11 +105,11 @@ def test_limits_are_told_beside_what_is_spent(tmp_path):
 
 
 def test_dead_letters_tell_what_became_of_them(tmp_path):
-    dead = [entry for n in (1, 2, 3) for entry in told(n, outcome="dead_letter")]
-    again = [replace(entry, message_id="m1~1") for entry in told(9)]
-    thread(tmp_path, "1.1", *dead, *told(4), *again)
+    dead = [entry for n in (1, 2, 3) for entry in exchange(n, outcome="dead_letter")]
+    again = [replace(entry, message_id="m1~1") for entry in exchange(9)]
+    write_thread(tmp_path, "1.1", *dead, *exchange(4), *again)
     waits = Received(thread_id="slack:T1:C1:1.1", message_id="m2~1", author=Author("U1"), text="two")
-    (tmp_path / "journal.jsonl").write_bytes(encode(record_adapter(), waits))
+    write_records(tmp_path / "journal.jsonl", record_adapter(), waits)
     found = document(tmp_path, "dead-letters", "list")["dead_letters"]
     assert [(one["message_id"], one["again"]) for one in found] == [
         ("m1", "answered"),
@@ -122,7 +119,7 @@ def test_dead_letters_tell_what_became_of_them(tmp_path):
 
 
 def test_a_resubmission_is_told_to_programs(tmp_path):
-    thread(tmp_path, "1.1", *told(1, outcome="dead_letter"))
+    write_thread(tmp_path, "1.1", *exchange(1, outcome="dead_letter"))
     assert document(tmp_path, "dead-letters", "resubmit", "m1") == {
         "message_id": "m1",
         "resubmitted_as": "m1~1",
@@ -179,15 +176,15 @@ def completed(words: str, incomplete: str) -> list[str]:
 
 def test_threads_are_completed_by_the_last_part_of_their_ids(tmp_path):
     for n in range(3):
-        thread(tmp_path, f"1.{n}", *told(n))
-    thread(tmp_path, "1.0", *told(9), channel="C2")
+        write_thread(tmp_path, f"1.{n}", *exchange(n))
+    write_thread(tmp_path, "1.0", *exchange(9), channel="C2")
     assert completed(f"threads show --data {tmp_path}", "1.") == ["1.2", "1.1"]
     assert completed("threads show --data /nowhere", "1.") == []
     assert "audit" in completed("", "a")
 
 
 def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
-    thread(tmp_path, "1.1", *told(1))
+    write_thread(tmp_path, "1.1", *exchange(1))
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "bot", "threads", "export", "1.1", "--data", str(tmp_path)]
@@ -219,7 +216,7 @@ def test_plain_columns_line_up_whatever_people_are_called(capsys):
 )
 def test_a_typo_in_the_settings_keeps_nobody_from_looking_at_a_named_folder(tmp_path, command):
     data, settings, copy = tmp_path / "data", tmp_path / "settings.json", tmp_path / "copy.tar.gz"
-    thread(data, "1.1", *told(1))
+    write_thread(data, "1.1", *exchange(1))
     words = [str(copy) if word == "-" else word for word in command]
     good = threadfast(data, *words)
     copy.unlink(missing_ok=True)
@@ -244,9 +241,23 @@ def test_commands_that_serve_or_write_take_no_faulty_settings(tmp_path):
 
 
 def test_a_restore_says_what_no_backup_holds(tmp_path):
-    thread(tmp_path / "data", "1.1", *told(1))
+    write_thread(tmp_path / "data", "1.1", *exchange(1))
     file = tmp_path / "copy.tar.gz"
     assert threadfast(tmp_path / "data", "backup", str(file)).exit_code == 0
     result = threadfast(tmp_path / "again", "restore", str(file))
     assert result.exit_code == 0
     assert "settings.json and credentials/ are in no backup" in result.stdout
+
+
+@pytest.mark.parametrize(("problems", "left"), [((), 1), (("notes: unreadable",), 3)])
+def test_older_backups_go_only_when_the_new_one_is_whole(tmp_path, monkeypatch, problems, left):
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    write_thread(data, "1.1", *exchange(1))
+    kept.mkdir()
+    for day in (1, 2):
+        (kept / f"threadfast-backup-2026010{day}T000000Z.tar.gz").write_bytes(b"old")
+    real = backup.back_up
+    monkeypatch.setattr(backup, "back_up", lambda *given: replace(real(*given), problems=problems))
+    done = threadfast(data, "backup", str(kept), "--keep", "1")
+    assert done.exit_code == bool(problems), done.output
+    assert len(list(kept.iterdir())) == left

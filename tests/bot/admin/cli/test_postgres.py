@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime
 from functools import partial
 
@@ -181,16 +179,3 @@ def test_a_database_that_is_away_or_empty_is_told_in_one_line(server, tmp_path):
     empty = over_postgres(tmp_path, server.dsn("postgres"))("threads", "list")
     assert (empty.exit_code, empty.output.count("\n")) == (1, 1)
     assert "no tables of this version yet" in empty.output
-
-
-def test_psycopg_is_not_imported_over_files(tmp_path):
-    code = (
-        "import sys; from bot.admin.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: assert 'psycopg' not in sys.modules"
-    )
-    for words in (["threads", "list"], ["why", "m1"], ["status"], ["usage"], ["audit"]):
-        run = subprocess.run(
-            [sys.executable, "-c", code, *words, "--data", str(tmp_path)], capture_output=True, text=True
-        )
-        assert "AssertionError" not in run.stderr, run.stderr

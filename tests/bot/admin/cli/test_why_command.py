@@ -7,16 +7,23 @@ import pytest
 from bot.admin.reports import message_story
 from bot.budget.budgets import Call, Commit, Reserve
 from bot.observe.audit import AuditRecord
-from bot.observe.audit import record_adapter as audit_adapter
 from bot.ports.model import Usage
-from tests.bot.admin.cli.made import DAY, at, document, thread, threadfast, told
+from tests.bot.admin.cli.data_folders import (
+    DAY,
+    at,
+    document,
+    exchange,
+    threadfast,
+    write_audit,
+    write_records,
+    write_thread,
+)
 from tests.bot.admin.cli.test_usage_command import spend
 from tests.bot.budget.ledgers import Time
 from tests.fakes import anthropic as a
 from tests.serving import anthropic, serving
 from threads.journal.records import Received, Settled, Started, record_adapter
 from threads.model import Author, Message, Text, ThreadId, ToolCall, ToolResult
-from threads.store.checksummed_lines import encode
 from threads.store.context import Line, line_adapter
 from threads.store.data_folder import thread_folder
 
@@ -25,8 +32,8 @@ WHERE = "slack:T1:C1:1700000000.000001"
 
 
 def journal(data, *records) -> None:
-    lines = [encode(record_adapter(), record) for record in records]
-    (data / "journal.jsonl").write_bytes(b"".join(lines))
+    (data / "journal.jsonl").unlink(missing_ok=True)
+    write_records(data / "journal.jsonl", record_adapter(), *records)
 
 
 def received(**more) -> Received:
@@ -53,7 +60,7 @@ def test_a_message_has_many_names(tmp_path, name):
 
 
 def test_the_bot_s_own_post_leads_to_what_it_answered(tmp_path):
-    thread(tmp_path, "1.1", *told(7))
+    write_thread(tmp_path, "1.1", *exchange(7))
     (found,) = document(tmp_path, "why", "p7")["messages"]
     assert (found["message_id"], found["outcome"], found["verdict"]) == ("m7", "answered", "It was answered.")
 
@@ -104,10 +111,7 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
     tried |= {"code": "rate_limited", "model": "anthropic/large"}
     again = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1234", details=tried)
     other = AuditRecord(at=at(5), kind="retry", correlation_id="abcd1235", details=tried)
-    (tmp_path / "audit").mkdir()
-    (tmp_path / "audit" / f"{DAY}.jsonl").write_bytes(
-        b"".join(encode(audit_adapter(), record) for record in (decided, again, other))
-    )
+    write_audit(tmp_path, decided, again, other)
     lines = [(e["kind"], e["what"]) for e in document(tmp_path, "why", ID)["messages"][0]["events"][2:]]
     assert lines == [
         ("approval", "allowed: shell ls by U1"),
@@ -119,7 +123,7 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
 
 
 def test_a_message_that_the_journal_knows_opens_no_other_thread(tmp_path, monkeypatch):
-    thread(tmp_path, "9.9", *told(1))
+    write_thread(tmp_path, "9.9", *exchange(1))
     journal(tmp_path, received())
     opened = []
     real = message_story.entries
@@ -144,7 +148,7 @@ def test_an_unknown_message_is_told_with_what_that_can_mean(tmp_path):
 def test_a_secret_at_the_edge_of_what_is_shown_is_masked_whole(tmp_path):
     key = "sk-abcdef1234567890abcdef1234"
     for before in range(250, 300, 7):
-        thread(tmp_path, "1.1", *told(1, "x" * before + " " + key))
+        write_thread(tmp_path, "1.1", *exchange(1, "x" * before + " " + key))
         assert "sk-a" not in threadfast(tmp_path, "why", "m1").stdout
         assert "sk-a" not in threadfast(tmp_path, "threads", "list").stdout
 
@@ -204,9 +208,7 @@ def used(call: str, at: str = "", *, failed: bool = False) -> list[Message]:
 
 def conversation(data, *messages: Message) -> None:
     folder = thread_folder(data, ThreadId.parse(WHERE))
-    folder.mkdir(parents=True)
-    lines = [encode(line_adapter(), Line(message)) for message in messages]
-    (folder / "context.jsonl").write_bytes(b"".join(lines))
+    write_records(folder / "context.jsonl", line_adapter(), *map(Line, messages))
     (folder / "log.jsonl").write_bytes(b"")
 
 

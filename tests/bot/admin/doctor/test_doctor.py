@@ -199,7 +199,7 @@ def status(**more):
 @pytest.mark.parametrize(
     ("running_bot", "states", "words"),
     [
-        (NoStatus("absent"), {"bot": "ok"}, "no bot runs"),
+        (NoStatus("absent"), {"bot": "ok"}, "not running"),
         (NoStatus("mute", 7), {"bot": "warn"}, "process 7"),
         (NoStatus("stuck", 7), {"bot": "fail"}, "stuck"),
         (status(), {"bot": "ok"}, "for 2 h 0 min"),

@@ -41,13 +41,3 @@ async def test_a_bot_that_is_in_no_server_gets_its_invitation_in_one_piece(setup
     [line] = [line for line in done.stdout.splitlines() if "oauth2/authorize" in line]
     assert "permissions=" in line
     assert "scope=bot" in line
-
-
-async def test_a_token_of_the_environment_is_tried_in_the_place_of_an_old_one(setup):
-    (setup.folder / "credentials").mkdir()
-    (setup.folder / "credentials/discord_token").write_text("MTA.old.token-of-before\n")
-    async with FakeDiscord() as discord:
-        setup.env = {"DISCORD_TOKEN": discord.token}
-        done = await init(setup, discord, "--yes")
-    assert setup.secrets() == {"discord_token": discord.token}
-    assert "There is no admin" in done.stdout

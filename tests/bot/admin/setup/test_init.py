@@ -50,14 +50,6 @@ async def test_the_demo_is_pinned_only_by_who_chooses_it(setup):
     assert setup.document()["model"] == "offline/demo"
 
 
-async def test_a_second_run_changes_nothing(setup):
-    await setup.run("--yes")
-    before = setup.tree()
-    done = await setup.run("--yes")
-    assert setup.tree() == before
-    assert "nothing was changed" in done.stdout
-
-
 async def test_a_key_in_the_environment_is_proposed_and_one_enter_takes_it(setup, monkeypatch):
     setup.env = {"OPENAI_API_KEY": GOOD}
     async with FakeOpenAI([openai.response_answer(openai.Text("OK"))]) as fake:

@@ -2,13 +2,12 @@
 
 import json
 import os
-from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from bot.admin.setup import platforms
-from bot.admin.setup.slack import LONGEST_LINK, SLACK, link
+from bot.admin.setup.slack import LONGEST_LINK, link
 from bot.admin.setup.tokens import read_piped
 from bot.admin.status.client import NoStatus
 from bot.config.settings import Settings
@@ -67,16 +66,6 @@ async def test_tokens_of_the_environment_are_tried_in_the_place_of_old_ones(setu
     assert "SLACK_APP_TOKEN and SLACK_BOT_TOKEN: used instead of the stored one" in done.stdout
     assert setup.secrets() == KEPT
     assert {call.token for call in workspace.calls_to("auth.test")} == {BOT_TOKEN}
-
-
-@pytest.mark.parametrize("variables", [["SLACK_BOT_TOKEN"], ["SLACK_APP_TOKEN"], list(TOKENS)])
-async def test_where_those_are_not_accepted_the_old_ones_stay(setup, workspace, variables):
-    stored(setup, KEPT)
-    setup.env = {name: f"{TOKENS[name][:4]}-wrong-token-12345" for name in variables}
-    done = await init(setup, workspace, "--yes")
-    assert "not accepted; trying the stored one" in done.stdout
-    assert setup.secrets() == KEPT
-    assert section(setup) == {"api_base_url": workspace.api_base_url, **REFERENCES}
 
 
 async def test_a_variable_that_the_settings_name_is_no_newer_token(setup, workspace):
@@ -270,10 +259,10 @@ async def test_without_a_look_nobody_is_asked(setup, workspace):
 
 
 async def test_looks_that_never_get_right_end_at_last(setup, workspace, monkeypatch):
-    async def failing(*_):
+    async def failing(*_, **__):
         yield Finding("slack.token", "fail", "no", "never", "give up")
 
-    monkeypatch.setattr("bot.admin.setup.slack.SLACK", replace(SLACK, check=failing))
+    monkeypatch.setattr(platforms, "platform_checks", failing)
     setup.env = TOKENS
     await init(setup, workspace, answers=["c"] * 1000, code=78)
     assert (len(setup.asked), setup.tree()) == (platforms.PATIENCE, {})
@@ -292,10 +281,7 @@ async def test_a_flag_of_the_other_platform_is_refused(setup, workspace):
 
 
 async def test_beside_a_running_bot_no_socket_is_opened_and_none_is_started(setup, workspace, monkeypatch):
-    async def find_running_bot(_):
-        return NoStatus("mute", 4711)
-
-    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", find_running_bot)
+    monkeypatch.setattr("bot.admin.setup.wizard.find_running_bot", lambda _: NoStatus("mute", 4711))
     setup.env = TOKENS
     where = ("--api-base-url", workspace.api_base_url)
     done = await setup.run("slack", "--model", "offline/demo", "--yes", *where)

@@ -1,12 +1,16 @@
-"""A data folder as a bot would leave it, and the command line run on it."""
+"""Writes a data folder as a bot would leave it, and runs the command line on it."""
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
+from pydantic import TypeAdapter
 
 from bot.admin.cli import main
+from bot.observe.audit import AuditRecord
+from bot.observe.audit import record_adapter as audit_adapter
 from threads.log import Entry, entry_adapter
 from threads.model import ThreadId
 from threads.store.checksummed_lines import encode
@@ -19,10 +23,10 @@ def at(second: int) -> str:
     return f"{DAY}T10:{second // 60:02}:{second % 60:02}.000+00:00"
 
 
-def told(
+def exchange(
     n: int, text: str = "hello", answer: str = "hi", outcome: str = "answered", **more: str
 ) -> list[Entry]:
-    """Return a message, its answer and its end, *n* seconds after ten."""
+    """Return a message, its answer and its outcome, *n* seconds after ten."""
     return [
         Entry(at=at(n), kind="message", message_id=f"m{n}", author="U1", text=text),
         Entry(at=at(n), kind="reply", message_id=f"m{n}", text=answer, platform_id=f"p{n}"),
@@ -32,7 +36,9 @@ def told(
     ]
 
 
-def thread(data: Path, root: str, *entries: Entry, channel: str = "C1", transport: str = "slack") -> Path:
+def write_thread(
+    data: Path, root: str, *entries: Entry, channel: str = "C1", transport: str = "slack"
+) -> Path:
     """Write a thread's log; the later its last line, the later its file was changed."""
     folder = thread_folder(data, ThreadId(transport, "T1", channel, root))
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,6 +48,18 @@ def thread(data: Path, root: str, *entries: Entry, channel: str = "C1", transpor
     when = int(hours) * 3600 + int(minutes) * 60 + int(seconds)
     os.utime(log, (when, when))
     return folder
+
+
+def write_records(path: Path, adapter: TypeAdapter[Any], *records: object) -> None:
+    """Append records to a file of lines: of the journal, the audit, the ledger, a conversation."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.writelines(encode(adapter, record) for record in records)
+
+
+def write_audit(data: Path, *records: AuditRecord) -> None:
+    for record in records:
+        write_records(data / "audit" / f"{record.at[:10]}.jsonl", audit_adapter(), record)
 
 
 def threadfast(data: Path, *arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""The meaning of a failed model test, and the fix, for the person who sets the bot up."""
+"""What a failed test of a model means, and the fix: for `threadfast init` and `threadfast doctor`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ CREDIT_PAGES = {
 }
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
-    "auth": ("{who} does not accept this key.", "Copy it again, whole{keys}."),
+    "auth": ("{who} does not accept this key.", "Use a good key{keys}."),
     "payment": ("The key is right, but its account has no credit left at {who}.", "Add some{credit}."),
-    "model_not_found": ("{who} does not have {name}, or this key may not use it.", "Choose another model."),
+    "model_not_found": (
+        "{who} does not have {name}, or this key may not use it.",
+        "Correct the name, or choose another model.",
+    ),
     "rate_limited": (
         "{who} limits this key right now; the key itself is right.",
-        "Wait a minute, or keep it.",
+        "Wait a minute, or ask for a higher limit.",
     ),
     "timeout": ("{who} did not answer in time.", "Try again; a local model may still be loading."),
     "connection": (
         "{who} cannot be reached from here.",
-        "Check the network, HTTPS_PROXY, and the base_url if you gave one.",
+        "Start it if it is a local server. Else check DNS, firewall, HTTPS_PROXY and `base_url`.",
     ),
-    "unavailable": ("{who} is having problems right now.", "Try again in a minute, or keep it."),
-    "config_invalid": ("{said}", "Correct that."),
+    "unavailable": (
+        "{who} is having problems right now.",
+        "Try again in a minute; its status page may say more.",
+    ),
+    "config_invalid": ("{said}", "Correct the settings, or set the secret."),
 }
 OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
 
