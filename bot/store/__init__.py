@@ -1,1 +1,1 @@
-"""State on disk that does not belong to one thread: small JSON files, folder layout, migrations, restore."""
+"""State on disk that belongs to no single thread: JSON files, folder layout, migrations, restore, PostgreSQL."""

@@ -1,7 +1,8 @@
-"""Reads the file of a backup: a tar.gz with what it is, then ``data/…``, then the checksums of all of it.
+"""Reads a backup file: a tar.gz with a description, then ``data/…``, then the checksums of everything.
 
-The file is not trusted. Only plain files and folders below ``data/`` are taken: no link, device or path that leads
-out, and nothing that its last member does not list. That member also proves that the file is whole.
+The file is not trusted. Only plain files and folders below ``data/`` are accepted. Links, devices, paths that leave
+the folder, and files that the last member does not list are refused. The last member also proves that the file is
+complete.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ CONTENTS = "threadfast-contents.json"
 
 MOST_ABOUT = 1_000_000
 MOST_CONTENTS = 1_000_000_000
-"""Bytes of the two members that are read into memory: two million files at the most."""
+"""Bytes of each of the two members that are read into memory. Enough for two million files."""
 
 MOST_HEADER = 100_000
-"""Bytes that one member's header may add to its usual 512: tarfile reads all of them into memory."""
+"""Bytes that the header of a member may add to its usual 512. tarfile reads all of them into memory."""
 
 BLOCK = 1_000_000
 
 
 class BackupDamaged(BotError):
-    """The file is not a backup, or is damaged; nothing was changed."""
+    """The file is not a backup, or it is damaged. Nothing was changed."""
 
 
 class About(BaseModel):
-    """What made the backup, of what, and when: ``at`` is the time of its instant, UTC."""
+    """Describes a backup: the program that made it, its data, and its time ``at``, in UTC."""
 
     v: int
     threadfast: Annotated[str, StringConstraints(pattern=r"^[!-~]{1,100}$")]
@@ -62,7 +63,7 @@ class Contents(BaseModel):
 
 
 def encoded_path(path: PurePosixPath) -> str:
-    """Return a path as the list of files spells it: in UTF-8, and different for different bytes."""
+    """Return a path as the list of files has it: in UTF-8, and different for different bytes."""
     return str(path).replace("\\", "\\\\").encode("utf-8", "backslashreplace").decode()
 
 
@@ -78,14 +79,14 @@ class Read:
 
 
 def about(file: Path) -> About:
-    """Return what a file says it is. Raises `BackupDamaged`, `NewerSchema` and OSError."""
+    """Return the description in a backup file. Raises `BackupDamaged`, `NewerSchema` and OSError."""
     return next(_members(file))[1]
 
 
 def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
-    """Give each file and folder of a backup to *keep*, and check every sum.
+    """Pass each file and folder of a backup to *keep*, and check every checksum.
 
-    Raises `BackupDamaged`, also when it holds more than *most* bytes, `NewerSchema`, OSError.
+    Raises `BackupDamaged`, also for more than *most* bytes, `NewerSchema` and OSError.
     """
     sums: dict[str, Sum] = {}
     folders: set[str] = set()
@@ -123,7 +124,7 @@ def read(file: Path, keep: Keep, *, most: int | None = None) -> Read:
 
 
 def verify(file: Path) -> Read:
-    """Read all of a backup without keeping anything; raises as `read`."""
+    """Read a whole backup and keep nothing. Raises as `read`."""
 
     def look(_: PurePosixPath, __: tarfile.TarInfo, blocks: Iterator[bytes]) -> None:
         for _block in blocks:
@@ -133,7 +134,7 @@ def verify(file: Path) -> Read:
 
 
 class _Header(tarfile.TarInfo):
-    """A member's header; one that goes on for long is damaged."""
+    """A member's header. A very long one counts as damage."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
@@ -145,7 +146,7 @@ class _Header(tarfile.TarInfo):
 
 @contextmanager
 def _understood(file: Path) -> Iterator[None]:
-    """Turn the many errors of tarfile and gzip into `BackupDamaged`."""
+    """Turn the errors of tarfile and gzip into `BackupDamaged`."""
     try:
         yield
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
@@ -164,8 +165,8 @@ def _members(file: Path) -> Iterator[tuple[tarfile.TarInfo, About, IO[bytes] | N
             if made is None:
                 made = _about(file, info, source)
             yield info, made, source
-            tar.members = []  # type: ignore[attr-defined]  # or every member ever read stays in memory
-        while zipped.read(BLOCK):  # to its very end, where the sum of all is
+            tar.members = []  # type: ignore[attr-defined]  # otherwise all members stay in memory
+        while zipped.read(BLOCK):  # to the end, where the checksum of everything is
             pass
     if made is None:
         raise BackupDamaged(f"{file} is not a backup of Threadfast: it is empty")
@@ -196,7 +197,7 @@ def _contents(file: Path, info: tarfile.TarInfo, source: IO[bytes] | None) -> Co
 
 
 def _path(file: Path, info: tarfile.TarInfo) -> PurePosixPath:
-    """Return where in the data folder a member belongs; raises `BackupDamaged` for one that belongs nowhere."""
+    """Return the path of a member in the data folder. Raises `BackupDamaged` if it has none."""
     name = info.name.removeprefix(BELOW)
     path = PurePosixPath(name)
     plain = (info.isreg() and not info.issparse()) or info.isdir()

@@ -1,8 +1,8 @@
-"""What lies in a data folder: every file that Threadfast writes, the schema it is in, and when a backup copies it.
+"""The files of a data folder: which there are, their schemas, and when a backup copies them.
 
-The table is the one place: a backup takes its order from it (`Step`), an upgrade its versions, and a test walks the
-folder of a whole run and fails for a file that no line here is about. Patterns are relative to the data folder; ``*``
-stands for anything within one name, ``**`` at the end for anything below.
+One table has all of it. A backup takes its order from it (`Step`), and an upgrade its versions. A test walks the
+folder of a whole run and fails for a file that is not in the table. Patterns are relative to the data folder. ``*``
+stands for anything within a name, and ``**`` at the end for anything below.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path, PurePosixPath
 from threads.store.checksummed_lines import SCHEMA_VERSION
 
 DATA_VERSION = 1
-"""The version of the folder as a whole. Whatever changes a schema below adds one, and a migration to it."""
+"""The version of the whole folder. A change of a schema below raises it by one and needs a migration."""
 
 
 class Step(IntEnum):
-    """When a backup copies a file; see `bot.admin.backup` for why in this order."""
+    """When a backup copies a file. `bot.admin.backup` explains the order."""
 
     NEVER = 0
     MARKS = 1
@@ -36,7 +36,7 @@ class Step(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of file. ``schema`` is None for what has no schema of ours, such as what people wrote."""
+    """One kind of file. ``schema`` is None for files without a schema of ours, such as those that people write."""
 
     pattern: str
     holds: str
@@ -87,11 +87,11 @@ KINDS = (
 )
 
 SIDECAR = ".broken"
-"""Beside any of our files: lines of it that were damaged. Copied last."""
+"""Damaged lines of one of our files, set aside. Copied last."""
 
 
 def kind_of(path: PurePosixPath) -> Kind | None:
-    """Return what kind of file has this path in the data folder, None for one that is not ours."""
+    """Return the kind of the file with this path in the data folder, or None if it is not ours."""
     if path.name.endswith(SIDECAR):
         path = path.with_name(path.name.removesuffix(SIDECAR))
         return next(
@@ -101,19 +101,19 @@ def kind_of(path: PurePosixPath) -> Kind | None:
 
 
 def never(path: PurePosixPath) -> bool:
-    """Return whether a file is of this process or this moment alone, as is one that is only being written."""
+    """Return whether a file only matters to the running process, such as a lock or a temporary file."""
     kind = kind_of(path)
     return kind.step is Step.NEVER if kind else path.suffix in {".tmp", ".sock"}
 
 
 def is_reserved(folder: PurePosixPath) -> bool:
-    """Return whether a folder of this path would be where a file of ours, or of a process, has to be."""
+    """Return whether a folder at this path would be in the way of a file of ours."""
     kind = kind_of(folder.with_suffix("") if folder.suffix == ".tmp" else folder)
     return kind is not None and (kind.step is Step.NEVER or not kind.pattern.endswith("**"))
 
 
 def files_of(data: Path, step: Step) -> Iterator[PurePosixPath]:
-    """Return the files of a step that are there now, in the order of the table. Raises OSError."""
+    """Return the existing files of a step, in the order of the table. Raises OSError."""
     for kind in KINDS:
         if kind.step is step:
             yield from _expanded(data, PurePosixPath(), kind.pattern.split("/"))
@@ -123,7 +123,7 @@ def _expanded(data: Path, folder: PurePosixPath, wanted: list[str]) -> Iterator[
     try:
         with os.scandir(data / folder) as entries:
             here = sorted(entries, key=lambda entry: entry.name)
-    except FileNotFoundError:  # nothing of that kind, or gone meanwhile
+    except FileNotFoundError:  # there is none, or it is gone
         return
     first, *rest = wanted
     for entry in here:

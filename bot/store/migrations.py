@@ -1,18 +1,18 @@
-"""A data folder of an older version becomes one of this version, at the start, before anything in it is opened.
+"""Upgrades a data folder of an older version at the start, before any of its files is opened.
 
-``schema.json`` holds the folder's version; a folder without one is of version 1. A migration says, by the pattern of
-`bot.store.layout`, what the new content of a file is, made of the old one.
+``schema.json`` has the folder's version. A folder without it has version 1. A migration maps the pattern of a kind of
+file in `bot.store.layout` to a function from its old content to its new.
 
-| the folder is  | then                                                                                             |
-|----------------|--------------------------------------------------------------------------------------------------|
-| newer          | refused: not one byte is changed; so is one in which any file is newer, however it came there    |
-| of this version| opened                                                                                           |
-| older          | ``schema.json`` says where the old files are kept, ``before-v<next>-<time>/``; each is copied    |
-|                | there, once, then replaced by what becomes of that copy; when all are, ``schema.json`` says so;  |
-|                | and so on, one version after the other                                                           |
+| the folder is   | then                                                                                            |
+|-----------------|-------------------------------------------------------------------------------------------------|
+| newer           | refused and left unchanged; the same if any of its files is newer                               |
+| of this version | opened                                                                                          |
+| older           | ``schema.json`` names the folder for the old files, ``before-v<next>-<time>/``. Each file is    |
+|                 | copied there once, then replaced by the migration of its copy. When all are done,               |
+|                 | ``schema.json`` has the next version. The same for each version after that                      |
 
-A kill anywhere is harmless: the next start makes the same of the same copies. They stay until somebody deletes them:
-moved over the new ones, ``schema.json`` too, they are where the older program goes on.
+A kill at any point is harmless: the next start does the same with the same copies. They stay until somebody deletes
+them. To go back to the older program, move them, with ``schema.json``, over the new files.
 """
 
 from __future__ import annotations
@@ -40,31 +40,34 @@ NAME = "schema.json"
 MOVED = "moved.json"
 
 READ_AT_THE_START = frozenset({Step.MARKS, Step.PROMISES, Step.STATE, Step.MONEY})
-"""The rest is only appended to, or refused by the thread whose it is."""
+"""Other files are only appended to, or refused by their own thread."""
 TAIL = 1_000_000
-"""Bytes at the end of a file of lines that hold its last one, or it is not looked at here."""
+"""Bytes at the end of a file of lines that contain its last line. Longer last lines are not checked here."""
 
 Migration = Mapping[str, Callable[[bytes], bytes]]
-"""What becomes of files, by the pattern of their kind: the new content of the old. Raises ValueError for none."""
+"""Maps the pattern of a kind of file to a function from its old content to its new.
+
+Raises ValueError if it cannot.
+"""
 
 MIGRATIONS: Mapping[int, Migration] = {}
-"""By the version that they start from, each to the next one: from 1 to `DATA_VERSION` without a gap."""
+"""Each maps a version to the next one, from 1 to `DATA_VERSION` without a gap."""
 
 
 class _Schema(JsonState):
-    """The folder's version, and while it is upgraded, where the old files are kept."""
+    """The folder's version, and the place of the old files during an upgrade."""
 
     aside: str = ""
 
 
 class _Moved(JsonState):
-    """Where a store was moved that the folder held before."""
+    """The place to which the store in this folder was moved."""
 
     to: str
 
 
 def mark_moved(data: Path, to: str) -> None:
-    """Let nobody start on the folder any more: what it held is at *to* now."""
+    """Prevent starts on this folder, because its content is at *to* now."""
     replace_file(PosixDisk(), data / MOVED, _Moved(to=to).model_dump_json().encode())
 
 
@@ -76,9 +79,9 @@ def prepare(
     version: int = DATA_VERSION,
     migrations: Mapping[int, Migration] = MIGRATIONS,
 ) -> None:
-    """Make the folder one of this version. Blocking; only for who holds it.
+    """Bring the folder to this version. Blocking. The caller holds the folder.
 
-    Raises `NewerSchema`, `ConfigInvalid` for one that was moved, and OSError: the next start goes on then.
+    Raises `NewerSchema`, `ConfigInvalid` for a folder that was moved, and OSError. The next start goes on then.
     """
     disk = disk or PosixDisk()
     if finish(data):
@@ -102,7 +105,7 @@ def prepare(
 
 
 def _refuse_newer(data: Path) -> None:
-    """Raise `NewerSchema` for a file that ends in a newer schema; what is damaged is its owner's to judge."""
+    """Raise `NewerSchema` for a file whose schema is newer. Damage is left to the owner of the file."""
     for kind in KINDS:
         if kind.schema is None or kind.step not in READ_AT_THE_START:
             continue
@@ -117,7 +120,7 @@ def _refuse_newer(data: Path) -> None:
 
 
 def _last_word(path: Path) -> bytes:
-    """Return all of a file of one value, and the last whole line of one of lines."""
+    """Return the whole file if it holds one value, or its last complete line if it holds lines."""
     with path.open("rb") as file:
         if path.suffix != ".jsonl":
             return file.read()
@@ -127,7 +130,7 @@ def _last_word(path: Path) -> bytes:
 
 
 def version_of(data: Path) -> int:
-    """Return the version of a data folder. Raises OSError, `NewerSchema` for one that cannot be understood."""
+    """Return the version of a data folder. Raises OSError, and `NewerSchema` if it cannot be understood."""
     return _schema(data).v
 
 
@@ -170,7 +173,7 @@ def _of(data: Path, pattern: str) -> list[PurePosixPath]:
 def _migrate(
     disk: Disk, data: Path, path: PurePosixPath, kept: Path, change: Callable[[bytes], bytes]
 ) -> None:
-    """Replace one file by what becomes of its kept copy: the same, however often."""
+    """Replace one file by the migration of its copy. Repeating it gives the same file."""
     if not kept.exists():
         disk.mkdir(kept.parent)
         replace_file(disk, kept, read_or_empty(disk, data / path))

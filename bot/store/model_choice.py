@@ -1,4 +1,4 @@
-"""Which threads chose a model of their own with `/model`."""
+"""The models that threads chose with `/model`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from threads.store.json_file import JsonState, State
 
 
 class ModelsFile(JsonState):
-    """``models`` are names of models by the id of the thread."""
+    """``models`` maps the id of a thread to the name of its model."""
 
     models: dict[str, str] = Field(default_factory=dict)
 
 
 class ModelChoices:
-    """The choices of all threads. Unless they *count*, none has one."""
+    """The choices of all threads. They are ignored unless they *count*."""
 
     def __init__(self, state: State[ModelsFile], *, count: bool = True) -> None:
         self._state, self._count = state, count
@@ -24,7 +24,7 @@ class ModelChoices:
         return self._state.value.models.get(str(thread)) if self._count else None
 
     async def choose(self, thread: ThreadId, model: str | None) -> None:
-        """Remember the choice, or with None drop it. Raises `StoreUnavailable`, and nothing has changed then."""
+        """Store the choice, or remove it if None. Raises `StoreUnavailable`, and nothing has changed then."""
 
         def choose(old: ModelsFile) -> ModelsFile:
             others = {name: choice for name, choice in old.models.items() if name != str(thread)}

@@ -1,4 +1,4 @@
-"""What the operator's commands read, whatever keeps it: lines as they were written, and which threads there are."""
+"""What the operator's commands read from a store: lines as they were written, and the threads."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Wait = Callable[[], None]
 
 
 class Thread(Protocol):
-    """A thread by its id; ``changed_at`` (seconds since 1970) is when its history last grew."""
+    """A thread and its id. ``changed_at``, in seconds since 1970, is when its history last grew."""
 
     @property
     def name(self) -> str: ...
     @property
     def path(self) -> Path:
-        """Where its files lie on this machine."""
+        """The folder of its files on this machine."""
         ...
 
     @property
@@ -25,38 +25,38 @@ class Thread(Protocol):
 
 
 class Reader(Protocol):
-    """Reads a store beside the running bots; takes no lock and changes nothing. All methods raise OSError.
+    """Reads a store beside running bots. It takes no lock and changes nothing. All methods raise OSError.
 
-    Lines come without their newline. *having* asks only for those that hold one of these pieces; others may come too.
-    With *wait* the lines never end: whenever there are no more, it waits and looks again.
+    Lines come without their newline. *having* limits them to lines with one of these byte strings, although others
+    may come too. With *wait* the lines never end: after the last one it waits and looks again.
     """
 
     def threads(self, transport: str = "") -> Sequence[Thread]:
-        """Return the threads of one transport, or of all, the last written to first."""
+        """Return the threads of one transport, or of all, most recently changed first."""
         ...
 
     def find(self, wanted: str) -> Sequence[Thread]:
-        """Return the thread of this id, or those whose id ends so; a link to a message will do."""
+        """Return the thread with this id, or those whose id ends with it. A link to a message works too."""
         ...
 
     def holding(self, pieces: Sequence[bytes]) -> Sequence[Thread]:
-        """Return the threads whose history may hold one of these pieces."""
+        """Return the threads whose history may contain one of these byte strings."""
         ...
 
     def journal(self, having: Sequence[bytes] = (), thread: str = "") -> Iterator[bytes]:
-        """Return the lines of the promises, of all threads or at least of that one."""
+        """Return the lines of the journal, of all threads or at least of that one."""
         ...
 
     def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
-        """Return a thread's history, or at least that of its last so many messages."""
+        """Return a thread's history, or at least that of its *last* messages."""
         ...
 
     def count(self, thread: Thread) -> int:
-        """Return how many messages its history tells of."""
+        """Return how many messages its history has."""
         ...
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
-        """Return the lines of its conversation, those that were put aside first."""
+        """Return the lines of its conversation, archived ones first."""
         ...
 
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> Sequence[Iterable[bytes]]:

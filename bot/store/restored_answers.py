@@ -1,11 +1,11 @@
-"""After a restore: what was answered between the backup and the restore is not answered again.
+"""After a restore, messages answered between the backup and the restore are not answered again.
 
-After a restore, the platforms hand over all messages since the backup, and the restored journal knows none of them.
-The old process may have answered some; its posts are on the platform, each with its key. So each such message is
-looked up first, and left alone if its post is found. If the lookup fails, the platform is read again later.
+The platforms hand over all messages since the backup, and the restored journal knows none of them. The old process
+may have answered some. Its posts are on the platform, each with its key. So each such message is looked up first, and
+skipped if its post is found. If the lookup fails, the platform is read again later.
 
 Not covered: platforms that cannot find posts (the console), and messages whose outcome has no post of its own (merged
-into another turn, or stopped). They are served again. The restored conversations do not hold what was said meanwhile.
+into another turn, or stopped). They are served again. The restored conversations lack what was said after the backup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "restored.json"
 
 
 class Restored(JsonState):
-    """Which backup a folder came from. Times are UTC; ``backup_at`` is the backup's instant."""
+    """The backup that a folder came from. Times are UTC, and ``backup_at`` is the time of the backup."""
 
     backup: str
     backup_at: AwareDatetime
@@ -36,7 +36,7 @@ class Restored(JsonState):
 
 
 def restored(data: Path) -> Restored | None:
-    """Return which backup the folder came from, if it came from one. Blocking; raises OSError."""
+    """Return the backup that the folder came from, or None. Blocking. Raises OSError."""
     try:
         return Restored.model_validate_json((data / NAME).read_bytes())
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def skip_answered(
     knows: Callable[[str], Awaitable[bool]],
     outlets: Mapping[str, Outlet],
 ) -> Sink:
-    """Return a sink that leaves alone what was answered before the restore; without one it is *receive* itself."""
+    """Return a sink that skips messages answered before the restore. Without a restore it is *receive* itself."""
     if came is None:
         return receive
     until = came.restored_at
@@ -84,7 +84,7 @@ def _said_before(incoming: Incoming, until: datetime) -> bool:
 
 
 async def _answered(incoming: Incoming, outlets: Mapping[str, Outlet]) -> bool:
-    """Look a message's post up; raises `StoreUnavailable` when that cannot be done now: it is handed over again."""
+    """Look a message's post up. Raises `StoreUnavailable` if that is not possible now, so the message comes again."""
     outlet = outlets.get(incoming.thread.transport)
     if outlet is None or not outlet.finds:
         return False

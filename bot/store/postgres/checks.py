@@ -1,4 +1,4 @@
-"""What a database must be like for many workers to rely on it."""
+"""Checks whether a database is fit for many workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ POOLED = (
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """``faults`` are sentences on what loses messages, ``risks`` on what may. ``workers`` are those that live."""
+    """``faults`` are sentences about what loses messages, ``risks`` about what may.
+
+    ``workers`` counts the live ones.
+    """
 
     version: str
     workers: int
@@ -35,14 +38,14 @@ class Database:
 
 
 def examine(dsn: str) -> Database:
-    """Look at a server. Blocking. Raises `SessionLost`."""
+    """Examine a server. Blocking. Raises `SessionLost`."""
     address = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
     try:
         with (
             psycopg.connect(address, autocommit=True) as one,
             psycopg.connect(address, autocommit=True) as other,
         ):
-            # A pooler gives the session that has just become free to the next client.
+            # A pooler gives a session that has just become free to the next client.
             pooled = one.execute(PID).fetchone() == other.execute(PID).fetchone()
             row = one.execute(FACTS).fetchone() or ("", False, False, False, False)
             version, fsync, commits, unsynchronised, has_tables = row

@@ -1,4 +1,4 @@
-"""A thread's conversation in PostgreSQL: a row a message, of which a checkpoint writes those that have changed."""
+"""A thread's conversation in PostgreSQL: one row per message. A checkpoint writes the rows that changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEXT = "SELECT next_generation(%s, %s, %s, %s)"
 
 
 class PostgresContext:
-    """A `threads.stores.Context`. Its writes go with the journal's, in the same transaction."""
+    """A `threads.stores.Context`. Its writes share the transaction of the journal."""
 
     def __init__(
         self, thread: ThreadId, journal: PostgresJournal, reader: Session, me: Callable[[], int]
@@ -40,7 +40,7 @@ class PostgresContext:
         messages = [line.message for line, _ in lines]
         self._messages = (
             [] if broken else list(messages)
-        )  # a damaged line moves those after it: write them anew
+        )  # a damaged line shifts those after it, so write them again
         return Loaded(messages, len(broken), not messages and archived)
 
     async def save(self, messages: list[Message]) -> None:

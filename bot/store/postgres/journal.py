@@ -1,8 +1,9 @@
-"""The journal of one worker: a row a message, with its five records, for the threads that this worker owns.
+"""The journal of one worker: one row per message, with its five records, for the threads that this worker owns.
 
-Any worker receives a message; the insert decides whose thread it is. What came to a thread is read again after each
-commit, whoever wrote it: the order of its rows is the order of their commits. Records go in batches, one function
-call a batch, and each is checked against the owner and the epoch of its thread in that same transaction.
+Any worker receives a message, and the insert decides who owns its thread. After each commit, the new rows of own
+threads are read again, whoever wrote them: the order of the rows is the order of the commits. Records are written in
+batches, one function call per batch. The function checks each record against the owner and the epoch of its thread in
+the same transaction.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ ENDED = (
     "SELECT * FROM message l WHERE l.thread = o.thread AND l.settled IS NOT NULL ORDER BY l.seq DESC LIMIT 50"
     ") m ORDER BY m.seq"
 )
-"""The last endings of threads that were taken over: what they failed at, and which answers never went out."""
+"""The last settled messages of threads that were taken over, with their errors and undelivered answers."""
 
 MAIL = (
     "INSERT INTO mail (thread, event) SELECT m.thread, %s::text::json FROM message m "
@@ -83,16 +84,19 @@ PENDING = (
 
 RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
 ANYBODY = "anybody"
-"""The channel of threads that nobody owns; a worker's own is ``w`` and its number."""
+"""The channel for threads that nobody owns. A worker's own channel is ``w`` and its number."""
 
 
 BEAT_S = 0.5
-"""How often a worker renews its lease. For so long it may not know that it lost a thread, and begin a post there."""
+"""Seconds between renewals of a lease.
+
+For so long a worker may not notice that it lost a thread, and may begin a post.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A message on its way in. ``new`` is False if it was there already."""
+    """A message that is being received. ``new`` is False if it was there already."""
 
     received: Received
     per_minute: int | None
@@ -101,7 +105,7 @@ class Arrival:
 
 @dataclass(slots=True)
 class Lines:
-    """The end of a conversation that has changed: its lines from the place ``start`` on."""
+    """The changed end of a conversation: its lines from the index ``start`` on."""
 
     start: int
     lines: list[bytes]
@@ -109,7 +113,7 @@ class Lines:
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """Records of one thread, and its conversation, on their way to the store; a `threads.journal.ports.Write`."""
+    """A write of records and conversation lines of one thread: a `threads.journal.ports.Write`."""
 
     thread: str
     epoch: int
@@ -129,9 +133,9 @@ class Change:
 
 @dataclass(slots=True, eq=False)
 class Ownership:
-    """A thread that this worker owns. ``seen`` is the number of the last of its messages that was read.
+    """A thread that this worker owns. ``seen`` is the number of its last message that was read.
 
-    One that was ``claimed`` holds what another worker left. It is ``served`` once that was read.
+    ``claimed``: it has messages that another worker left. ``served``: those have been read.
     """
 
     epoch: int
@@ -141,9 +145,9 @@ class Ownership:
 
 
 class PostgresJournal:
-    """A `threads.stores.Journal`. *me* is the worker's number; ``owned`` are its threads.
+    """A `threads.stores.Journal`. *me* is the worker's number, and ``owned`` are its threads.
 
-    With more than its ``share`` of messages pending it leaves new threads to other workers, last at ``left_at``.
+    While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """
 
     def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
@@ -162,7 +166,7 @@ class PostgresJournal:
         self._taker: Taker
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
-        """Write, and read what comes to own threads, until *tasks* are cancelled."""
+        """Write, and read new rows of own threads, until *tasks* are cancelled."""
         self._taker = taker
         for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
             tasks.start_soon(run)
@@ -211,7 +215,7 @@ class PostgresJournal:
 
     async def stop_elsewhere(self, request: StopRequest) -> tuple[int, int]:
         if request.thread.root:
-            return 0, 0  # this worker owns it: the request is a message of that thread
+            return 0, 0  # this worker owns it, because the request is a message of that thread
         body = event_adapter().dump_json(request).decode()
         try:
             rows = await self._inbox.rows(STOP, (request.seq, str(request.thread), self._me(), body))
@@ -250,7 +254,7 @@ class PostgresJournal:
         return self._change(records[0].thread_id, records, self._changes.carry)
 
     def save(self, thread: ThreadId, start: int, lines: list[bytes]) -> Change:
-        """Begin to replace a conversation from the place *start* on; `durable` waits for the end of it."""
+        """Begin to replace a conversation from the index *start* on. `durable` waits for the end."""
         return self._change(str(thread), (), self._changes.put, Lines(start, lines))
 
     async def durable(self, written: Write) -> None:
@@ -261,22 +265,25 @@ class PostgresJournal:
             raise StoreUnavailable(str(error)) from error
 
     def look(self, threads: Iterable[str]) -> None:
-        """Read soon what has come to own threads."""
+        """Read the new rows of own threads soon."""
         self._unread.update(thread for thread in threads if thread in self.owned)
         self._wake.set()
 
     def take(self, threads: Iterable[tuple[str, int]], *, claimed: bool) -> None:
-        """Serve threads that are this worker's at these epochs; `claimed` ones hold what another worker left."""
+        """Serve the threads that this worker owns at these epochs.
+
+        Those `claimed` have messages that another worker left.
+        """
         for thread, epoch in threads:
             if (known := self.owned.get(thread)) is None or known.epoch != epoch:
-                self.lose([thread])  # another worker had it meanwhile: what is in memory is old
+                self.lose([thread])  # another worker had it meanwhile, so the memory is out of date
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 
     async def open_mail(self) -> None:
-        """Carry out what people did to messages of own threads, and other workers received. Raises OSError.
+        """Carry out edits, deletions and stops that other workers received for own threads. Raises OSError.
 
-        What cannot be carried out now waits for the next call.
+        Those that cannot be carried out now wait for the next call.
         """
         served = [thread for thread, owned in self.owned.items() if owned.served]
         mail = await self._reader.rows(DELIVERED, (served,)) if served else []
@@ -294,7 +301,7 @@ class PostgresJournal:
             log.warning("mail.waits: it is opened at the next look: %s", error, extra={"thread_id": thread})
 
     def epoch_of(self, thread: str) -> int | None:
-        """Return at which epoch this worker owns a thread; None if it does not."""
+        """Return the epoch at which this worker owns a thread, or None if it does not."""
         owned = self.owned.get(thread)
         return owned.epoch if owned else None
 
@@ -309,14 +316,14 @@ class PostgresJournal:
         ]
 
     def lose(self, threads: Iterable[str]) -> None:
-        """Forget threads that another worker owns, and have them served no more."""
+        """Forget threads that another worker owns now, and stop serving them."""
         for thread in threads:
             if self.owned.pop(thread, None) is not None:
                 self.drop(thread)
                 self._taker.lose(ThreadId.parse(thread))
 
     def drop(self, thread: str) -> None:
-        """Forget what is pending in a thread."""
+        """Forget the pending messages of a thread."""
         pending = self.ledger.pending
         for key in [key for key, one in pending.items() if one.received.thread_id == thread]:
             del pending[key]
@@ -370,7 +377,7 @@ class PostgresJournal:
                 self._receiving.pop(key, None)
 
     async def _ring(self, owners: Mapping[str, int | None]) -> None:
-        """Tell the owners of threads, after the commit: a bell inside would serialise all commits."""
+        """Notify the owners of threads, after the commit: a NOTIFY inside would serialise all commits."""
         if owners:
             bells = [ANYBODY if owner is None else f"w{owner}" for owner in owners.values()]
             await self._inbox.rows(RING, (bells, list(owners)))
@@ -388,7 +395,7 @@ class PostgresJournal:
             self._being_read = set()
 
     async def _read(self, threads: list[str]) -> None:
-        """Read what has come to own threads; what cannot be read is read at the next look."""
+        """Read the new rows of own threads. After a failure the next look reads them."""
         owned = [self.owned[thread] for thread in threads]
         fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
         try:
@@ -406,13 +413,13 @@ class PostgresJournal:
             one.served = True
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
-        """Have what came to a thread served, in the order of receipt."""
+        """Serve the new messages of a thread, in the order of receipt."""
         found = list[PendingMessage]()
         for row in (row for row in rows if row[0] > owned.seen):
             if pending := self._fold(row):
                 pending.over_rate, unowned = row[7:]
                 pending.interrupted = pending.started is not None
-                # A thread that was free becomes the receiver's, with what another worker began in it.
+                # A free thread becomes the receiver's, with the messages that another worker began.
                 is_left = owned.claimed and not unowned
                 pending.recovered = is_left or pending.interrupted or pending.intent is not None
                 pending.taken_at = anyio.current_time() + BEAT_S
@@ -425,7 +432,7 @@ class PostgresJournal:
                 self._taker.route(pending)
 
     def _fold(self, row: Row) -> PendingMessage | None:
-        """Apply a row's records to the ledger, and return its message if that is pending now and was not before."""
+        """Apply a row's records to the ledger. Return its message if it is pending now and was not before."""
         seq, before = row[0], len(self.ledger.pending)
         for column in filter(None, row[2:7]):
             record = read_line(record_adapter(), column.encode())
@@ -458,7 +465,7 @@ class PostgresJournal:
 
 @cache
 def event_adapter() -> TypeAdapter[FollowUp]:
-    """Return the validator of what is mailed to a thread's owner, built on first use."""
+    """Return the validator of the events that are mailed to a thread's owner. Built on first use."""
     return TypeAdapter(FollowUp)
 
 
@@ -470,7 +477,7 @@ _PLACES = {Received: 0, Started: 1, Intent: 2, Posted: 3, Settled: 4}
 
 
 def _records(changes: Iterable[Change]) -> tuple[list[str | None], ...]:
-    """Return the records as columns, a row a message: an update takes only one of several rows for the same."""
+    """Return the records as columns, one row per message, because an update uses only one row per message."""
     rows: dict[str, list[str | None]] = {}
     for change in changes:
         for record in change.records:
@@ -485,7 +492,7 @@ def _records(changes: Iterable[Change]) -> tuple[list[str | None], ...]:
 
 
 def _conversations(changes: Iterable[Change]) -> tuple[list[str], list[int], list[str], list[int], list[str]]:
-    """Return what has changed in conversations: threads, first places; and each line's thread, place and text."""
+    """Return the changed conversations: threads and first indexes, then the thread, index and text of each line."""
     tails: dict[str, Lines] = {}
     for change in changes:
         if (new := change.lines) is not None:

@@ -1,6 +1,6 @@
-"""The files below a workspace on this machine, read and written without following a link.
+"""Reads and writes the files of a workspace on this machine, and follows no link.
 
-Links, pipes and the like are not files. A process that a tool left behind may change the folder meanwhile.
+Links, pipes and the like do not count as files. A process that a tool left behind may change the folder at any time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PART = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 Hashes = dict[tuple[bytes, int, int, int], tuple[bytes, ...]]
-"""The SHA-256 of a file's parts, by its path, size, time of change and inode."""
+"""The SHA-256 of a file's parts, by its path, size, modification time and inode."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file below a workspace: where, the SHA-256 of its parts, and whether it may be run."""
+    """A file of a workspace: its path, the SHA-256 of its parts, and whether it is executable."""
 
     path: bytes
     parts: tuple[bytes, ...]
@@ -37,9 +37,9 @@ class StoredFile:
 
 
 class NewFile:
-    """A file on its way to its place below *root*, as a context: written under another name, then moved there.
+    """A context that writes a file beneath *root* under a temporary name and then moves it into place.
 
-    What has its place goes. Blocking. Raises OSError, also for a path that leads out of *root*.
+    Whatever is in its place is removed. Blocking. Raises OSError, also for a path that leaves *root*.
     """
 
     def __init__(self, root: Path, file: StoredFile) -> None:
@@ -56,12 +56,12 @@ class NewFile:
         self._file.write(data)
 
     def place(self) -> None:
-        """Give the file its name."""
+        """Move the file into place."""
         self._file.close()
         _move(self._part, self._name, self._folder)
 
     def close(self) -> None:
-        """Let go of it; what was not placed is deleted."""
+        """Close the file, and delete it if it was not moved into place."""
         self._file.close()
         with suppress(FileNotFoundError):
             os.unlink(self._part, dir_fd=self._folder)
@@ -69,7 +69,7 @@ class NewFile:
 
 
 def _parts(path: Path | str, folder: int | None = None) -> Generator[bytes]:
-    """Yield the content of a file in parts: at least one, which may be empty. *folder* is what *path* is below."""
+    """Yield the content of a file in parts, at least one, which may be empty. *path* is relative to *folder*."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
         data = file.read(PART)
         yield data
@@ -78,9 +78,9 @@ def _parts(path: Path | str, folder: int | None = None) -> Generator[bytes]:
 
 
 def scan(root: Path, hashes: Hashes) -> tuple[dict[bytes, StoredFile], Hashes]:
-    """Return the regular files below *root* by path, and their hashes; what was hashed is not read again.
+    """Return the regular files beneath *root* by path, and their hashes. Files with a known hash are not read again.
 
-    *root* is made if it is missing, and folders that a tool closed to their owner are opened.
+    *root* is created if it is missing. Folders that a tool closed to their owner are opened.
     """
     _make_root(root)
     files, fresh = dict[bytes, StoredFile](), Hashes()
@@ -130,10 +130,10 @@ def read_parts(root: Path, path: bytes) -> Generator[bytes]:
 
 
 def _open_parent(root: Path, path: bytes, make: bool = False) -> tuple[int, str]:
-    """Open the folder that has the file at *path* below *root*, and return its descriptor and the file's name.
+    """Open the parent folder of the file at *path* beneath *root*. Return its descriptor and the file's name.
 
-    With *make*, folders that are missing are made, also where something else has their place. Raises OSError, also
-    for a path that leads out of *root*.
+    With *make*, missing folders are created, also in place of something else. Raises OSError, also for a path that
+    leaves *root*.
     """
     *folders, name = PurePosixPath(os.fsdecode(path)).parts or ("..",)
     if ".." in (*folders, name) or os.fsdecode(path).startswith("/"):
@@ -159,7 +159,7 @@ def _make_folder(name: str, parent: int) -> None:
 
 
 def _move(part: str, name: str, folder: int) -> None:
-    """Give a file its name, also where a folder has it."""
+    """Rename a file, also if its target is a folder."""
     try:
         os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
     except IsADirectoryError:

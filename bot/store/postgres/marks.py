@@ -1,4 +1,4 @@
-"""How far workers have read the channels of a transport: a row each, which outlives its worker."""
+"""The high-water marks of a transport's channels: one row per worker, which outlives the worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FINISH = "UPDATE reading SET upto = %s WHERE transport = %s AND channel = %s AND
 
 
 class PostgresMarks:
-    """A `threads.store.mark_file.MarkStore` of the worker *me*. It blocks, and is safe in any thread."""
+    """A `threads.store.mark_file.MarkStore` of the worker *me*. It blocks, and every thread may use it."""
 
     overlap_s = 120.0
 
@@ -46,7 +46,7 @@ class PostgresMarks:
         self._taken.difference_update(taken)
 
     def set_aside(self, _: bytes) -> None:
-        """Do nothing: the next `write` replaces it."""
+        """Do nothing. The next `write` replaces it."""
 
     def take_over(self) -> list[bytes]:
         left = self._rows(LEFT, (self._transport, self._me()))
@@ -63,7 +63,7 @@ class PostgresMarks:
         self._rows(FINISH, (upto, self._transport, channel, self._me()))
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection. The next call opens another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(psycopg.Error):

@@ -1,4 +1,4 @@
-"""What the bot was asked to remember, over PostgreSQL: the text of a `MEMORY.md` is a row that all workers share."""
+"""Memory over PostgreSQL: each `MEMORY.md` is a row that all workers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .session import Session
 from .states import REPLACE
 
 TRIES = 20
-"""How often a change is tried while other workers change the same text."""
+"""Tries of a change while other workers change the same text."""
 
 READ = "SELECT name, rev, body::text FROM slot WHERE name = ANY (%s)"
 
@@ -32,7 +32,7 @@ class PostgresMemory:
         await self._session.close()
 
     async def read(self, paths: Sequence[Path]) -> list[str | None]:
-        """Return the texts, as soon as the server is there: a turn waits for it anyway."""
+        """Return the texts. Waits for the server, because a turn needs it anyway."""
 
         async def try_read() -> list[str | None]:
             try:
@@ -57,7 +57,7 @@ class PostgresMemory:
 
 
 def encode_text(text: str) -> str:
-    """Return the row's JSON of a text."""
+    """Return the JSON of a text for its row."""
     return to_json({"text": text}).decode()
 
 

@@ -1,4 +1,4 @@
-"""Numbered SQL, applied in order: forward only, each step safe for the version before."""
+"""Numbered SQL migrations, applied in order. They only go forward, and each is safe for the version before."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from threads.errors import NewerSchema
 from .session import SessionLost
 
 LOCK = 7_777_000
-"""The advisory lock under which one worker at a time migrates."""
+"""The advisory lock of a migration: one worker migrates at a time."""
 
 SQL = files(__package__).joinpath("sql")
 STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
-"""How many there are: `sql/0001.sql` and so on."""
+"""The number of migrations: `sql/0001.sql` and so on."""
 
 
 def migrate(dsn: str) -> None:
-    """Bring the tables up to date, all or nothing; raises `NewerSchema` or `SessionLost`.
+    """Bring the tables up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
 
     Raises `ConfigInvalid` for a store that was moved elsewhere.
     """
@@ -40,7 +40,7 @@ def migrate(dsn: str) -> None:
 
 
 def schema_of(connection: psycopg.Connection[Any]) -> int:
-    """Return how many steps the tables have seen; raises `NewerSchema`."""
+    """Return how many migrations the tables have. Raises `NewerSchema`."""
     row = connection.execute("SELECT to_regclass('meta') IS NOT NULL").fetchone()
     if row is None or not row[0]:
         return 0

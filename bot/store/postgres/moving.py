@@ -1,6 +1,6 @@
-"""Fills the tables with a store that comes from files, and reads them out for one that goes there.
+"""Copies a store from files into the tables, and back.
 
-All of it is one transaction that holds the table of the workers: none can enter, and nothing is half there.
+One transaction locks the table of the workers, so no worker can enter, and nothing is ever half copied.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ TABLES = {
     "file": ("thread", "path", "part", "sha", "mode"),
     "blob": ("sha", "data"),
 }
-"""What is filled, in this order. All is compared but times, which are the database's, and data beside its hash."""
+"""The tables to fill, in this order.
+
+Everything is compared except times, which are the database's, and data beside its hash.
+"""
 
 JOURNAL = (
     "SELECT line FROM (SELECT r.line::text AS line, m.seq, r.n, "
@@ -51,7 +54,7 @@ JOURNAL = (
     "(5, m.settled)) r (n, line) WHERE r.line IS NOT NULL WINDOW earlier AS (PARTITION BY m.seq ORDER BY r.n)"
     ") l ORDER BY at, number, seq, n"
 )
-"""All records in the order of their time; those of one message always in theirs."""
+"""All records in the order of their time. Those of one message always keep theirs."""
 
 CONTEXT = (
     "SELECT c.generation = t.generation, c.line::text FROM context c JOIN thread t ON t.id = c.thread "
@@ -60,13 +63,13 @@ CONTEXT = (
 
 
 class Unmovable(BotError):
-    """The store cannot be moved now, or not there; ``str(error)`` says why."""
+    """The store cannot be moved now, or not to that place. ``str(error)`` says why."""
 
     code = "config_invalid"
 
 
 class Tables:
-    """The tables of a database that nobody else uses meanwhile."""
+    """The tables of a database that nobody else uses at the same time."""
 
     def __init__(self, connection: psycopg.Connection[Any], counted: Callable[[int], None]) -> None:
         self._connection, self._counted, self._numbers = connection, counted, count(1)
@@ -77,7 +80,7 @@ class Tables:
                 raise Unmovable(f"the database holds data already (table {table}); name an empty one")
 
     def fill(self, table: str, rows: Iterable[Row]) -> int:
-        """Copy the rows into the table, compare what it holds then, and return how many they are."""
+        """Copy the rows into the table, compare the table with them, and return their number."""
         columns = TABLES[table]
         compared = [place for place, name in enumerate(columns) if not name.endswith(("at", "data"))]
         sent = read = given = found = 0
@@ -101,14 +104,14 @@ class Tables:
         return cursor.fetchall() if cursor.description else []
 
     def stream(self, statement: str) -> Iterator[tuple[Any, ...]]:
-        """Return rows a few at a time; other statements may come between."""
+        """Yield rows, a few at a time. Other statements may run in between."""
         with self._connection.cursor(name=f"rows_{next(self._numbers)}") as cursor:
             cursor.itersize = AT_ONCE
             yield from cursor.execute(statement.encode())
 
 
 def digest(row: Row) -> int:
-    """Return a number that stands for the row; its texts are as PostgreSQL writes them."""
+    """Return a digest of the row. Its texts are as PostgreSQL writes them."""
     texts = [
         "\0" if value is None else str(value).lower() if value is True or value is False else str(value)
         for value in row
@@ -118,7 +121,7 @@ def digest(row: Row) -> int:
 
 @contextmanager
 def alone(dsn: str, counted: Callable[[int], None]) -> Iterator[Tables]:
-    """Have the tables alone; what is done is committed when the block ends well. Raises OSError, `Unmovable`."""
+    """Lock the tables during the block, and commit when it ends without an error. Raises OSError and `Unmovable`."""
     migrate(dsn)
     try:
         with psycopg.connect(make_conninfo(dsn, **DEFAULTS, options=OPTIONS)) as connection:
@@ -135,6 +138,6 @@ def alone(dsn: str, counted: Callable[[int], None]) -> Iterator[Tables]:
 
 
 def place_of(dsn: str) -> str:
-    """Return which database it is, without a password."""
+    """Return the name of the database, without a password."""
     given = conninfo_to_dict(dsn)
     return f"PostgreSQL {given.get('dbname', '')} on {given.get('host', 'this machine')}"

@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL, for one task at a time. It opens itself again after it was lost."""
+"""One connection to PostgreSQL, for one task at a time. It opens again after it was lost."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 Row = tuple[Any, ...]
-"""A row of a result; each caller knows the columns that it asked for."""
+"""A row of a result. Each caller knows the columns that it asked for."""
 
 STATEMENT_S = 10.0
-"""How long a statement may take; the server ends it a little earlier."""
+"""Seconds that a statement may take. The server ends it a little earlier."""
 
 TRIES = 5
-"""How often a statement is sent that met a deadlock."""
+"""How often a statement is sent again after a deadlock."""
 
 OPTIONS = (
     "-c statement_timeout=9s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=1s "
     "-c synchronous_commit=on"
 )
-"""A client that stands still inside a transaction would keep its locks, and its threads from whoever takes over."""
+"""A client that hangs inside a transaction would keep its locks, and nobody could take its threads over."""
 
 END_FORMER = (
     "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity "
     "WHERE application_name = %s AND pid <> pg_backend_pid()"
 )
-"""Ends what is left of a session's earlier connections, and waits until it is gone."""
+"""Ends what is left of a session's earlier connections, and waits until they are gone."""
 
 DEFAULTS = {
     "application_name": "threadfast",
@@ -44,11 +44,11 @@ DEFAULTS = {
 
 
 class SessionLost(ConnectionError):
-    """The server is away, or the connection broke. Whether the last statement was committed is not known."""
+    """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
 
 
 def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
-    """Return whether a connection is closed, or the server has ended it while it waited for nothing."""
+    """Return whether a connection is closed, or the server ended it while it was idle."""
     if connection.closed:
         return True
     idle = select.poll()
@@ -62,13 +62,13 @@ def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
 
 
 class Session:
-    """Runs statements one after another, each of them a transaction of its own.
+    """Runs statements one after another, each in a transaction of its own.
 
-    *prepare* is run on each new connection. A caller that is cancelled waits for the end of its statement: psycopg
-    would close the connection.
+    *prepare* runs on each new connection. A cancelled caller waits for the end of its statement, because psycopg
+    would close the connection otherwise.
 
-    The server may still carry out a statement whose connection is given up here. So a new connection first ends the
-    former ones, which it knows by their common name: nothing that was sent earlier can happen after what is sent now.
+    The server may still carry out a statement whose connection was given up. So a new connection first ends the
+    earlier ones, which share its name. Nothing that was sent earlier can happen after what is sent now.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class Session:
         self._turn = anyio.Lock()
 
     async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
-        """Return the rows of one statement; raises `SessionLost`."""
+        """Return the rows of one statement. Raises `SessionLost`."""
         async with self._turn:
             with anyio.CancelScope(shield=True):
                 rows = await self._run(statement, parameters)
         return rows
 
     async def connection(self) -> psycopg.AsyncConnection[Row]:
-        """Return the connection, a new one if there is none; raises `SessionLost`."""
+        """Return the connection, a new one if there is none. Raises `SessionLost`."""
         if self._connection is None or is_over(self._connection):
             try:
                 with anyio.fail_after(STATEMENT_S):
@@ -112,7 +112,7 @@ class Session:
         return connection
 
     async def close(self) -> None:
-        """Close the connection after the statement that runs; the next one opens another."""
+        """Close the connection after the running statement. The next one opens another."""
         async with self._turn:
             await self._drop()
 

@@ -1,4 +1,4 @@
-"""Small values in PostgreSQL: a row each, replaced whole by whoever has seen its last revision."""
+"""Small values in PostgreSQL: one row each, replaced by whoever has seen its last revision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threads.store.json_file import F, State, read_state
 from .session import Session
 
 TRIES = 20
-"""How often a change is tried while others change the value, or the server is away."""
+"""Tries of a change while others change the value, or the server is away."""
 
 PAUSE_S = 0.5
 
@@ -25,7 +25,7 @@ REPLACE = "SELECT * FROM replace_slot(%s, %s, %s)"
 
 
 class PostgresState(Generic[F]):
-    """One value, a `threads.store.json_file.State`. *changed* tells the other workers."""
+    """A `threads.store.json_file.State`. *changed* notifies the other workers."""
 
     def __init__(
         self, name: str, empty: F, session: Session, refresh: Callable[[], Any], changed: Callable[[], Any]
@@ -59,14 +59,14 @@ class PostgresState(Generic[F]):
         raise StoreUnavailable(f"{self.name}: too many workers change it at once")
 
     def take(self, rev: int, body: str) -> None:
-        """Take over what is stored; raises `NewerSchema` if a newer version wrote it."""
+        """Read the stored value. Raises `NewerSchema` if a newer version wrote it."""
         value = read_state(body.encode(), self.value, self.name)
         self.rev, self.body, self.value = rev, body, value or type(self.value)()
         self.on_change()
 
 
 class PostgresStates:
-    """The `threads.store.json_file.States` of all workers. *changed* tells the others to `refresh`."""
+    """The `threads.store.json_file.States` of all workers. *changed* notifies the others, which `refresh`."""
 
     def __init__(self, dsn: str, changed: Callable[[], Any]) -> None:
         self._session, self._changed = Session(dsn), changed
@@ -79,7 +79,7 @@ class PostgresStates:
         return state
 
     async def refresh(self) -> None:
-        """Take over what others have changed. Raises OSError, and `NewerSchema`."""
+        """Read the values that other workers have changed. Raises OSError and `NewerSchema`."""
         states = list(self._states.values())
         if states:
             values = ([state.name for state in states], [state.rev for state in states])

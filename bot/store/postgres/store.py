@@ -1,4 +1,4 @@
-"""The store of many workers: one PostgreSQL, which any number of processes serve threads from."""
+"""The store of many workers: one PostgreSQL, from which any number of processes serve threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .workspaces import Workspaces
 log = logging.getLogger(__name__)
 
 COLLECT_EVERY_S = 600.0
-"""How often content of files is deleted that nobody names any more."""
+"""Seconds between deletions of file content that no list names."""
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
@@ -56,7 +56,7 @@ RECENT = (
 
 
 class MessageRows:
-    """A `threads.stores.History` that writes nothing: the rows of the messages are the history."""
+    """A `threads.stores.History` that writes nothing. The rows of the messages are the history."""
 
     def put(self, _: ThreadId, __: list[Entry], then: Callable[[], None]) -> None:
         then()
@@ -66,7 +66,7 @@ class MessageRows:
 
 
 class PostgresStore:
-    """A `threads.stores.Store`. Files of the threads that are served here lie under *data*."""
+    """A `threads.stores.Store`. The files of threads that are served here are under *data*."""
 
     def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
         self._dsn, self._data, self._now = dsn, data, now
@@ -81,7 +81,7 @@ class PostgresStore:
         self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
-        """Return the time as the server has it: the clocks of workers may differ."""
+        """Return the server's time, because the clocks of workers may differ."""
         return self._now() + self.worker.clock_ahead
 
     async def prepare(self) -> None:
@@ -96,19 +96,19 @@ class PostgresStore:
         self._restored_at = restored_at
 
     async def restored(self) -> Restored | None:
-        """Return since when the store may know less than the platforms, if it was restored since its first use."""
+        """Return when the store was restored, if that happened since its first use: it may lack later messages."""
         at = self._restored_at
         return Restored(backup="", backup_at=at, restored_at=at) if at else None
 
     async def append_audit(self, lines: Sequence[tuple[str, bytes]]) -> None:
-        """Append lines to the audit, each once; the table knows their time. Raises OSError."""
+        """Append lines to the audit, each once. The table has their time. Raises OSError."""
         await self._reader.rows(AUDIT, ([line.decode().rstrip("\n") for _, line in lines],))
 
     async def hold(self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
         await self.worker.hold(role, work, waits)
 
     async def open(self, transports: Iterable[str]) -> None:
-        """Enter the workers. Raises OSError."""
+        """Join the workers. Raises OSError."""
         await self.worker.enter(transports)
 
     async def leave(self) -> None:
@@ -124,7 +124,7 @@ class PostgresStore:
         tasks.start_soon(self._collect)
 
     async def _collect(self) -> None:
-        """Delete content of files that nobody names any more, and rates that nobody uses, now and then."""
+        """Delete file content that no list names, and rates that nobody uses, at intervals."""
         while True:
             await anyio.sleep(COLLECT_EVERY_S)
             try:
@@ -178,7 +178,7 @@ class PostgresStore:
         return self.worker.alive
 
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
-        """Take a token of all workers. Without the server each worker keeps to its share of the rate."""
+        """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
             [[wait]] = await self._rates.rows(TAKE_SHARED, (name, per_second, burst))
         except OSError:

@@ -1,8 +1,8 @@
-"""The life of one worker: its lease, what it hears of the others, and the threads that it takes and gives up.
+"""The life of one worker: its lease, its notifications, and the threads that it claims and releases.
 
-A worker lives as long as its lease is renewed and its session holds the lock of its number. Who finds one dead frees
-its threads. Whoever was cut off judges nobody for as long as a lease lasts: after a restart of the server all locks
-are gone at once.
+A worker lives as long as it renews its lease and its session holds the lock of its number. Whoever finds a dead
+worker frees its threads. A worker that was cut off judges no other for the length of a lease, because after a restart
+of the server all locks are gone at once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ log = logging.getLogger(__name__)
 
 LEASE_S = 3.0
 MARGIN_S = 0.5
-"""How long before its end a lease does not count any more: clocks drift, and a post takes a moment to leave."""
+"""Seconds before its end at which a lease stops counting: clocks drift, and a post takes a moment to leave."""
 
 LOOK_S = 0.5
-"""How often a worker looks for dead ones and for threads of nobody. Bells make it look at once."""
+"""Seconds between looks for dead workers and for threads without an owner. A notification causes a look at once."""
 
 CLAIMED_AT_ONCE = 50
-"""Threads of nobody that one look takes, before the next: workers leave some to each other."""
+"""Threads that one look claims before the next look, so that workers leave some to each other."""
 
 SPARE = 16
-"""How many more messages than the others a worker may have pending before it leaves new threads to them."""
+"""A worker with so many more pending messages than the others leaves new threads to them."""
 
 PATIENCE_S = 0.5
-"""How long a worker leaves them: if the others have as much to do, it serves them itself."""
+"""Seconds for which it leaves them. If the others have as much to do, it serves them itself."""
 
 LOCKS = 7777
-"""The class of the advisory locks that say which worker is there."""
+"""The class of the advisory locks that show which workers are alive."""
 
 NUMBER = "SELECT nextval('worker_id')"
 LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
@@ -60,7 +60,7 @@ RING_ALL = "SELECT pg_notify(%s, '')"
 REAP = "SELECT reap(%s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
-"""A thread that is this worker's and that it does not know of would be served by nobody."""
+"""Own threads that this worker does not know of. Nobody else would serve them."""
 
 TAKE_ROLE = "SELECT take_role(%s, %s)"
 RELEASE = "SELECT release(%s, %s)"
@@ -79,28 +79,30 @@ class Worker:
     def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
         self.number, self._transports = 0, list[str]()
         self.alive = 1
-        """How many workers there are."""
+        """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
-        """How much further the server's clock is than this machine's."""
+        """How far the server's clock is ahead of this machine's."""
         self._sure_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
         self._is_cut_off = False
 
     async def enter(self, transports: Iterable[str]) -> None:
-        """Draw a number, take its lock, and be one of the workers for threads of *transports*. Raises OSError."""
+        """Draw a number, take its lock, and join the workers for threads of *transports*. Raises OSError."""
         self._transports = list(transports)
         [[self.number]] = await self._hands.rows(NUMBER)
-        await self._life.connection()  # its lock comes before its row, or it would be taken for dead at birth
+        await (
+            self._life.connection()
+        )  # the lock comes before the row: without its lock the worker would be taken for dead
         sent = anyio.current_time()
         [[now]] = await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
         self._renew(sent, now)
 
     async def leave(self) -> None:
-        """Be no worker any more; what is owned is free at once. Raises OSError."""
+        """Leave the workers. The threads are free at once. Raises OSError."""
         for statement in (LEAVE, FREE):
             await self._hands.rows(statement, (self.number,))
         await self.ring_all()
@@ -111,15 +113,15 @@ class Worker:
             await session.close()
 
     async def ring_all(self) -> None:
-        """Have all workers look at once. Raises OSError."""
+        """Notify all workers. Raises OSError."""
         await self._hands.rows(RING_ALL, (ANYBODY,))
 
     async def hold(
         self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None] = lambda: None
     ) -> None:
-        """Run *work* while the role is this worker's, and anew when it is again; return when *work* does.
+        """Run *work* while this worker holds the role, again whenever it does. Returns when *work* returns.
 
-        It is cancelled as soon as the lease is not sure: then another worker may hold the role.
+        *work* is cancelled as soon as the lease is not sure, because another worker may hold the role then.
         """
         while True:
             await self.ensure_ownership()
@@ -160,9 +162,9 @@ class Worker:
     def start(
         self, tasks: TaskGroup, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]
     ) -> None:
-        """Live until *tasks* are cancelled; raises `WorkerLost` in them when this worker is taken for dead.
+        """Run until *tasks* are cancelled. Raises `WorkerLost` in them when the others take this worker for dead.
 
-        *refresh* takes over what others have changed, before threads are claimed.
+        *refresh* reads what others have changed, before threads are claimed.
         """
         tasks.start_soon(self._beat, journal)
         tasks.start_soon(self._watch_lease)
@@ -177,7 +179,7 @@ class Worker:
                 alive = await self._life.rows(BEAT, (self._lease_s, pending, self.number))
             except OSError as error:
                 self._cut_off(error)
-                self._renew(0.0)  # the lock went with the session: others may judge at once
+                self._renew(0.0)  # the lock is gone with the session, so others may judge at once
             else:
                 if not alive:
                     self._lost = True
@@ -193,7 +195,7 @@ class Worker:
             await anyio.sleep(BEAT_S)
 
     def _renew(self, sent: float, now: datetime | None = None) -> None:
-        """Count the lease from before the renewal was sent: the server's clock started later."""
+        """Renew the lease. It counts from before the request: the server's clock started later."""
         if now is not None:
             self.clock_ahead = now - datetime.now(UTC)
         self._sure_until = sent + self._lease_s - MARGIN_S
@@ -215,7 +217,7 @@ class Worker:
         row = await (await connection.execute(TIMELINE)).fetchone()
         timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
-            # What a promoted replica never received, nobody may rely on.
+            # A promoted replica may lack the last commits.
             raise WorkerLost("another server answers than before")
         self._timeline = timeline
 
@@ -224,7 +226,7 @@ class Worker:
         await connection.execute(f"LISTEN {ANYBODY}")
 
     async def _hear(self, journal: PostgresJournal) -> None:
-        """Look at once where a bell rings. Bells are hints: one that is lost delays, and loses nothing."""
+        """Look at once after a notification. A lost notification only delays a look."""
         while True:
             try:
                 async for bell in (await self._ears.connection()).notifies():
@@ -260,7 +262,7 @@ class Worker:
         journal.look(list(journal.owned))
 
     async def _release(self, journal: PostgresJournal) -> None:
-        """Give up threads that have no actor and nothing pending, so that any worker may receive for them."""
+        """Release threads that have no actor and nothing pending, so that any worker may receive for them."""
         released: set[str] = set()
         idle = {thread: journal.owned.pop(thread) for thread in journal.idle()}
         try:

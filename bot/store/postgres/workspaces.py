@@ -1,9 +1,9 @@
-"""The files of threads: they follow their thread from worker to worker.
+"""The files of threads, which follow their thread from worker to worker.
 
-The list of a thread's files is replaced whole, by its owner only, before the turn's answer goes out. A worker that
-takes a thread over makes its folder equal to that list.
+The owner of a thread replaces the list of its files, as a whole, before the turn's answer goes out. A worker that
+takes the thread over makes its folder equal to that list.
 
-What is stored of a file that changes while it is read is what was read: each part lies under its own SHA-256.
+If a file changes while it is read, what was read is stored: each part is stored under its own SHA-256.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .local_files import Hashes, NewFile, StoredFile, read_parts, remove, scan
 from .session import Session
 
 TRIES = 3
-"""How often a list is sent whose content was collected meanwhile."""
+"""Tries to send a list whose content was deleted meanwhile."""
 
 STORED = "SELECT files_stored FROM thread WHERE id = %s"
 FILES = "SELECT path, array_agg(sha ORDER BY part), min(mode) FROM file WHERE thread = %s GROUP BY path"
@@ -36,9 +36,9 @@ COLLECT = "SELECT collect_blobs()"
 
 @dataclass(slots=True)
 class Folder:
-    """What is known of a workspace on this machine: as of which epoch it is, and what was stored last.
+    """A workspace on this machine: the epoch that it is from, and the files that were stored last.
 
-    ``stored`` is None while the thread's files were never stored: they are from before the database.
+    ``stored`` is None if its files were never stored, because they are older than the database.
     """
 
     epoch: int
@@ -47,7 +47,7 @@ class Folder:
 
 
 class Workspaces:
-    """The workspaces of one worker; *epoch_of* returns a thread's epoch, None for one that is another's."""
+    """The workspaces of one worker. *epoch_of* returns a thread's epoch, or None if another worker owns it."""
 
     def __init__(self, dsn: str, me: Callable[[], int], epoch_of: Callable[[str], int | None]) -> None:
         self._session, self._me, self._epoch_of = Session(dsn), me, epoch_of
@@ -55,7 +55,7 @@ class Workspaces:
         self._busy = anyio.Lock()
 
     async def fetch(self, thread: str, root: Path) -> None:
-        """Make the folder *root* equal to what is stored, once per takeover. Raises `StoreUnavailable`."""
+        """Make the folder *root* equal to the stored files, once per takeover. Raises `StoreUnavailable`."""
         epoch, folder = self._epoch_of(thread), self._folders.get(thread)
         if epoch is None or (folder and folder.epoch == epoch):
             return
@@ -72,12 +72,12 @@ class Workspaces:
             raise StoreUnavailable(f"workspace: {error}") from error
 
     async def save(self, thread: str, root: Path) -> None:
-        """Store what has changed in *root*. Raises `StoreUnavailable` and `Fenced`."""
+        """Store the changed files of *root*. Raises `StoreUnavailable` and `Fenced`."""
         if (epoch := self._epoch_of(thread)) is None:
             raise Fenced(thread_id=thread)
         folder = self._folders.get(thread)
         if folder is None or folder.epoch != epoch:
-            return  # no tool had it since the thread was taken up
+            return  # no tool used it since the thread was taken over
         try:
             async with self._busy:
                 await self._save(thread, epoch, folder, root)
@@ -85,7 +85,7 @@ class Workspaces:
             raise StoreUnavailable(f"workspace: {error}") from error
 
     async def collect(self) -> None:
-        """Delete content that nobody has named for an hour. Raises OSError."""
+        """Delete content that no list has named for an hour. Raises OSError."""
         await self._session.rows(COLLECT)
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class Workspaces:
         raise OSError("content is collected before its list is stored")
 
     async def _upload(self, files: dict[bytes, StoredFile], root: Path) -> dict[bytes, StoredFile]:
-        """Store the content of *files* that is missing, and return them as they were read."""
+        """Store the missing content of *files*, and return the files as they were read."""
         shas = list({sha for file in files.values() for sha in file.parts})
         known = {sha for (sha,) in await self._session.rows(KNOWN, (shas,))}
         fresh = dict(files)
@@ -141,7 +141,7 @@ class Workspaces:
         return tuple(shas)
 
     async def _download(self, file: StoredFile, root: Path) -> None:
-        with anyio.CancelScope(shield=True):  # or nobody would close what was opened
+        with anyio.CancelScope(shield=True):  # otherwise nobody would close it
             new = await anyio.to_thread.run_sync(NewFile, root, file)
         with closing(new):
             for sha in file.parts:
