@@ -1,11 +1,11 @@
-"""Logs: one event is one line, JSON or text, in which no secret appears and no text of a person can forge a line.
+"""Logs: one event is one line, JSON or text. No secret appears in a line, and no text of a person can forge one.
 
-Every line names its event by a word that stays the same from version to version, such as ``transport.connected``; a
-log call of ours writes it before its text, ``"transport.connected: %s"``. `docs/events.md` lists them.
+Each line names its event with a word that does not change between versions, such as ``transport.connected``. Our log
+calls write it before the text: ``"transport.connected: %s"``. `docs/events.md` lists all events.
 
-Fields are passed as `extra=`; what is logged within a turn, by us or by a library, has its `thread_id`, `message_id`
-and `correlation_id` (the ``(ref …)`` of a failure) anyway. A log call never fails its caller, whatever it is given,
-and other log receivers see the record unchanged.
+Fields are passed as `extra=`. Lines that we or a library log within a turn also have its `thread_id`, `message_id`
+and `correlation_id` (the ``(ref …)`` of a failure). A log call never fails its caller, and other log handlers get the
+record unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from threads.errors import BotError
 from threads.invisible_text import rewritten
 
 MAX_TEXT = 20_000
-"""Characters of one text; of a longer one the middle is left out."""
+"""Characters of one text. A longer one loses its middle."""
 MAX_MASKED = 200_000
 """Characters that are searched for secrets: more than `MAX_TEXT`, so that none is cut before it is found."""
 MAX_ITEMS = 50
@@ -40,21 +40,21 @@ MAX_INT = 10**15
 OWN = ("at", "level", "logger", "event", "text")
 NAMED = re.compile(r"([a-z][a-z_]*(?:\.[a-z_]+)+)(?:: |$)")
 FOREIGN = "library"
-"""The event of a line that a library wrote: only its text tells more."""
+"""The event of a line from a library. Only its text says more."""
 RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 Mask = Callable[[str], str]
 
 PRIORITIES = defaultdict(lambda: 6, {"DEBUG": 7, "WARNING": 4, "ERROR": 3, "CRITICAL": 2})
-"""The journal's word for a level; see sd-daemon(3)."""
+"""systemd's number of a level, see sd-daemon(3)."""
 
 
 TALKATIVE = ("aiohttp", "anthropic", "discord", "openai", "slack_bolt", "slack_sdk", "urllib3")
-"""What logs whole payloads when it may debug: what people say, and tickets."""
+"""Loggers that write payloads, such as messages and tickets, at the level debug."""
 
 
 SILENT = ("client", "httpcore2", "httpx2", "mcp")
-"""What tells addresses and sessions at info already, and payloads when it may debug."""
+"""Loggers that write addresses and sessions at the level info, and payloads at debug."""
 
 
 def configure_logging(
@@ -62,7 +62,7 @@ def configure_logging(
 ) -> None:
     """Send all logs of the process to *stream*, from *level* (debug, info, warning, error) on.
 
-    *secrets* are masked besides everything that looks like one. A second call replaces the first.
+    *secrets* are masked, in addition to everything that looks like one. A second call replaces the first.
     """
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, Sink)]:
@@ -70,7 +70,7 @@ def configure_logging(
     sink = Sink(stream, _json_lines() if form == "json" else TextLines(), Masker(secrets))
     root.addHandler(sink)
     root.setLevel(level.upper())
-    sink.setLevel(root.level)  # its own: the audit has our loggers tell it more
+    sink.setLevel(root.level)  # its own level, because the audit sets a lower one on our loggers
     for talkative in TALKATIVE:
         logging.getLogger(talkative).setLevel(max(logging.INFO, root.level))
     for silent in SILENT:
@@ -79,7 +79,7 @@ def configure_logging(
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Return whether lines go to systemd's journal, which takes a level before each; see systemd.exec(5)."""
+    """Return whether the stream is systemd's journal, which takes a level before each line; see systemd.exec(5)."""
     try:
         about = os.fstat(stream.fileno())
     except OSError:
@@ -88,12 +88,12 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def log_format_for(stream: TextIO, setting: Literal["json", "text"] | None) -> Literal["json", "text"]:
-    """Return the setting, else text for a terminal and JSON for anything else."""
+    """Return the setting, or else text for a terminal and JSON for anything else."""
     return setting or ("text" if stream.isatty() else "json")
 
 
 class Sink(logging.StreamHandler[TextIO]):
-    """Where records become lines. ``lost`` counts those that could not be written."""
+    """Writes records as lines. ``lost`` counts those that could not be written."""
 
     def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Mask) -> None:
         super().__init__(stream)
@@ -110,14 +110,14 @@ class Sink(logging.StreamHandler[TextIO]):
         return f"<{PRIORITIES[record.levelname]}>{line}" if self._to_journal else line
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802
-        # The inherited one prints the record as it came, secrets included, to a stream that may be the broken one.
+        # The inherited method prints the record with its secrets, to a stream that may be broken.
         self.lost += 1
 
 
 class TextLines(logging.Formatter):
-    """Lines for people: time, level, logger, event, text, fields; a traceback follows, indented.
+    """Lines for people: time, level, logger, event, text and fields, then an indented traceback.
 
-    Not so for a failure that has a name of ours, such as a provider's outage: it is no news to who wrote the code.
+    Known failures, such as an outage of a provider, have no traceback.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -135,9 +135,9 @@ class TextLines(logging.Formatter):
 
 
 def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
-    """Return a record that holds only text, numbers and lists or maps of them, with no secret in it.
+    """Return a record that contains only text, numbers, and lists or maps of them, and no secret.
 
-    Its fields are `OWN`, the extras, and ``traceback``; an extra of the same name gets a ``_`` at its end.
+    Its fields are `OWN`, the extras, and ``traceback``. An extra with one of these names gets a trailing ``_``.
     """
     event, text = named(_message(record))
     fields: dict[str, JsonValue] = {
@@ -165,7 +165,7 @@ def named(message: str) -> tuple[str, str]:
 
 
 def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
-    """Return whether a traceback tells nothing: of how a provider is, and for people of all that has a name."""
+    """Return whether a traceback says nothing: for a provider's failure, and in text also for other known errors."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, BotError) or error.code == "internal":
         return False
@@ -173,7 +173,7 @@ def _is_no_news(record: logging.LogRecord, *, for_people: bool) -> bool:
 
 
 def one_line(text: str) -> str:
-    r"""Return *text* with everything that is not plainly seen written as an escape, such as ``\n``."""
+    r"""Return *text* with every character that is not plainly visible written as an escape, such as ``\n``."""
     return rewritten(text, lambda character: character.encode("unicode_escape").decode())
 
 

@@ -1,7 +1,7 @@
-"""Decides who is served, by platform ids: ``*`` is everyone, an empty list is nobody.
+"""Decides by platform ids who may use the bot: ``*`` is everyone, an empty list is nobody.
 
-A person is known by their id or by a role that they have; the channel must be served too. An admin is a user without
-being listed twice, but also only in channels that are served.
+A person is listed by id or by a role. The channel must be listed too. An admin counts as a user, but only in listed
+channels.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from threads.model import Author, Feedback, Incoming, ThreadId
 
 
 def allowed(access: Access, event: Incoming | Feedback) -> bool:
-    """Return whether a message, a command, a pressed button or a judgement is served."""
+    """Return whether a message, a command, a press or a feedback is accepted."""
     return may_use(access, event.author, event.thread)
 
 
 def may_use(access: Access, person: Author, thread: ThreadId) -> bool:
-    """Return whether this person is served in this thread; a channel also counts by its workspace or guild."""
+    """Return whether this person may use the bot in this thread. A channel also counts by its workspace or guild."""
     known = (
         _listed(access.users, person.id)
         or is_admin(access, person.id)
@@ -28,7 +28,7 @@ def may_use(access: Access, person: Author, thread: ThreadId) -> bool:
 
 
 def is_admin(access: Access, user_id: str) -> bool:
-    """Return whether this person may grant, change and continue for everyone."""
+    """Return whether this person may grant money, change settings and decide for others."""
     return _listed(access.admins, user_id)
 
 

@@ -1,8 +1,8 @@
-"""Decides whether a message is for the bot at all. What is not for it is not even written down.
+"""Decides whether a message is for the bot. A message that is not is never stored.
 
-said to the bot alone     -> taken; a stranger's is taken once a day, to be refused
-names the bot             -> taken; a stranger's is refused
-said beside it, in thread -> taken from whoever is served, in a thread that the bot has joined
+sent to the bot alone       -> accepted; a stranger's is accepted once a day, to be refused
+mentions the bot            -> accepted; a stranger's is refused
+others, in a joined thread  -> accepted from everyone who may use the bot
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Allowed = Callable[[Incoming | Feedback], bool]
 
 
 class Admission:
-    """``joined`` says whether a conversation was begun in a thread; raises `threads.errors.StoreUnavailable`."""
+    """``joined`` returns whether the bot has a conversation in a thread.
+
+    It raises `threads.errors.StoreUnavailable`.
+    """
 
     def __init__(
         self, allowed: Allowed, joined: Callable[[ThreadId], Awaitable[bool]], now: Callable[[], datetime]
@@ -36,7 +39,7 @@ class Admission:
                 return self.allowed(incoming) and await self._joined(incoming.thread)
 
     def _first_today(self, incoming: Incoming) -> bool:
-        """Return whether a stranger has not been refused today; the same message again is still the first."""
+        """Return whether a stranger has not been refused today. The same message again still counts as the first."""
         if (today := self._now().date()) != self._today:
             self._today, self._refused = today, {}
         who = (incoming.author.id, incoming.thread.channel)

@@ -1,6 +1,6 @@
-"""Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control never queues behind a turn.
+"""Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control commands never queue behind a turn.
 
-Two of them are turns of their own and do queue: `/compact` asks the model, `/retry` asks it the old question again.
+Two commands are turns of their own and do queue: `/compact` calls the model, and `/retry` asks it again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MEANINGS: Mapping[str, str] = {
 HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
 
 ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
-"""What has no meaning when it is said to a channel itself, as slash commands are on some platforms."""
+"""Commands that need a thread. Some platforms also accept slash commands in a channel."""
 
 NO_SCHEDULES = (
     "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
@@ -49,10 +49,10 @@ NO_SCHEDULES = (
 )
 
 LOOK_AGAIN_S = 0.2
-"""How often an answer that came before its question was asked again looks whether it is."""
+"""Seconds between checks whether a question is open again, for an answer that came before."""
 
 ASKED_AGAIN_S = 5.0
-"""How long after the first question of a turn is open again the others are waited for: all were asked in one step."""
+"""Seconds to wait for the other questions of a turn once the first is open again: one step asked all of them."""
 
 _COMMAND = re.compile(r"[/!]([A-Za-z][A-Za-z-]{0,20})(?:\s+(.*))?", re.DOTALL)
 _QUESTION = re.compile(r"q[0-9a-f]{8}")
@@ -60,7 +60,10 @@ _QUESTION = re.compile(r"q[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``name`` is empty when there is no such command; ``typed`` is what was written, ``words`` what followed."""
+    """``name`` is blank for an unknown command.
+
+    ``typed`` is the command as written, ``words`` is what followed it.
+    """
 
     name: Name | Literal[""]
     typed: str
@@ -76,49 +79,49 @@ class Command:
 
 
 class ModelCommands(Protocol):
-    """What commands may ask about models and money; each returns a sentence for the person."""
+    """What commands ask about models and money. Each method returns a sentence for the person."""
 
     def describe_model(self, thread: ThreadId) -> str: ...
 
     def list_models(self, thread: ThreadId) -> str:
-        """Tell the thread's model, the others there are, and how to come to one."""
+        """Return the thread's model, the other models, and how to choose one."""
         ...
 
     async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
-        """Take the choice, or tell why not.
+        """Choose a model for the thread, or say why that is not possible.
 
-        Raises `StoreUnavailable`, and `CapabilityMissing` for a model that the conversation is too long for.
+        Raises `StoreUnavailable`, and `CapabilityMissing` for a model that cannot read the whole conversation.
         """
         ...
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
-        """Tell what was spent, of what. Raises `StoreUnavailable`."""
+        """Return what was spent, and the limits. Raises `StoreUnavailable`."""
         ...
 
 
 class MemoryCommands(Protocol):
-    """What is remembered; see `bot.agent.prompt.memory.Memory`."""
+    """What commands do with the memory; see `bot.agent.prompt.memory.Memory`."""
 
     async def describe(self, thread: ThreadId) -> str: ...
 
     async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
-        """Take a note back, and say so. Raises `StoreUnavailable`."""
+        """Delete a note and confirm it. Raises `StoreUnavailable`."""
         ...
 
 
 class ScheduleCommands(Protocol):
-    """What is scheduled; see `bot.schedules.store.Schedules`."""
+    """What commands do with schedules; see `bot.schedules.store.Schedules`."""
 
     async def command(self, thread: ThreadId, words: str) -> str:
-        """List what is scheduled in the thread, or cancel one of it. Raises `StoreUnavailable`."""
+        """List the thread's schedules, or cancel one. Raises `StoreUnavailable`."""
         ...
 
 
 class Permissions(Protocol):
-    """What was allowed, and is asked; see `bot.tools.approvals.Approvals`."""
+    """Standing permissions and open approvals; see `bot.tools.approvals.Approvals`."""
 
     async def revoke(self, thread: ThreadId, by: str) -> int:
-        """Take all of the thread's standing permissions back; return how many. Raises `StoreUnavailable`."""
+        """Revoke all standing permissions of the thread, and return how many. Raises `StoreUnavailable`."""
         ...
 
     def asks(self, thread: ThreadId, message_id: str) -> bool:
@@ -130,8 +133,8 @@ class Permissions(Protocol):
 class Controls:
     """What commands act on. ``memory`` and ``schedules`` are None when they are off.
 
-    ``troubles`` returns a clause on each thing that does not work now. ``on_stop`` is told which message stopped how
-    many running turns and waiting messages. ``is_admin`` judges a person's id.
+    ``troubles`` returns a clause for each thing that does not work now. ``on_stop`` gets the stopping message and how
+    many turns and waiting messages it stopped. ``is_admin`` takes the id of a person.
     """
 
     registry: Registry
@@ -145,12 +148,12 @@ class Controls:
     is_admin: Callable[[str], bool]
 
     def decides(self, who: str, asker: str) -> bool:
-        """Return whether somebody may decide about what another asked for."""
+        """Return whether a person may decide about another person's request."""
         return who == asker or self.is_admin(who)
 
 
 def parse(text: str) -> Command | None:
-    """Return the command that a message is, or ``None`` when it is for the model."""
+    """Return the command in a message, or ``None`` for a message to the model."""
     said = text.strip()
     if said.lower() == "stop":
         return Command("stop", "stop")
@@ -162,19 +165,19 @@ def parse(text: str) -> Command | None:
 
 
 def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
-    """Return which message a /retry is about, blank for the last that failed, and the way it is to be served."""
+    """Return the message id of a /retry, blank for the last failed message, and the ways to go on."""
     *before, last = words.split() or [""]
     ways = tuple(way for way in get_args(Way) if way == last)
     return (" ".join(before if ways else [*before, last]), *ways)
 
 
 def command_of(incoming: Incoming) -> Command | None:
-    """Return the command that a message is; what was scheduled is none, or a model could write one."""
+    """Return the command in a message. A scheduled message has none, because a model could have written it."""
     return None if due_of(incoming.id) else parse(incoming.text)
 
 
 async def obey(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    """Carry out a command and return what to tell the person. Raises `StoreUnavailable`."""
+    """Carry out a command and return the reply. Raises `StoreUnavailable`."""
     in_channel = not pending.incoming.thread.root
     if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
         return wording.IN_ITS_THREAD
@@ -249,7 +252,7 @@ async def _decide(command: Command, pending: PendingMessage, controls: Controls)
     while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
         if not question_id:
             return wording.NOT_YET_ASKED
-        await anyio.sleep(LOOK_AGAIN_S)  # the answer stays pending until the turn has asked again
+        await anyio.sleep(LOOK_AGAIN_S)  # the answer stays pending until the turn asks again
         if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
             break
     return await controls.questions.decide(thread, question_id, answer)

@@ -1,7 +1,8 @@
-"""From a transport's event to a thread's mailbox, and back to work after a restart.
+"""Routes events from a transport to a thread's mailbox, and resumes work after a restart.
 
-`receive` makes an event durable; `route` then decides, synchronously and in the journal's order, where it goes. An
-exception in here is a bug that ends the process: the journal knows what is pending, and the next start pays it.
+`receive` makes an event durable. `route` then decides where it goes, synchronously and in the journal's order. An
+exception in `route` is a bug that ends the process. The journal has the pending messages, and the next start serves
+them.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ log = logging.getLogger(__name__)
 
 
 RETRIED = ("failed", "dead_letter")
-"""Outcomes that /retry takes up again."""
+"""Outcomes that /retry can repeat."""
 
 SharedEnding = Callable[[int], Ending]
-"""Makes the ending that so many messages of a thread share."""
+"""Returns the ending that so many messages of a thread share."""
 
 
 def _full(count: int) -> Ending:
@@ -74,7 +75,7 @@ class Orchestrator:
         self._sharing: dict[tuple[ThreadId, SharedEnding], list[PendingMessage]] = {}
 
     async def receive(self, event: Inbound) -> None:
-        """Take one event. When this returns it is on disk; raises `StoreUnavailable` when it is not."""
+        """Receive one event. It is durable when this returns. Raises `StoreUnavailable` if it cannot be stored."""
         match event:
             case Incoming():
                 if await self._admission.admits(event):
@@ -93,7 +94,7 @@ class Orchestrator:
                 assert_never(event)
 
     async def change(self, event: FollowUp) -> None:
-        """Change or withdraw a message whose turn has not started, or stop. Raises `StoreUnavailable`."""
+        """Edit or withdraw a message whose turn has not started, or stop a thread. Raises `StoreUnavailable`."""
         match event:
             case Edited():
                 await self._journal.amend(replace(event, text=scrub(event.text)))
@@ -105,7 +106,7 @@ class Orchestrator:
                 assert_never(event)
 
     def route(self, pending: PendingMessage) -> None:
-        """Send a durable message where it belongs; never waits."""
+        """Send a durable message to its thread. Never waits."""
         incoming = pending.incoming
         if not self._admission.allowed(incoming):
             self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
@@ -126,7 +127,7 @@ class Orchestrator:
                 self._share(pending, _full)
 
     def recover(self, found: Plan) -> None:
-        """Take up what another process left: the last one here, or a worker that is gone."""
+        """Resume the work of another process: an earlier one on this machine, or a worker that is gone."""
         for pending in found.serve:
             self.route(pending)
         for stale in found.stale.values():
@@ -147,13 +148,13 @@ class Orchestrator:
             )
 
     def _limit(self, incoming: Incoming) -> int | None:
-        """Return how many messages a minute its author has; None if this one costs nothing."""
+        """Return how many messages a minute the author may send, or None if this one does not count."""
         command = command_of(incoming)
         is_free = incoming.stale or (command is not None and command.is_control(incoming))
         return None if is_free else self._rates.limit_of(incoming.author.id)
 
     async def _obey(self, command: Command, pending: PendingMessage) -> None:
-        """Carry out a command once: after a crash that left its answer on disk, only the answer is posted."""
+        """Carry out a command once. If its reply is on disk after a crash, only the reply is posted."""
         text, code = "", ""
         if pending.intent is None:
             try:
@@ -161,14 +162,14 @@ class Orchestrator:
             except CapabilityMissing as error:
                 text, code = error.friendly, error.code
             except Fenced:
-                return  # the thread's new owner carries it out
+                return  # the new owner of the thread carries it out
         await self._delivery.insist(pending, Ending("answered", text, "notice", code))
 
     def _take_up(self, pending: PendingMessage, words: str) -> Ending | None:
-        """Put what a failed message said in place of "/retry"; return how that ends if it cannot be.
+        """Replace "/retry" by the failed message. Returns an ending if that is not possible.
 
-        Without an id it is the last that failed in the thread. It runs with its author's rights, whoever retries it.
-        Only its author or an admin may name a way to go on.
+        Without an id it is the last failed message of the thread. It runs with the rights of its author, whoever
+        retries it. Only its author or an admin may name a way to go on.
         """
         message_id, *ways = retried(words)
         if message_id and self._taken_up(pending, message_id):
@@ -184,7 +185,7 @@ class Orchestrator:
         return Ending("answered", wording.NOTHING_TO_RETRY, "notice")
 
     def _failures(self, thread_id: str) -> Iterator[Received]:
-        """Return the messages of a thread that failed, newest first, also one whose post is being finished."""
+        """Yield the failed messages of a thread, newest first. Includes one whose post is not finished."""
         ledger = self._journal.ledger
         ending = ((pending, pending.intent) for pending in reversed(ledger.pending.values()))
         ended = ((pending, ledger.settled.get(key)) for key, pending in reversed(ledger.recent))
@@ -204,7 +205,7 @@ class Orchestrator:
         return None
 
     def _taken_up(self, pending: PendingMessage, message_id: str) -> bool:
-        """Return whether an earlier /retry of that very message waits, runs or has answered it."""
+        """Return whether an earlier /retry of the same message waits, runs or has answered it."""
         ledger = self._journal.ledger
         ended = (
             other
@@ -223,7 +224,7 @@ class Orchestrator:
         )
 
     def _share(self, pending: PendingMessage, ending: SharedEnding) -> None:
-        """End a message unserved; those that come while such a note is being posted share the next one."""
+        """End a message without a turn. Messages that arrive while such a note is being posted share the next one."""
         note = pending.incoming.thread, ending
         if note in self._sharing:
             self._sharing[note].append(pending)

@@ -1,4 +1,4 @@
-"""How many messages one person may have answered in a minute: judged before anything is spent on one."""
+"""The messages per minute of one person, checked before anything is spent on a message."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cachetools import TTLCache
 from threads.journal.records import PendingMessage
 
 MOST_KNOWN = 10_000
-"""People whose bucket is kept; beyond, the one that was used longest ago is forgotten."""
+"""People whose bucket is in memory. Beyond, the least recently used bucket is dropped."""
 
 MINUTE_S = 60.0
 
 
 class RateLimiter:
-    """A token bucket for each sender, filled evenly; None is no limit, and *exempt* senders have none."""
+    """A token bucket for each sender, filled evenly. None means no limit. *exempt* senders have no limit."""
 
     def __init__(
         self,
@@ -26,21 +26,21 @@ class RateLimiter:
         exempt: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._size, self._clock, self._exempt = per_minute, clock, exempt
-        # After a minute without a message a bucket is full again, as a new one is.
+        # After a minute without a message a bucket is full, like a new one.
         self._buckets: TTLCache[str, tuple[float, float]] = TTLCache(MOST_KNOWN, MINUTE_S, timer=clock)
 
     def limit_of(self, sender: str) -> int | None:
-        """Return how many messages a minute holds for the sender; None is no limit."""
+        """Return the sender's messages per minute. None means no limit."""
         return None if self._exempt(sender) else self._size
 
     def allows(self, pending: PendingMessage) -> bool:
-        """Return whether a message may be answered; a new one is counted here if the store did not count it."""
+        """Return whether a message may be answered. A new message is counted here unless the store counted it."""
         if pending.over_rate is None:
             return pending.recovered or self.take(pending.incoming.author.id)
         return not pending.over_rate
 
     def take(self, sender: str) -> bool:
-        """Count one message; False when the sender has had what a minute holds."""
+        """Count one message. Returns False if the sender has used up the minute."""
         if self._size is None or self._exempt(sender):
             return True
         now = self._clock()

@@ -1,4 +1,4 @@
-"""The composition root: where settings become objects and objects meet. Only here are transports known."""
+"""The composition root: it makes objects from the settings and connects them. Only here are transports known."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOOL_THREADS = 4
-"""How many of the file operations of tools run at once."""
+"""File operations of tools that run at once."""
 
 DISK_THREADS = 8
-"""How many of the bot's own disk operations run at once: a slow disk takes several in the time of one."""
+"""The bot's own disk operations that run at once. A slow disk takes several in the time of one."""
 
 SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
-"""Returns the JSON Schema that the answer to a message must follow, if any; the answer is JSON then."""
+"""Returns the JSON Schema for the answer to a message, or None. With a schema the answer is JSON."""
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 Watch = Callable[[LiveParts], AbstractAsyncContextManager[None]]
-"""Looks after the running bot for as long as it is entered; see `bot.observe`."""
+"""A context around the running bot, see `bot.observe`."""
 
 
 async def serve(
@@ -90,10 +90,10 @@ async def serve(
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels what it surrounds; *observing* is told of its work.
+    """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
 
-    The transports are made for its store. Without *chosen_here* the model that a thread has chosen does not count. An
-    answer follows the schema that *schema_of* returns for its message.
+    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
@@ -188,7 +188,7 @@ async def serve(
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
-    # Tools have few threads of their own: whatever they do, a promise is on the disk without waiting for them.
+    # Tools have a few threads of their own, so that no promise waits for them.
     threads = anyio.CapacityLimiter(TOOL_THREADS)
 
     def work(function: Callable[[*Arguments], T], /, *args: *Arguments) -> Awaitable[T]:
@@ -246,7 +246,7 @@ def _run(
     veil: Callable[[OnEvent], OnEvent],
     schema_of: SchemaOf | None,
 ) -> Run:
-    """Return what answers turns: an agent that reads its instructions anew for each."""
+    """Return the function that answers turns: an agent that reads its instructions again for each turn."""
 
     def spill(thread: ThreadId) -> Spill:
         async def save(name: str, text: str, *, outside: bool) -> str:
@@ -280,7 +280,7 @@ def _run(
 async def _serve_edge(
     transport: Transport, sink: Sink, stopped: list[str], on_stopped: Callable[[str, str], None]
 ) -> None:
-    """Serve one transport; a fault that only a person can fix stops it, and no other."""
+    """Serve one transport. A fault that only a person can fix stops this transport and no other."""
     try:
         await transport.serve(sink)
     except* TransportFatal as faults:
@@ -296,7 +296,7 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 
 
 def _open_circuits(circuits: Sequence[CircuitStatus]) -> list[str]:
-    """Return a clause on each model whose circuit is not closed."""
+    """Return a clause for each model whose circuit is not closed."""
     return [f"{circuit.model}: {circuit.why}" for circuit in circuits if circuit.state != "closed"]
 
 
@@ -310,7 +310,7 @@ def _fire(
     post: Callable[[Outgoing], Awaitable[str]],
     served: AbstractSet[str],
 ) -> None:
-    """Start the task that hands over scheduled messages when they are due."""
+    """Start the task that sends scheduled messages when they are due."""
     from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
 
     scheduler = Scheduler(
@@ -340,7 +340,7 @@ def unpriced(settings: Settings) -> list[str]:
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:
-    """Post to any channel of the transports. Raises `PostFailed`, also for one that is not served."""
+    """Post to any channel of the transports. Raises `PostFailed`, also if the transport is not served."""
     outbox = outboxes.get(outgoing.thread.transport)
     if outbox is None:
         raise TransportRejected(f"{outgoing.thread.transport} is not served by this process")
@@ -365,7 +365,7 @@ def utc_now() -> datetime:
 
 
 def _explain(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
-    """Return what the thread reads about a failure; an admin reads how to fix it."""
+    """Return the text about a failure for the thread. For an admin it says how to fix it."""
     if is_admin(settings.access, pending.incoming.author.id):
         return explain_to_operator(error, reference, settings)
     return wording.explain(error, reference)

@@ -22,7 +22,7 @@ from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, r
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``thread`` is the name of a conversation to go on with; blank is a new one. A blank ``model`` is the usual one.
+    """``thread`` is the name of a conversation to continue, blank for a new one. A blank ``model`` is the default.
 
     The answer must follow the JSON Schema in the file ``schema``, if there is one.
     """
@@ -35,7 +35,7 @@ class Question:
 
 
 async def run_ask(question: Question, settings: Settings, environ: Mapping[str, str]) -> int:
-    """Ask, print the answer, and return the exit code. Raises what `bot.wiring.app.serve` raises."""
+    """Ask, print the answer, and return the exit code. Raises as `bot.wiring.app.serve`."""
     if question.thread and not is_thread_name(question.thread):
         raise ConfigInvalid(f"--thread {question.thread}: {BAD_NAME}")
     schema = _schema_in(question.schema) if question.schema else None
@@ -48,7 +48,7 @@ async def run_ask(question: Question, settings: Settings, environ: Mapping[str, 
     settings, model, _ = await with_model(settings, environ)
     if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
         raise ConfigInvalid("\n".join(faults))
-    if schema:  # a line about the usage is no JSON
+    if schema:  # a line about the usage is not JSON
         settings = settings.model_copy(
             update={"budget": settings.budget.model_copy(update={"footer": False})}
         )

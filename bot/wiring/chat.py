@@ -1,4 +1,4 @@
-"""`threadfast chat`: the console over the whole bot; no account, no settings file and no key are needed."""
+"""`threadfast chat`: the console over the whole bot. It needs no account, no settings file and no key."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bot.wiring.verify_models import verify_all
 from transports.console import CONSOLE_USER, Console
 
 LOG_BYTES = 5_000_000
-"""A log of an interactive chat that has grown beyond this is put aside at the next start."""
+"""Bytes of the log of interactive chats beyond which the next start sets it aside."""
 
 
 async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
-    """Chat until the input ends and return the exit code. Raises what `bot.wiring.app.serve` raises."""
+    """Chat until the input ends, and return the exit code. Raises as `bot.wiring.app.serve`."""
     settings, model, reason = await with_model(settings, environ)
     if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
         raise ConfigInvalid("\n".join(faults))
@@ -43,7 +43,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
     say = partial(print, file=sys.stdout if console.interactive else sys.stderr, flush=True)
     say(f"Model: {model} ({reason}). Data: {settings.data}")
     with _log_stream(settings, interactive=console.interactive) as stream:
-        # In a pipe the console itself tells of waits and retries; a log line is for what went wrong.
+        # In a pipe the console shows waits and retries itself, so only warnings are logged.
         secrets = configure_console_logs(
             settings, environ, stream, "warning" if console.interactive else "error"
         )
@@ -58,7 +58,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
 def configure_console_logs(
     settings: Settings, environ: Mapping[str, str], stream: TextIO, usual: str
 ) -> list[str]:
-    """Send logs to *stream*, from the *usual* level on unless the settings say; return the secrets that they mask."""
+    """Send logs to *stream*, from the level *usual* on unless the settings have one. Returns the masked secrets."""
     given = settings.observe
     level = given.log_level if "log_level" in given.model_fields_set else usual
     form = given.log_format if "log_format" in given.model_fields_set else "text"
@@ -68,14 +68,14 @@ def configure_console_logs(
 
 
 def with_owner(settings: Settings) -> Settings:
-    """Make the person at the console an admin: who sits there owns the machine, and nobody else could decide."""
+    """Make the person at the console an admin. They own the machine, and nobody else could decide."""
     admins = (*settings.access.admins, CONSOLE_USER)
     access = settings.access.model_copy(update={"admins": admins})
     return settings.model_copy(update={"access": access})
 
 
 async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Settings, str, str]:
-    """Return the model to use and why; a local server that was found becomes a provider."""
+    """Return the model to use, and why. A detected local server becomes a provider."""
     if "model" in settings.model_fields_set:
         return settings, settings.model, "as the settings say"
     choice = await choose(environ)
@@ -87,7 +87,7 @@ async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Se
 
 @contextmanager
 def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
-    """Give standard error, or for a terminal a file in the data folder: a log line would tear the screen."""
+    """Return standard error, or a file if that is a terminal, because log lines would garble the screen."""
     if not interactive:
         yield sys.stderr
         return

@@ -1,4 +1,4 @@
-"""The core: journal, delivery, actors and routing, put together. It knows neither settings nor platforms."""
+"""The core: journal, delivery, actors and routing, connected. It knows neither settings nor platforms."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a core is made of. ``outboxes`` are those of the served transports, by name.
+    """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory`` and ``schedules`` are None when they are off, ``reader`` when files are only kept. ``restored`` is the
-    backup that the data folder came from. ``explain`` returns what the thread reads about a failure; ``escalate``
-    tells the operators about it.
+    ``memory`` and ``schedules`` are None when they are off, and ``reader`` when files are only stored. ``restored``
+    is the backup that the data folder came from. ``explain`` returns the text about a failure for the thread, and
+    ``escalate`` reports it to the operators.
     """
 
     store: Store
@@ -83,14 +83,14 @@ class Core:
 
 
 async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
-    """Read what is pending, start what serves it in *tasks*, and return the bot, ready to receive.
+    """Read the pending messages, start the writers and actors in *tasks*, and return the core, ready to receive.
 
-    Raises OSError when the data folder cannot be used, `threads.errors.NewerSchema` when a newer version wrote it.
+    Raises OSError if the data folder is not usable, and `threads.errors.NewerSchema` if a newer version wrote it.
     """
     store = parts.store
     await store.open(parts.outboxes)
     ledger = store.journal.ledger
-    if parts.restored:  # a process that went on after the backup may have posted more than the journal knows
+    if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
     delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
@@ -148,7 +148,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
 
 @dataclass(frozen=True, slots=True)
 class _Taker:
-    """The core as its store sees it: a `threads.journal.ports.Taker`."""
+    """The core as the store sees it: a `threads.journal.ports.Taker`."""
 
     parts: Parts
     orchestrator: Orchestrator
@@ -177,7 +177,7 @@ class _Taker:
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
-    """Return the way to the people of a transport; one that is not served now has nobody to hear."""
+    """Return the outlet of a transport. One that is not served posts nothing."""
     return outboxes.get(transport) or AbsentOutlet()
 
 
@@ -195,6 +195,6 @@ def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, ref
 
 
 def link_troubles(transports: Sequence[Transport]) -> list[str]:
-    """Return one clause for each transport that is not connected or reports a trouble."""
+    """Return a clause for each transport that is not connected or reports a trouble."""
     down = [f"{edge.name} is {edge.state}" for edge in transports if edge.state not in UP]
     return [*down, *(f"{edge.name}: {edge.trouble}" for edge in transports if edge.trouble)]

@@ -33,19 +33,19 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""Seconds between two looks at the transports."""
+"""Seconds between two checks of the transports."""
 
 FAILED_S = 60.0
-"""Seconds until news that could not be posted are tried again; the post itself was tried several times."""
+"""Seconds until a report that could not be posted is tried again. The post itself was tried several times."""
 
 REMEMBERED = 1_000
-"""How many kinds of failures, and threads, are remembered as reported."""
+"""Kinds of failures, and threads, that are remembered as reported."""
 
 
 class Escalation:
-    """Posts to ``settings.channel`` ("transport:workspace:channel"); with None it does nothing.
+    """Posts to ``settings.channel`` ("transport:workspace:channel"). Does nothing if that is None.
 
-    ``link`` returns the web address of a thread, blank where there is none.
+    ``link`` returns the web address of a thread, blank if it has none.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Escalation:
         self._reporting: set[str] = set()
 
     def failed(self, error: Exception, thread: ThreadId, reference: str) -> None:
-        """Report why a turn failed; returns at once."""
+        """Report why a turn failed. Returns at once."""
         kind: str
         match first_cause(error):
             case ModelDeclined():
-                return  # whoever asked decided that
+                return  # the person who asked decided that
             case AllProvidersFailed(chain=chain) as cause:
                 what, kind = wording.escalated([wording.because(m, e.code) for m, e in chain]), cause.code
             case ContentPolicy() if self._settings.content_policy:
@@ -81,11 +81,11 @@ class Escalation:
         self._tasks.start_soon(self._send, reference, f"{what} {where}")
 
     def stopped(self, transport: str, fault: str) -> None:
-        """Report that a transport stopped until a person acts."""
+        """Report that a transport has stopped until a person acts."""
         self._outages.stopped(transport, fault)
 
     async def watch(self, transports: Sequence[TransportLink]) -> None:
-        """Tell of transports that go and come back, until cancelled."""
+        """Report transports that go and come back, until cancelled."""
         if self._thread is None:
             return
         healthy = next((edge for edge in transports if edge.name == self._thread.transport), None)
@@ -108,7 +108,7 @@ class Escalation:
         self._reporting.discard(news.transport)
 
     async def _send(self, what: str, text: str) -> bool:
-        """Post it; return False if another try may work."""
+        """Post the text. Returns False if another try may work."""
         assert self._thread is not None
         try:
             await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))

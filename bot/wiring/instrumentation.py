@@ -28,7 +28,7 @@ from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEven
 
 
 def observe_run(run: Run, observing: Observing) -> Run:
-    """Return *run*, observed, and with its ids on every line that is logged in it."""
+    """Return *run*, observed. Every line that it logs has the ids of the turn."""
 
     async def observed(turn: Turn) -> str:
         incoming = turn.incoming
@@ -49,12 +49,12 @@ def observe_run(run: Run, observing: Observing) -> Run:
 
 
 def observe_outcome(observing: Observing, pending: PendingMessage, end: Settled) -> None:
-    """Tell of a message's outcome, once that is durable."""
+    """Report a message's outcome, once it is durable."""
     observing.settled(pending.incoming.thread.transport, end.outcome, _took(pending, end))
 
 
 def _took(pending: PendingMessage, end: Settled) -> float | None:
-    """Return how long a message with a turn of its own took, seconds; the clock may have been set back meanwhile."""
+    """Return the seconds that a message with a turn of its own took. The clock may have been set back meanwhile."""
     if pending.started is None or not pending.received.at:
         return None
     took = datetime.fromisoformat(end.at) - datetime.fromisoformat(pending.received.at)
@@ -63,7 +63,7 @@ def _took(pending: PendingMessage, end: Settled) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ObservedModel:
-    """A `Model`, each call of which is told with what its account was charged."""
+    """A `Model` that reports each call and its cost."""
 
     model: Model
     account: Account
@@ -105,7 +105,7 @@ def _less(after: Usage, before: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTurnModel(TurnModelWrapper):
-    """A `TurnModel`, each question to which begins a step."""
+    """A `TurnModel` that reports each question as a step."""
 
     observing: Observing
 
@@ -124,7 +124,7 @@ class ObservedTurnModel(TurnModelWrapper):
 
 @dataclass(frozen=True, slots=True)
 class ObservedTool:
-    """A `Tool` whose calls are told."""
+    """A `Tool` that reports its calls."""
 
     tool: Tool
     observing: Observing
@@ -160,7 +160,7 @@ class ObservedTool:
 
 @dataclass(frozen=True, slots=True)
 class ObservedPermits:
-    """`Permits` whose refusals are told: a call that was denied never gets to its tool."""
+    """`Permits` that report refusals, because a denied call never gets to its tool."""
 
     permits: Permits
     observing: Observing

@@ -1,8 +1,8 @@
-"""Which models may answer a thread's turns, and in which order: the wiring of all that a model call passes through.
+"""Connects everything that a model call passes through: which models may answer, and in which order.
 
-``BudgetedModel(Failover([RetryingModel(GatedModel(MeteredModel(adapter))), ...]))``: the turn's money, then its
-candidates; for each of them its retries, its place in the provider's line, and the price of every single attempt. The
-outermost and the innermost of these are observed: they are a step and a model call.
+``BudgetedModel(Failover([RetryingModel(GatedModel(MeteredModel(adapter))), ...]))``: the money of the turn, then its
+candidates. Each candidate has its retries, its place in the provider's queue, and the price of every attempt. The
+outermost and the innermost model are observed: they are a step and a model call.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ OFFLINE = Provider(max_parallel=100_000)
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
 
 MOST_LISTED = 30
-"""How many models a list names."""
+"""Models in a list for people."""
 
 
 def candidates(settings: Settings, name: str) -> list[str]:
-    """Return the model, its downgrades at the same provider, and the fallbacks, in the order they are asked."""
+    """Return the model, its downgrades at the same provider, and the fallbacks, in the order of use."""
     provider, _, model = name.partition("/")
     downgrades = settings.providers.get(provider, OFFLINE).model_map.get(model, ())
     return list(
@@ -53,14 +53,14 @@ def candidates(settings: Settings, name: str) -> list[str]:
 
 
 def offered(settings: Settings, default: str) -> list[str]:
-    """Return the models that a thread may choose: those that the settings name, the usual one first."""
+    """Return the models that a thread may choose: those in the settings, the default first."""
     return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
 
 
 class ModelChain:
     """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
 
-    Raises `ConfigInvalid` when the default, a downgrade of it or a fallback cannot be used.
+    Raises `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ModelChain:
             )
 
     async def for_turn(self, turn: Turn) -> TurnModel:
-        """Return the thread's model with all that stands behind it, for one turn."""
+        """Return the thread's model with all its policies, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
         account = await self._accounts.open(str(thread), asker, turn.incoming.key)
         if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
@@ -158,7 +158,7 @@ class ModelChain:
         return f"From the next message on, {name} answers in this thread."
 
     def circuits(self) -> list[CircuitStatus]:
-        """Return the circuit breakers of all models that were asked so far."""
+        """Return the circuit breakers of all models that were called so far."""
         return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
@@ -172,7 +172,7 @@ class ModelChain:
         return lambda who: self._is_admin(who) or (allowed and who == asker)
 
     def _of(self, thread: ThreadId) -> str:
-        """Return the thread's model: the one it chose, as long as that can be used."""
+        """Return the thread's model: the one it chose, if that can be used."""
         chosen = self._chosen.of(thread)
         return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
 
@@ -188,12 +188,12 @@ class ModelChain:
         return str(fault) if fault else ""
 
     def _refused(self, name: str) -> str:
-        """Return a clause on why a model's account is refused, whichever of its models was asked; "" if it is not."""
+        """Return a clause on why a model's account is refused, or a blank."""
         error = self._gate(name.partition("/")[0]).refused_account()
         return wording.because(name, error.code) if error else ""
 
     def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
-        """Raise `CapabilityMissing` when the conversation is longer than the model can read."""
+        """Raise `CapabilityMissing` if the conversation is longer than the model can read."""
         window, current = self._catalog.info(name).context_window, self._of(thread)
         size = size_of("", conversation, self._tools) if conversation else 0
         if window is None or size <= window or name == current:

@@ -29,15 +29,15 @@ from bot.ports import wording
 from bot.ports.status import UP
 
 STEADY_S = 5.0
-"""A link that was up for fewer seconds has not come back; the supervisor counts it as failed as well."""
+"""Seconds: a link that was up for less has not come back. The supervisor counts it as failed as well."""
 
 AGAIN_AFTER_S = 600.0
-"""Seconds from one outage until the next one of the same transport is reported at the earliest."""
+"""Seconds between two reports of outages of the same transport."""
 
 
 @dataclass(slots=True)
 class _Outage:
-    """``count`` outages: the first began at ``since``, the last at ``last`` and ended at ``until``, or goes on."""
+    """``count`` outages. The first began at ``since`` and the last at ``last``. They ended at ``until``, or go on."""
 
     since: datetime
     last: datetime
@@ -71,7 +71,7 @@ class _Link:
             outage.until, outage.last, outage.count = None, at, outage.count + 1
 
     def text(self, now: float) -> str:
-        """Return what to report now; blank for nothing."""
+        """Return the text of the report, blank if there is none."""
         outage = self.outage
         if self.fault:
             return wording.transport_stopped(self.name, self.fault)
@@ -84,7 +84,7 @@ class _Link:
         return wording.transport_back(self.name, outage.since, outage.until, outage.count, told=outage.told)
 
     def told(self, news: News, now: float) -> None:
-        """Note that it was reported, or never can be; meanwhile the transport may have changed again."""
+        """Note that it was reported, or cannot be. The transport may have changed again meanwhile."""
         outage = self.outage
         if news.fault:
             self.fault = ""
@@ -98,7 +98,7 @@ class _Link:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What to report about a transport. ``back``: it is connected again; ``fault``: a person has to act first."""
+    """A report about a transport. ``back``: it is connected again. ``fault``: a person has to act."""
 
     transport: str
     text: str
@@ -117,18 +117,18 @@ class Outages:
         self._link(name).see(state, at, now)
 
     def stopped(self, name: str, fault: str) -> None:
-        """Note that a transport has stopped for good."""
+        """Note that a transport has stopped until a person acts."""
         self._link(name).fault = fault
 
     def news(self, now: float) -> Iterator[News]:
-        """Return what to report, at most one thing for each transport."""
+        """Return the reports, at most one for each transport."""
         for link in self._links.values():
             if text := link.text(now):
                 back = link.outage is not None and link.outage.until is not None
                 yield News(link.name, text, back, bool(link.fault))
 
     def told(self, news: News, now: float) -> None:
-        """Note that it was reported, or never can be."""
+        """Note that it was reported, or cannot be."""
         self._link(news.transport).told(news, now)
 
     def _link(self, name: str) -> _Link:

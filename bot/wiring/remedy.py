@@ -1,6 +1,6 @@
-"""How an operator reads about a failure of a model: the provider, the variable of its key, and what to do next.
+"""Explains a model's failure to an operator: the provider, the variable of its key, and what to do next.
 
-Everybody else reads `bot.ports.wording` alone, which names none of these.
+Everybody else reads `bot.ports.wording`, which names none of these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SENTENCES: Mapping[str, str] = {
     "payment": "The {who} account of {key} is out of credit and needs topping up.",
     "model_not_found": "{who} does not know the model {name}, or {key} may not use it.",
 }
-"""The failures that do not pass by themselves."""
+"""Failures that a person has to fix."""
 
 NEXT = "`threadfast init` sets another key or model; `threadfast why {reference}` tells more."
 
@@ -30,7 +30,7 @@ def title(provider: str) -> str:
 
 
 def explain_to_operator(error: BaseException, reference: str, settings: Settings) -> str:
-    """Return what the thread may read when an operator asked. It names no secret's value."""
+    """Return the text about a failure for an operator's thread. It contains no secret."""
     cause = wording.first_cause(error)
     chain = cause.chain if isinstance(cause, AllProvidersFailed) else ()
     fixes = dict.fromkeys(filter(None, (sentence(model, fault, settings) for model, fault in chain)))
@@ -41,14 +41,14 @@ def explain_to_operator(error: BaseException, reference: str, settings: Settings
 
 
 def sentence(model: str, error: BotError, settings: Settings) -> str:
-    """Return what a person has to fix so that *model* answers; ``""`` if the failure may pass."""
+    """Return what a person has to fix so that *model* answers, or a blank if the failure may pass."""
     provider, _, name = model.partition("/")
     words = SENTENCES.get(error.code, "")
     return words.format(who=title(provider), name=name, key=_key(provider, settings))
 
 
 def _key(provider: str, settings: Settings) -> str:
-    """Return where a provider's key is kept."""
+    """Return where a provider's key is stored."""
     entry = settings.providers.get(provider)
     reference = entry.api_key if entry else None
     if reference is None:

@@ -1,4 +1,4 @@
-"""`threadfast run`: the transports that the settings name, over the whole bot, until the process is ended."""
+"""`threadfast run`: serves the transports in the settings until the process ends."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ NOTHING_NAMED = (
 
 
 async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until cancelled, or asked to stop by a signal; see `bot.observe.shutdown`.
+    """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`.
 
-    Raises `ConfigInvalid` when a person has to fix something, as `serve` does.
+    Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
     await stop.run(partial(_run, settings, environ, stop, notify))
 
 
 async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
-    faulthandler.enable()  # systemd's watchdog ends what is stuck with SIGABRT: the log then says where it was
+    faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
     if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
@@ -84,7 +84,7 @@ def _metrics() -> Metrics:
 
 
 def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
-    """Return the manifest of a Slack app that has what these settings use, and why it needs each scope."""
+    """Return the manifest of a Slack app for these settings, and the reason for each scope."""
     slack = settings.transports.slack or Slack()
     features = _slack_features(settings, slack)
     prompts = [prompt.model_dump() for prompt in slack.suggested_prompts]
@@ -107,7 +107,7 @@ def _transports(
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
-    """Return what Slack is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    """Return Slack's options. Raises `ConfigInvalid` for a secret that cannot be read."""
     from transports.slack.client import Options  # noqa: PLC0415 - loaded only when asked for
 
     return Options(
@@ -145,7 +145,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
 def discord_options(
     settings: Settings, discord: Discord, environ: Mapping[str, str], model: str
 ) -> DiscordOptions:
-    """Return what Discord is served with; raises `ConfigInvalid` for a secret that cannot be read."""
+    """Return Discord's options. Raises `ConfigInvalid` for a secret that cannot be read."""
     from transports.discord.client import Options  # noqa: PLC0415 - loaded only when asked for
 
     return Options(
@@ -185,7 +185,10 @@ def _discord(
 
 
 async def _recent(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
-    """Without them only what is said in older threads meanwhile is not looked for: no reason to end."""
+    """Return the recent threads.
+
+    If they are unknown, the bot starts without: only older threads are not caught up.
+    """
     try:
         return await store.recent(transport, within_s, most)
     except OSError as error:

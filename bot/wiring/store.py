@@ -1,4 +1,4 @@
-"""The store that the settings name: files of one machine, or one PostgreSQL for many."""
+"""Makes the store that the settings name: files for one machine, or PostgreSQL for many."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from threads.stores import Store
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a bot is made of. ``offload`` runs what must not wait long, ``work`` what may: what tools do."""
+    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools."""
 
     disk: Disk
     offload: Offload
@@ -45,7 +45,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """All that outlives the process. ``open`` comes first: it raises `NewerSchema` and OSError."""
+    """Everything that outlives the process. Call ``open`` first. It raises `NewerSchema` and OSError."""
 
     store: Store
     ledger: SpendingLedger
@@ -59,7 +59,7 @@ class Storage:
 
 @asynccontextmanager
 async def leaving(store: Store) -> AsyncIterator[None]:
-    """Give up what the process owns when the block ends, however it ends."""
+    """Give up the threads that the process owns when the block ends."""
     try:
         yield
     finally:
@@ -70,7 +70,7 @@ async def leaving(store: Store) -> AsyncIterator[None]:
 def make_storage(
     settings: Settings, environ: Mapping[str, str], resources: Resources, journal_offload: Offload
 ) -> Storage:
-    """Return the storage of the settings, not opened yet. Raises `ConfigInvalid`."""
+    """Return the storage of the settings, not yet open. Raises `ConfigInvalid`."""
     return (_files if settings.store.kind == "files" else _postgres)(
         settings, environ, resources, journal_offload
     )

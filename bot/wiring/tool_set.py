@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ToolSet:
-    """The tools, and those of their parts that the rest of the bot uses."""
+    """The tools, and the parts of them that the rest of the bot uses."""
 
     documents: Documents
     audit: Audit
@@ -68,7 +68,7 @@ class ToolSet:
     toolbox: Toolbox = field(init=False)
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
-        """Save a long text in the workspace; return its path there. Raises `StoreUnavailable`."""
+        """Save a long text in the workspace, and return its path there. Raises `StoreUnavailable`."""
         try:
             return await self.writer.save_output(workspace, name, text.encode(), outside=outside)
         except ToolError as error:
@@ -76,7 +76,7 @@ class ToolSet:
 
     @property
     def troubles(self) -> list[str]:
-        """Return a sentence on each tool that cannot work here."""
+        """Return a sentence for each tool that cannot work here."""
         return [*filter(None, [*self.off.values(), *(status() for status in self.status)])]
 
 
@@ -84,9 +84,9 @@ class ToolSet:
 async def open_tool_set(
     settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage, *, attach: bool
 ) -> AsyncIterator[ToolSet]:
-    """Yield the tools that the settings enable; *attach* is whether a transport takes files.
+    """Yield the tools that the settings enable. *attach*: a transport takes files.
 
-    Raises `threads.errors.NewerSchema` and OSError for what is kept in the data folder.
+    Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
     enabled, work = set(settings.tools.enabled), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)

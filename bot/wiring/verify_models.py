@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 NEEDS_A_PERSON = frozenset({"auth", "payment", "model_not_found", "config_invalid"})
 AT_ONCE = 4
-"""How many models are asked at the same time."""
+"""Models that are asked at the same time."""
 
 NO_MODEL = "No model can answer. Fix one with `threadfast init`, or set verify_providers to false."
 
@@ -34,9 +34,9 @@ Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verification]]
 async def verify_all(
     names: Sequence[str], settings: Settings, environ: Mapping[str, str], *, ask: Ask = verify
 ) -> list[str]:
-    """Ask each of these models; return a line on each that does not answer.
+    """Ask each of these models. Returns a line for each that does not answer.
 
-    Raises `ConfigInvalid` when none can answer before a person acts.
+    Raises `ConfigInvalid` if none can answer before a person acts.
     """
     answers: dict[str, Verification] = {}
     room = anyio.Semaphore(AT_ONCE)
