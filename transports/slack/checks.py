@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import aiohttp
 import anyio
@@ -45,8 +45,6 @@ ADD_SCOPES = (
     "Paste `threadfast manifest slack` at api.slack.com/apps, App Manifest; then install the app again."
 )
 DEAF = "It hears nothing from Slack."
-FAR_DAY = timedelta(days=100)
-"""Slack takes messages for at most 120 days ahead."""
 
 APP_ID = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
@@ -79,7 +77,8 @@ async def check_slack(
             return
         if found := await _same_app(web, answer, hello, options.app_token):
             yield found
-        yield await (_visible_post(web, post_in) if post_in else _unseen_post(web, now()))
+        if post_in:
+            yield await _post(web, post_in)
 
 
 async def _ask(web: Web, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
@@ -205,7 +204,7 @@ async def _same_app(
     return Finding("slack.app", "fail", found, meaning, "Take both tokens from one app.")
 
 
-async def _visible_post(web: Web, where: str) -> Finding:
+async def _post(web: Web, where: str) -> Finding:
     name = "slack.post"
     message = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
     if isinstance(message, PostFailed):
@@ -213,28 +212,3 @@ async def _visible_post(web: Web, where: str) -> Finding:
         return failed_call(name, message, "It cannot answer there.", fix)
     deletion = await _ask(web, "chat.delete", channel=message.get("channel"), ts=message.get("ts"))
     return posted(name, where, deletion)
-
-
-async def _unseen_post(web: Web, now: datetime) -> Finding:
-    name = "slack.post"
-    hint = "`threadfast doctor --post-in CHANNEL` posts a line there and deletes it."
-    places = await _ask(web, "users.conversations", types="im", limit=1)
-    match None if isinstance(places, PostFailed) else places.get("channels"):
-        case [{"id": str(channel)}, *_]:
-            pass
-        case _:
-            return Finding(name, "ok", "not tried: it has no direct conversation yet", fix=hint)
-    at = int((now + FAR_DAY).timestamp())
-    scheduled = await _ask(web, "chat.scheduleMessage", channel=channel, text=TEST, post_at=at)
-    if isinstance(scheduled, PostFailed):
-        fix = ADD_SCOPES if isinstance(scheduled, SlackRefused) and scheduled.kind == "scope" else hint
-        return failed_call(name, scheduled, "It may not be able to answer.", fix)
-    id_ = scheduled.get("scheduled_message_id")
-    deletion = await _ask(web, "chat.deleteScheduledMessage", channel=channel, scheduled_message_id=id_)
-    if isinstance(deletion, PostFailed):
-        found = f"a test message was scheduled and cannot be deleted ({deletion})"
-        meaning = f"It will be posted in {FAR_DAY.days} days in {channel}."
-        fix = f"Delete it: chat.deleteScheduledMessage with {channel} and {id_}."
-        return Finding(name, "warn", found, meaning, fix)
-    found = "may post (a message was scheduled for a far day and deleted; nobody saw it)"
-    return Finding(name, "ok", found)
