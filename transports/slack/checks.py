@@ -83,20 +83,16 @@ async def check_slack(
 
 async def _ask(web: Web, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
     """Call *method* once. Every failure comes back; nothing is raised but a cancellation."""
-    return await _call(method, lambda: web.client.api_call(method, params=arguments))
-
-
-async def _call(method: str, call: Callable[[], object]) -> AsyncSlackResponse | PostFailed:
     try:
         with anyio.fail_after(WITHIN_S):
-            answer = await call()  # type: ignore[misc]  # the SDK's calls have no common type
+            answer = await web.client.api_call(method, params=arguments)
     except SlackApiError as error:
         return explained(method, error)
     except TimeoutError:
         return TransportUnavailable(f"{method}: no answer within {WITHIN_S:.0f} s")
     except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
         return TransportUnavailable(f"{method}: {describe_failure(error)}")
-    if not isinstance(answer, AsyncSlackResponse) or not isinstance(answer.data, dict):
+    if not isinstance(answer.data, dict):
         return TransportUnavailable(f"{method}: the answer is not Slack's")
     return answer
 
@@ -138,8 +134,7 @@ def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
 async def _open(web: Web, app_token: str) -> str | PostFailed:
     """Return the address of a socket, which holds a ticket and is never shown."""
     method = "apps.connections.open"
-    token = app_token.strip()
-    answer = await _call(method, lambda: web.client.apps_connections_open(app_token=token))
+    answer = await _ask(web, method, token=app_token.strip())
     if isinstance(answer, PostFailed):
         return answer
     url = answer.get("url")
