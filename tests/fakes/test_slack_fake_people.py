@@ -1,4 +1,4 @@
-"""What people do in the fake, as the real bolt sees it: twins, edits, files, buttons, modals, commands, sessions."""
+"""What people do in the fake, as the real bolt sees it: twins, edits, files, buttons, commands, sessions."""
 
 import contextlib
 import re
@@ -64,11 +64,6 @@ async def slack_and_app(**options):
         @app.command(re.compile(".*"))
         async def command(ack, body):
             await ack("yes?")
-            seen.append(body)
-
-        @app.view(re.compile(".*"))
-        async def view(ack, body):
-            await ack(response_action="clear")
             seen.append(body)
 
         handler = AsyncSocketModeHandler(app, slack.app_token, web_client=client)
@@ -190,17 +185,10 @@ async def test_a_button_is_pressed_with_a_payload_like_slacks():
     assert (feedback["actions"][0]["type"], feedback["actions"][0]["value"]) == ("feedback_buttons", "down")
 
 
-async def test_a_modal_opens_with_a_fresh_trigger_once_and_is_submitted():
-    async with slack_and_app() as (slack, client, seen):
-        answer = await slack.command("U1", "C1", "/threadfast", "why")
-        assert answer == {"text": "yes?"}
-        view = {"type": "modal", "title": {"type": "plain_text", "text": "Why?"}, "blocks": []}
-        opened = await client.views_open(trigger_id=seen[0]["trigger_id"], view=view)
-        with pytest.raises(Exception, match="exchanged_trigger_id"):
-            await client.views_open(trigger_id=seen[0]["trigger_id"], view=view)
-        values = {"b": {"a": {"type": "plain_text_input", "value": "because"}}}
-        assert await slack.submit("U1", opened["view"]["id"], values) == {"response_action": "clear"}
-    assert seen[1]["view"]["state"]["values"] == values
+async def test_a_slash_command_has_its_answer_in_the_acknowledgement():
+    async with slack_and_app() as (slack, _, seen):
+        assert await slack.command("U1", "C1", "/threadfast", "why") == {"text": "yes?"}
+    assert (seen[0]["command"], seen[0]["text"]) == ("/threadfast", "why")
 
 
 async def test_what_else_happens_in_a_workspace():

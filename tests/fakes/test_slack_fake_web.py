@@ -14,6 +14,7 @@ from tests.fakes.slack.rules import Refusal, check_blocks, set_off
 
 pytestmark = pytest.mark.anyio
 
+CONTEXT = {"type": "context", "elements": [{"type": "plain_text", "text": "by the way"}]}
 RECIPIENT = {"recipient_user_id": "U1", "recipient_team_id": "T1"}
 
 
@@ -105,26 +106,11 @@ async def test_a_long_text_is_cut_with_a_warning_but_refused_in_an_update():
         assert await refused(long) == "msg_too_long"
 
 
-async def test_markdown_excludes_text_and_has_a_limit_of_its_own():
-    async with slack_and_client() as (_, client):
-        both = client.chat_postMessage(channel="C1", text="a", markdown_text="b")
-        assert await refused(both) == "markdown_text_conflict"
-        assert (
-            await refused(client.chat_postMessage(channel="C1", markdown_text="x" * 12_001)) == "msg_too_long"
-        )
-        halves = [{"type": "markdown", "text": "x" * 6_001}] * 2
-        assert await refused(client.chat_postMessage(channel="C1", blocks=halves)) == "msg_blocks_too_long"
-
-
 @pytest.mark.parametrize(
     "block",
     [
         {"type": "nonsense"},
-        {"type": "section"},
-        {"type": "section", "text": {"type": "mrkdwn", "text": ""}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3_001}},
-        {"type": "header", "text": {"type": "plain_text", "text": "x" * 151}},
-        {"type": "header", "text": {"type": "mrkdwn", "text": "x"}},
+        {"type": "markdown", "text": ""},
         {"type": "actions", "elements": []},
         {
             "type": "actions",
@@ -133,11 +119,6 @@ async def test_markdown_excludes_text_and_has_a_limit_of_its_own():
             ],
         },
         {"type": "context_actions", "elements": [{"type": "feedback_buttons", "action_id": "f"}]},
-        {"type": "image", "image_url": "https://x.example/y.png"},
-        {"type": "table", "rows": [[{"type": "raw_text", "text": "a"}] * 21]},
-        {"type": "table", "rows": [[{"type": "raw_text", "text": "a"}, {"type": "raw_text", "text": ""}]]},
-        {"type": "table", "rows": [[{"type": "raw_text", "text": "a" * 10_001}]]},
-        {"type": "table", "rows": [[{"type": "raw_text", "text": "a"}]] * 101},
     ],
 )
 async def test_blocks_that_break_a_rule_are_refused(block):
@@ -147,13 +128,16 @@ async def test_blocks_that_break_a_rule_are_refused(block):
     assert refusal.value.more["errors"]
 
 
-async def test_more_than_fifty_blocks_are_refused_with_the_place_of_the_fault():
+@pytest.mark.parametrize(
+    ("blocks", "error"),
+    [
+        ([{"type": "markdown", "text": "x"}] * 51, "invalid_blocks"),
+        ([{"type": "markdown", "text": "x" * 6_001}] * 2, "msg_blocks_too_long"),
+    ],
+)
+async def test_too_many_or_too_long_blocks_are_refused(blocks, error):
     async with slack_and_client() as (_, client):
-        with pytest.raises(SlackApiError) as raised:
-            await client.blocks_validate(blocks=[{"type": "divider"}] * 51)
-        assert raised.value.response["error"] == "invalid_blocks"
-        assert "json-pointer:/blocks" in raised.value.response["response_metadata"]["messages"][0]
-        assert (await client.blocks_validate(blocks=[{"type": "divider"}] * 50))["ok"]
+        assert await refused(client.chat_postMessage(channel="C1", blocks=blocks)) == error
 
 
 @pytest.mark.parametrize(
@@ -286,7 +270,6 @@ async def test_channels_are_listed_by_type_and_in_pages():
         async for page in pages:
             ids += [channel["id"] for channel in page["channels"]]
         assert sorted(ids) == ["C1", "C2", "D1", "D2", "D3", "G1"]
-        assert (await client.conversations_info(channel="D1"))["channel"]["is_im"]
         assert (await client.users_info(user="U1"))["user"]["id"] == "U1"
 
 
@@ -328,10 +311,10 @@ async def test_a_stream_becomes_a_message_of_its_pieces():
         task = {"type": "task_update", "id": "1", "title": "look", "status": "complete"}
         text = {"type": "markdown_text", "text": "two"}
         await client.chat_appendStream(**at, chunks=[task, text])
-        await client.chat_stopStream(**at, blocks=[{"type": "divider"}], session_status="active")
+        await client.chat_stopStream(**at, blocks=[CONTEXT], session_status="active")
         message = slack.message(at["ts"])
         assert (message.text, message.stream.state) == ("one two", "stopped")
-        assert message.blocks == [{"type": "markdown", "text": "one two"}, {"type": "divider"}]
+        assert message.blocks == [{"type": "markdown", "text": "one two"}, CONTEXT]
         assert message.stream.chunks == [task]
         assert (
             await refused(client.chat_appendStream(**at, markdown_text="x"))
@@ -408,14 +391,11 @@ async def test_session_status_is_an_enum_and_stays_until_it_is_set():
     async with slack_and_client() as (slack, client):
         root = slack.say("U1", "D1", "q").ts
         at = {"channel_id": "D1", "thread_ts": root}
-        assert await refused(client.agents_sessions_rename(**at, title="x")) == "session_not_found"
         assert await refused(client.agents_sessions_setStatus(**at, status="thinking")) == "invalid_arguments"
         await client.agents_sessions_setStatus(**at, status="processing", title="Title")
         await client.chat_postMessage(channel="D1", thread_ts=root, text="done")
         assert slack.session("D1", root).status == "processing"
-        assert await refused(client.agents_sessions_rename(**at, title="x" * 201)) == "invalid_arguments"
-        await client.agents_sessions_rename(**at, title="Other")
-        assert slack.session("D1", root).title == "Other"
+        assert slack.session("D1", root).title == "Title"
 
 
 async def test_an_app_that_is_no_agent_has_no_sessions():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import aiohttp
 import anyio
@@ -45,8 +45,6 @@ ADD_SCOPES = (
     "Paste `threadfast manifest slack` at api.slack.com/apps, App Manifest; then install the app again."
 )
 DEAF = "It hears nothing from Slack."
-FAR_DAY = timedelta(days=100)
-"""Slack takes messages for at most 120 days ahead."""
 
 APP_ID = re.compile(r"xapp-\d+-(A[A-Z0-9]+)-")
 
@@ -79,25 +77,22 @@ async def check_slack(
             return
         if found := await _same_app(web, answer, hello, options.app_token):
             yield found
-        yield await (_visible_post(web, post_in) if post_in else _unseen_post(web, now()))
+        if post_in:
+            yield await _post(web, post_in)
 
 
 async def _ask(web: Web, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
     """Call *method* once. Every failure comes back; nothing is raised but a cancellation."""
-    return await _call(method, lambda: web.client.api_call(method, params=arguments))
-
-
-async def _call(method: str, call: Callable[[], object]) -> AsyncSlackResponse | PostFailed:
     try:
         with anyio.fail_after(WITHIN_S):
-            answer = await call()  # type: ignore[misc]  # the SDK's calls have no common type
+            answer = await web.client.api_call(method, params=arguments)
     except SlackApiError as error:
         return explained(method, error)
     except TimeoutError:
         return TransportUnavailable(f"{method}: no answer within {WITHIN_S:.0f} s")
     except Exception as error:  # noqa: BLE001  the boundary of a check: every failure is a finding
         return TransportUnavailable(f"{method}: {describe_failure(error)}")
-    if not isinstance(answer, AsyncSlackResponse) or not isinstance(answer.data, dict):
+    if not isinstance(answer.data, dict):
         return TransportUnavailable(f"{method}: the answer is not Slack's")
     return answer
 
@@ -139,8 +134,7 @@ def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
 async def _open(web: Web, app_token: str) -> str | PostFailed:
     """Return the address of a socket, which holds a ticket and is never shown."""
     method = "apps.connections.open"
-    token = app_token.strip()
-    answer = await _call(method, lambda: web.client.apps_connections_open(app_token=token))
+    answer = await _ask(web, method, token=app_token.strip())
     if isinstance(answer, PostFailed):
         return answer
     url = answer.get("url")
@@ -205,7 +199,7 @@ async def _same_app(
     return Finding("slack.app", "fail", found, meaning, "Take both tokens from one app.")
 
 
-async def _visible_post(web: Web, where: str) -> Finding:
+async def _post(web: Web, where: str) -> Finding:
     name = "slack.post"
     message = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
     if isinstance(message, PostFailed):
@@ -213,28 +207,3 @@ async def _visible_post(web: Web, where: str) -> Finding:
         return failed_call(name, message, "It cannot answer there.", fix)
     deletion = await _ask(web, "chat.delete", channel=message.get("channel"), ts=message.get("ts"))
     return posted(name, where, deletion)
-
-
-async def _unseen_post(web: Web, now: datetime) -> Finding:
-    name = "slack.post"
-    hint = "`threadfast doctor --post-in CHANNEL` posts a line there and deletes it."
-    places = await _ask(web, "users.conversations", types="im", limit=1)
-    match None if isinstance(places, PostFailed) else places.get("channels"):
-        case [{"id": str(channel)}, *_]:
-            pass
-        case _:
-            return Finding(name, "ok", "not tried: it has no direct conversation yet", fix=hint)
-    at = int((now + FAR_DAY).timestamp())
-    scheduled = await _ask(web, "chat.scheduleMessage", channel=channel, text=TEST, post_at=at)
-    if isinstance(scheduled, PostFailed):
-        fix = ADD_SCOPES if isinstance(scheduled, SlackRefused) and scheduled.kind == "scope" else hint
-        return failed_call(name, scheduled, "It may not be able to answer.", fix)
-    id_ = scheduled.get("scheduled_message_id")
-    deletion = await _ask(web, "chat.deleteScheduledMessage", channel=channel, scheduled_message_id=id_)
-    if isinstance(deletion, PostFailed):
-        found = f"a test message was scheduled and cannot be deleted ({deletion})"
-        meaning = f"It will be posted in {FAR_DAY.days} days in {channel}."
-        fix = f"Delete it: chat.deleteScheduledMessage with {channel} and {id_}."
-        return Finding(name, "warn", found, meaning, fix)
-    found = "may post (a message was scheduled for a far day and deleted; nobody saw it)"
-    return Finding(name, "ok", found)

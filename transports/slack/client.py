@@ -219,7 +219,7 @@ class Slack(Client[Options, Web, _Connection]):
         options, identity = self._options, await web.identity()
         for clause in missing_scopes(identity.scopes, options.features):
             log.warning("slack.scope_missing: %s; `threadfast manifest slack` has all of them", clause)
-        me = Me(identity.team, identity.user, identity.bot_id, identity.name)
+        me = Me(identity.team, identity.user, identity.bot_id, identity.name, options.bots)
         presence = Presence(
             web,
             team=me.team,
@@ -240,7 +240,6 @@ class Slack(Client[Options, Web, _Connection]):
             names,
             recent=self._recent,
             now=self._now,
-            bots=options.bots,
             max_age_s=options.max_age_s,
             read_from=anyio.current_time() + OUTCOMES_FIRST_S * owing,
         )

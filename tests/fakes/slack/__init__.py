@@ -10,10 +10,10 @@
 There: team T1, bot UBOT/BBOT, app A1, people U1 U2 U3 with their DMs D1 D2 D3, channels C1 C2; more with
 ``slack.user(...)`` and ``slack.channel("C3", kind="private", member=False, archived=True)``.
 
-People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``submit`` ``stop`` ``rename``
+People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``stop`` ``rename``
 ``open_home`` ``join`` ``event`` ``redeliver`` ``rate_limit_events``; each returns at once, ``await`` it for the ack.
 Seen: ``thread`` ``message(ts)`` ``posts()`` ``ephemerals`` ``pings`` ``unfurls`` (per message too) ``status``
-``session`` ``titles`` ``prompts`` ``views`` ``files`` ``responses`` ``downloads``.
+``session`` ``prompts`` ``files`` ``responses`` ``downloads``.
 Counted: ``calls`` ``calls_to(method)`` ``limited`` ``impatient`` ``connections`` ``acked`` ``sockets.deliveries``.
 Faults: ``fail("chat.postMessage", Cut(applied=True), RateLimited(2), forever=False, when=lambda args: ...)``,
 ``gate(method)`` then ``await gate.reached()`` and ``gate.open()``, ``heal()``, ``revoke()``, ``scopes.discard(...)``.

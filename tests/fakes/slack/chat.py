@@ -44,17 +44,12 @@ def own(slack: FakeSlack, args: Args, refused: str) -> Message:
 
 
 def content(args: Args) -> tuple[str, list[Json] | None]:
-    """Text and blocks of a post, checked; markdown_text becomes a markdown block, as Slack does it."""
-    markdown, text = args.get("markdown_text"), args.text("text")
+    """Text and blocks of a post, checked."""
+    text = args.text("text")
     blocks = args.json("blocks", "invalid_blocks_format")
     if blocks is not None:
         rules.check_blocks(blocks)
-    if markdown is not None:
-        if text or blocks:
-            raise Refusal("markdown_text_conflict")
-        rules.check_markdown(markdown)
-        return markdown, [{"type": "markdown", "text": markdown}]
-    if not text.strip() and not blocks and not args.get("attachments"):
+    if not text.strip() and not blocks:
         raise Refusal("no_text")
     return text, blocks
 
@@ -86,17 +81,13 @@ def post_message(slack: FakeSlack, args: Args) -> Json:
         user=BOT_USER,
         bot_id=BOT,
         app_id=APP,
-        username=args.get("username"),
         thread_ts=root,
-        subtype="thread_broadcast" if root and args.flag("reply_broadcast") else None,
-        client_msg_id=args.get("client_msg_id"),
         blocks=blocks,
-        attachments=args.json("attachments"),
         metadata=metadata,
         unfurl_links=args.flag("unfurl_links"),
         unfurl_media=args.flag("unfurl_media"),
     )
-    off = rules.set_off(text, blocks or (), parse="full" if args.flag("link_names") else args.text("parse"))
+    off = rules.set_off(text, blocks or (), parse=args.text("parse"))
     message.pings += off.pings
     if message.unfurl_links is not False or message.unfurl_media is not False:
         message.unfurls += off.urls
@@ -162,26 +153,6 @@ def delete(slack: FakeSlack, args: Args) -> Json:
     message.deleted = True
     slack.echo_delete(message)
     return {"channel": message.channel, "ts": message.ts}
-
-
-@method("chat.scheduleMessage", "chat:write")
-def schedule(slack: FakeSlack, args: Args) -> Json:
-    channel = place(slack, args.need("channel"))
-    post_at = args.number("post_at", 0)
-    if post_at <= slack.wall():
-        raise Refusal("time_in_past")
-    if post_at > slack.wall() + 120 * 86_400:
-        raise Refusal("time_too_far")
-    number = f"Q{next(slack.serial)}"
-    slack.scheduled[number] = args.need("text")
-    return {"channel": channel.id, "scheduled_message_id": number, "post_at": post_at}
-
-
-@method("chat.deleteScheduledMessage", "chat:write")
-def delete_scheduled(slack: FakeSlack, args: Args) -> Json:
-    if slack.scheduled.pop(args.need("scheduled_message_id"), None) is None:
-        raise Refusal("invalid_scheduled_message_id")
-    return {}
 
 
 def streaming(slack: FakeSlack, message: Message) -> Stream | None:

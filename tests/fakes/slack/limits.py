@@ -9,12 +9,11 @@ TIER_2, TIER_3, TIER_4 = 20, 50, 100
 """Calls a minute; a bucket holds a minute's worth."""
 
 PER_MINUTE = {
-    **dict.fromkeys(("chat.startStream", "chat.stopStream", "conversations.list"), TIER_2),
+    **dict.fromkeys(("chat.startStream", "chat.stopStream"), TIER_2),
     **dict.fromkeys(
         (
             *("chat.update", "chat.delete", "conversations.history", "conversations.replies"),
-            *("conversations.info", "users.conversations", "bots.info", "reactions.add"),
-            *("agents.sessions.setStatus", "agents.sessions.rename"),
+            *("users.conversations", "bots.info", "reactions.add", "agents.sessions.setStatus"),
         ),
         TIER_3,
     ),
@@ -25,9 +24,8 @@ PER_MINUTE = {
     "assistant.threads.setStatus": 60,
     **dict.fromkeys(
         (
-            *("assistant.threads.setTitle", "assistant.threads.setSuggestedPrompts", "users.info"),
-            *("files.info", "files.getUploadURLExternal", "files.completeUploadExternal"),
-            *("views.open", "blocks.validate"),
+            *("assistant.threads.setSuggestedPrompts", "users.info"),
+            *("files.getUploadURLExternal", "files.completeUploadExternal"),
         ),
         TIER_4,
     ),

@@ -1,4 +1,4 @@
-"""Buttons, modals and slash commands: what arrives as ``interactive`` and ``slash_commands``."""
+"""Buttons and slash commands: what arrives as ``interactive`` and ``slash_commands``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from tests.fakes.slack.records import APP, TEAM, Ephemeral, Json, Message
 
 
 class Pressing(Events):
-    triggers: dict[str, float]
-
     @property
     def url(self) -> str:
         raise NotImplementedError
@@ -35,7 +33,15 @@ class Pressing(Events):
         container["is_ephemeral"] = ephemeral
         if shown.thread_ts:
             container["thread_ts"] = shown.thread_ts
-        payload = self._interaction("block_actions", user) | {
+        payload = {
+            "type": "block_actions",
+            "user": {"id": user, "username": user.lower(), "name": user.lower(), "team_id": TEAM},
+            "api_app_id": APP,
+            "token": "verification",
+            "trigger_id": f"{next(self.serial)}.1.fake",
+            "team": {"id": TEAM, "domain": "fake"},
+            "enterprise": None,
+            "is_enterprise_install": False,
             "container": container,
             "channel": {"id": channel.id, "name": "directmessage" if channel.kind == "im" else channel.name},
             "state": {"values": {}},
@@ -72,34 +78,11 @@ class Pressing(Events):
             "api_app_id": APP,
             "is_enterprise_install": "false",
             "response_url": f"{self.url}/actions/{TEAM}/{next(self.serial)}/key",
-            "trigger_id": self._trigger(),
+            "trigger_id": f"{next(self.serial)}.1.fake",
         }
         return self.sockets.deliver(
             "slash_commands", payload | ({"thread_ts": thread_ts} if thread_ts else {})
         )
-
-    def submit(self, user: str, view: str, values: Json) -> Delivery:
-        """Submit an open modal with ``state.values``."""
-        shown = self.views[view] | {"state": {"values": values}}
-        payload = self._interaction("view_submission", user) | {"view": shown, "response_urls": []}
-        return self.sockets.deliver("interactive", payload)
-
-    def _interaction(self, kind: str, user: str) -> Json:
-        return {
-            "type": kind,
-            "user": {"id": user, "username": user.lower(), "name": user.lower(), "team_id": TEAM},
-            "api_app_id": APP,
-            "token": "verification",
-            "trigger_id": self._trigger(),
-            "team": {"id": TEAM, "domain": "fake"},
-            "enterprise": None,
-            "is_enterprise_install": False,
-        }
-
-    def _trigger(self) -> str:
-        trigger = f"{next(self.serial)}.1.fake"
-        self.triggers[trigger] = self.clock()
-        return trigger
 
     def _shown(self, ts: str) -> Message | Ephemeral:
         for post in self.ephemerals:

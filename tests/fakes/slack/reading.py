@@ -119,28 +119,6 @@ def _view(slack: FakeSlack, message: Message, metadata: bool) -> Json:
     return shown
 
 
-@method("conversations.info")
-def conversation(slack: FakeSlack, args: Args) -> Json:
-    channel = _seen(slack, args.need("channel"))
-    _needs(slack, channel.kind, "read")
-    return {"channel": channel.view()}
-
-
-@method("conversations.open", "im:write")
-def open_im(slack: FakeSlack, args: Args) -> Json:
-    user = args.need("users")
-    if user not in slack.users:
-        raise Refusal("user_not_found")
-    found = next((channel for channel in slack.channels.values() if channel.user == user), None)
-    channel = found or slack.channel(f"D{user}", kind="im", user=user)
-    return {"channel": {"id": channel.id}}
-
-
-@method("conversations.list")
-def conversations(slack: FakeSlack, args: Args) -> Json:
-    return _channels(slack, [c for c in slack.channels.values() if c.member or c.kind == "public"], args)
-
-
 @method("users.conversations")
 def users_conversations(slack: FakeSlack, args: Args) -> Json:
     return _channels(slack, [c for c in slack.channels.values() if c.member], args)

@@ -46,8 +46,7 @@ class Stream:
     size: int = 0
     pieces: list[str] = field(default_factory=list)
     chunks: list[Json] = field(default_factory=list)
-    """Chunks that are not text: task_update, plan_update, blocks."""
-    mode: str | None = None
+    """Chunks that are not text: task_update."""
 
 
 @dataclass(slots=True)

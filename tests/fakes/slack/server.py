@@ -70,7 +70,6 @@ class FakeSlack(People):
         offline: Offline = "retry",
         echo: bool = True,
         agent: bool = True,
-        stop_event_subscribed: bool = True,
         port: int = 0,
     ) -> None:
         super().__init__(clock, wall)
@@ -87,17 +86,13 @@ class FakeSlack(People):
         self.script = Script()
         self.sockets = Sockets(self, ack_budget=ack_budget, redeliver_after=redeliver_after, offline=offline)
         self.echoes = echo
-        self.agent, self.stop_event_subscribed = agent, stop_event_subscribed
+        self.agent = agent
         self.stream_bytes, self.stream_seconds = STREAM_BYTES, STREAM_SECONDS
         self.acked = 0
         self.downloads: list[tuple[str, str]] = []
         """(file id, token) of every download."""
         self.responses: list[Json] = []
         """What was posted to response addresses."""
-        self.scheduled: dict[str, str] = {}
-        """What is to be posted later, by its number."""
-        self.triggers: dict[str, float] = {}
-        self.used_triggers: set[str] = set()
         self.connections: set[int] = set()
         """The client's port of every TCP connection so far."""
         self._port = port

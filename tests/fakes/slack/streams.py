@@ -26,7 +26,7 @@ def start_stream(slack: FakeSlack, args: Args) -> Json:
                 raise Refusal(f"missing_{name}")
     if args.get("task_display_mode") not in (None, "timeline", "plan", "dense"):
         raise Refusal("invalid_arguments", "task_display_mode")
-    stream = Stream(slack.clock(), args.get("recipient_user_id"), mode=args.get("task_display_mode"))
+    stream = Stream(slack.clock(), args.get("recipient_user_id"))
     message = Message(channel.id, slack.next_ts(), "", BOT_USER, BOT, APP, thread_ts=root, stream=stream)
     _append(slack, message, stream, args)
     slack.put(message)
@@ -60,9 +60,8 @@ def stop_stream(slack: FakeSlack, args: Args) -> Json:
     before = message.view()
     stream.state = "stopped"
     message.metadata = metadata or message.metadata
-    in_chunks = [block for chunk in stream.chunks for block in chunk.get("blocks", ())]
     message.blocks = [{"type": "markdown", "text": message.text}] if message.text else []
-    message.blocks += [*in_chunks, *(blocks or ())]
+    message.blocks += blocks or ()
     if status:
         slack.set_session(message.channel, message.root, status)
     slack.clear_words(message.channel, message.root)
@@ -111,14 +110,6 @@ def _pieces(args: Args) -> tuple[str, list[Json]]:
             case {"type": "markdown_text", "text": str(piece)}:
                 text.append(piece)
             case {"type": "task_update", "id": str(), "title": str(), "status": status} if status in _TASK:
-                for name in ("details", "output"):
-                    if len(chunk.get(name) or "") > 256:
-                        raise Refusal("invalid_chunks", f"{name} must be at most 256 characters")
-                chunks.append(chunk)
-            case {"type": "plan_update", "title": str()}:
-                chunks.append(chunk)
-            case {"type": "blocks", "blocks": list(blocks)}:
-                rules.check_blocks(blocks)
                 chunks.append(chunk)
             case _:
                 raise Refusal("invalid_chunks")

@@ -81,14 +81,6 @@ def _share(slack: FakeSlack, args: Args, files: list[File]) -> None:
     slack.echo(message)
 
 
-@method("files.info", "files:read")
-def file_info(slack: FakeSlack, args: Args) -> Json:
-    file = slack.files.get(args.need("file"))
-    if file is None:
-        raise Refusal("file_not_found")
-    return {"file": file.view()}
-
-
 async def download(slack: FakeSlack, request: web.Request) -> web.StreamResponse:
     """A private file: without a good token 200 and the login page, as Slack does. Its faults: "download"."""
     file = slack.files.get(request.match_info["file"])

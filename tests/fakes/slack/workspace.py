@@ -38,10 +38,8 @@ class Workspace(Waiting):
         self.ephemerals: list[Ephemeral] = []
         self.sessions: dict[tuple[str, str], Session] = {}
         self.words: dict[tuple[str, str], list[Words]] = {}
-        self.titles: dict[tuple[str, str], str] = {}
         self.prompts: list[Json] = []
         """Suggested prompts that people see: calls without ``thread_ts`` only."""
-        self.views: dict[str, Json] = {}
         self.calls: list[Call] = []
         self.serial = itertools.count(1)
         self._last_ts = 0

@@ -38,7 +38,7 @@ def now():
 
 @dataclass
 class Slack:
-    """A workspace behind a `Caller`: history newest first, replies oldest first, pages as small as is wished."""
+    """A workspace behind a `Web`: history newest first, replies oldest first, pages as small as is wished."""
 
     limit: int = 200
     pause: float = 0.0

@@ -10,7 +10,6 @@ from tests.fakes.slack import (
     APP_TOKEN,
     BOT_TOKEN,
     SCOPES,
-    ApiError,
     Cut,
     FakeSlack,
     Garbage,
@@ -44,12 +43,10 @@ async def test_a_good_app_is_found_good_and_nobody_sees_anything_of_it():
         said = sum(len(channel.messages) for channel in slack.channels.values())
         found = await look(slack)
         assert {name: finding.state for name, finding in found.items()} == dict.fromkeys(
-            (f"slack.{it}" for it in ("token", "clock", "scopes", "app_token", "socket", "app", "post")), "ok"
+            (f"slack.{it}" for it in ("token", "clock", "scopes", "app_token", "socket", "app")), "ok"
         )
         assert "threadfast (UBOT) in the workspace Fake (T1)" in found["slack.token"].found
         assert sum(len(channel.messages) for channel in slack.channels.values()) == said
-        assert slack.scheduled == {}
-        assert [call.method for call in slack.calls].count("chat.scheduleMessage") == 1
         assert slack.sockets.links == []
 
 
@@ -61,14 +58,6 @@ async def test_in_a_named_place_a_test_is_posted_and_deleted():
         found = await look(slack, post_in="CNOWHERE")
         assert found["slack.post"].state == "fail"
         assert "channel_not_found" in found["slack.post"].found
-
-
-async def test_a_test_that_cannot_be_taken_back_is_told_of():
-    async with FakeSlack() as slack:
-        slack.fail("chat.deleteScheduledMessage", ApiError("internal_error"))
-        found = await look(slack)
-        assert found["slack.post"].state == "warn"
-        assert next(iter(slack.scheduled)) in found["slack.post"].fix
 
 
 async def test_beside_a_running_bot_no_socket_is_opened():
@@ -103,7 +92,7 @@ async def test_a_missing_scope_is_told_with_what_does_not_work_without_it():
         assert (scopes.state, scopes.found) == ("warn", "missing: reactions:write, files:read")
         assert "cannot read files" in scopes.meaning
     async with FakeSlack(scopes=SCOPES - {"chat:write"}) as slack:
-        found = await look(slack)
+        found = await look(slack, post_in="C1")
         assert found["slack.scopes"].state == found["slack.post"].state == "fail"
 
 

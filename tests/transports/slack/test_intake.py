@@ -76,7 +76,6 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             SimpleNamespace(),
             recent=recent,
             now=now,
-            bots=frozenset(),
             max_age_s=600,
         )
         said = []

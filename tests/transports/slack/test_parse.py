@@ -1,5 +1,7 @@
 """What Slack tells, and what it means: events, messages, buttons and slash commands."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,6 @@ from transports.slack.events.parse_event import (
     EventsDropped,
     HomeOpened,
     Joined,
-    Left,
     Parsed,
     SessionRenamed,
     parse_event,
@@ -32,6 +33,10 @@ FILE = {
 
 def said(text="hi", **more):
     return {"type": "message", "channel": "C1", "ts": TS, "user": "U1", "text": text, **more}
+
+
+def listening_to(bot):
+    return replace(ME, bots=frozenset({bot}))
 
 
 def event(event, **more):
@@ -133,10 +138,8 @@ def test_other_bots_are_heard_only_when_they_are_listened_to():
     for bot in ({"bot_id": "B2", "user": "U9"}, {"bot_id": "B2", "subtype": "bot_message", "user": None}):
         body = {"event": said("<@UBOT> alarm", **bot)}
         assert parse_event(body, ME).inbound == ()
-        assert parse_event(body, ME, bots=frozenset({"B2"})).inbound[0].author == Author("B2")
-    [heard] = parse_event(
-        {"event": said("<@UBOT>", bot_id="B2", user="U9")}, ME, bots=frozenset({"U9"})
-    ).inbound
+        assert parse_event(body, listening_to("B2")).inbound[0].author == Author("B2")
+    [heard] = parse_event({"event": said("<@UBOT>", bot_id="B2", user="U9")}, listening_to("U9")).inbound
     assert heard.author == Author("U9")
 
 
@@ -176,7 +179,7 @@ def test_a_bots_sections_and_attachments_are_words_too():
     section = [{"type": "section", "text": {"type": "mrkdwn", "text": "disk <https://a.example|full>"}}]
     for shape in ({"blocks": section}, {"attachments": [{"fallback": "disk full"}]}):
         message = said("", bot_id="B2", channel="D1", **shape)
-        assert "disk" in parse_message(message, "D1", ME, direct=True, bots=frozenset({"B2"})).text
+        assert "disk" in parse_message(message, "D1", listening_to("B2"), direct=True).text
 
 
 def test_a_forwarded_message_is_quoted_and_its_mentions_call_nobody():
@@ -298,15 +301,13 @@ def test_a_persons_title_is_told_and_our_own_is_not():
     assert event({**titled, "user": "UBOT"}).signals == ()
 
 
-def test_the_messages_tab_the_joins_and_the_leaves_are_told():
+def test_an_opened_messages_tab_and_a_join_are_signals():
     opened = {"type": "app_home_opened", "channel": "D1", "user": "U1", "tab": "messages"}
     assert event(opened).signals == (HomeOpened("D1"),)
     assert event({**opened, "tab": "home"}) == Parsed()
     joined = {"type": "member_joined_channel", "channel": "C1", "user": "UBOT"}
     assert event(joined).signals == (Joined("C1", joined.get("event_ts", "")),)
     assert event({**joined, "user": "U1"}) == Parsed()
-    assert event({**joined, "type": "member_left_channel"}).signals == (Left("C1"),)
-    assert event({"type": "channel_archive", "channel": "C1", "user": "U1"}).signals == (Left("C1"),)
 
 
 def test_an_overload_is_told():
@@ -524,7 +525,7 @@ EDIT = {
 @settings(max_examples=300)
 @given(JSON | damaged(EVENT) | damaged(EDIT) | damaged(press()) | damaged(command("status")))
 def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
-    parsed = parse_event(body, ME, bots=frozenset({"B2"}))
+    parsed = parse_event(body, listening_to("B2"))
     action, slash = parse_action(body, ME), parse_command(body, ME)
     if isinstance(body, dict):
         spoken(body, ME, {})

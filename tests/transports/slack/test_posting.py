@@ -25,7 +25,7 @@ from transports.slack.markdown.blocks import choice_block
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.split import MAX_PART
 from transports.slack.post import uploads
-from transports.slack.post.message_pages import CUT, MAX_PARTS, MOST_PARTS, SMALL, pages
+from transports.slack.post.message_pages import CUT, MAX_PARTS, MOST_PARTS, pages
 from transports.slack.post.post_tags import Sent, Tag, fold, orphans, tag_of
 from transports.slack.post.posting import Posting
 from transports.slack.post.rewrite import DraftMessage
@@ -232,16 +232,9 @@ async def test_refused_blocks_go_out_as_plain_text_with_the_choices_spelled_out(
     assert await desk.find() == ts
 
 
-async def test_a_text_too_long_for_a_message_goes_out_in_smaller_ones_and_goes_on_after_a_crash(desk, slack):
+async def test_a_long_text_whose_blocks_are_refused_goes_out_whole(desk, slack):
+    slack.fail("chat.postMessage", ApiError("msg_too_long"), forever=True, when=lambda a: "blocks" in a)
     text = "word " * 1500
-    slack.fail(
-        "chat.postMessage", ApiError("msg_too_long"), forever=True, when=lambda a: len(a["text"]) > SMALL
-    )
-    slack.fail("chat.postMessage", Html(), when=lambda a: a["metadata"]["event_payload"].get("piece") == 1)
-    with pytest.raises(TransportUnavailable):
-        await desk.post(text)
-    desk.restart()
-    assert await desk.find() is None
     ts = await desk.post(text)
     assert together(desk.shown()) == together([text])
     desk.restart()
@@ -632,8 +625,8 @@ async def test_a_crash_at_the_file_neither_loses_nor_doubles_it(desk, slack, app
     text = long(MAX_PARTS + 1)
     slack.fail("files.completeUploadExternal", Cut(applied=applied))
     ts = await desk.outbox().post(desk.answer(text))
-    assert [seen(message) for message in slack.posts()][1:] == [f"[{file_name(desk.key)}]"]
-    assert slack.posts()[0].ts == ts
+    file, page = slack.posts()
+    assert (seen(file), page.ts) == (f"[{file_name(desk.key)}]", ts)
 
 
 @pytest.mark.parametrize("how", ["scope", "upload", "share"])
@@ -653,24 +646,25 @@ async def test_where_no_file_is_taken_all_parts_are_posted(desk, slack, how):
     assert await desk.find() == ts
 
 
-@pytest.mark.parametrize("how", ["written over", "not written over", "after a restart"])
-async def test_a_file_that_was_promised_and_is_refused_after_all_is_promised_no_more(desk, slack, how):
+async def test_a_file_that_was_shared_before_a_crash_is_not_shared_again(desk, slack):
     text = long(MAX_PARTS + 1)
-    slack.fail("files.completeUploadExternal", Html(503))
+    slack.fail("chat.postMessage", Html(503))
     with pytest.raises(TransportUnavailable):
         await desk.post(text)
-    assert file_name(desk.key) in str(slack.posts()[0].blocks)
-    slack.fail("files.getUploadURLExternal", ApiError("file_uploads_disabled"), forever=True)
-    if how == "not written over":
-        slack.fail("chat.update", ApiError("edit_window_closed"), forever=True)
-    elif how == "after a restart":
-        desk.restart()
+    desk.restart()
     assert await desk.find() is None
     ts = await desk.post(text)
-    assert together(desk.shown()) == together([text])
-    assert file_name(desk.key) not in str([message.blocks for message in slack.posts()])
+    [file, page] = slack.posts()
+    assert (file.files[0].name, page.ts) == (file_name(desk.key), ts)
     desk.restart()
     assert await desk.find() == ts
+
+
+async def test_a_long_answer_to_a_channel_itself_is_in_messages(desk, slack):
+    text = long(MAX_PARTS + 1)
+    ts = await desk.post(text, thread=replace(desk.thread, root=""), to="", reply_to="")
+    assert together(map(seen, slack.posts())) == together([text])
+    assert {message.thread_ts for message in slack.posts()[1:]} == {ts}
 
 
 async def test_an_upload_address_that_fails_is_tried_twice_and_then_all_parts_are_posted(
@@ -841,8 +835,8 @@ async def _then(work, after, *arguments):
 def test_plain_words_leave_nothing_out_and_fit_an_edit(text, times):
     assume(not re.search("```[^\n]*x", text * times))  # the language of a code block is no word of it
     [page] = pages(replace(OUTGOING, text=text * times), LINKS, inert=True)[:1]
-    assert all(len(piece) <= 4_000 for piece in page.words)
-    assert "".join(page.words).count("x") == page.markdown.count("x")
+    assert len(page.plain) <= 4_000
+    assert page.words.count("x") == page.markdown.count("x")
 
 
 @given(
@@ -859,7 +853,6 @@ def test_plain_words_leave_nothing_out_and_fit_an_edit(text, times):
                         "key",
                         "part",
                         "parts",
-                        "piece",
                         "ts",
                         "files",
                     ]
@@ -893,7 +886,7 @@ def test_only_our_own_unfinished_messages_after_the_question_are_orphans():
 
 
 def test_a_tag_comes_back_as_it_was():
-    for tag in (Tag("k"), Tag("k", 1, 3, 2, 4, "f.md", draft=True)):
+    for tag in (Tag("k"), Tag("k", 1, 3, "f.md", draft=True)):
         assert tag_of({"metadata": tag.metadata()}) == tag
 
 

@@ -49,7 +49,7 @@ class Bot:
         self.journal.open()
         self.intake = Intake(
             tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(), SimpleNamespace(),
-            recent=self.recent, now=now, bots=frozenset(), max_age_s=600,
+            recent=self.recent, now=now, max_age_s=600,
         )  # fmt: skip
 
     async def recent(self, within_s, most):

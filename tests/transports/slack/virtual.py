@@ -28,10 +28,8 @@ class VirtualWeb(Web):
         super().__init__(None, None, Limits())
         self.slack = slack
 
-    async def ask(self, method, *, channel="", **arguments):
+    async def ask(self, method, **arguments):
         args = Args({name: value for name, value in arguments.items() if value is not None})
-        if channel:
-            args["channel"] = channel
         call = Call(method, args, self.slack.bot_token, self.slack.clock(), 0)
         self.slack.calls.append(call)
         fault = self.slack.script.take(method, args)

@@ -46,13 +46,11 @@ CODES: dict[Kind, str] = {
 
 KINDS = {code: kind for kind, codes in CODES.items() for code in codes.split()}
 
-PASSING = frozenset(
-    {
-        *("internal_error", "fatal_error", "service_unavailable", "request_timeout", "http_408"),
-        *("team_added_to_org", "org_login_required", "external_channel_migrating"),
-        *("temporarily_unavailable", "failed_to_process", "update_failed", "server_error"),
-    }
-)
+_PASSING = """
+    internal_error fatal_error service_unavailable request_timeout http_408 team_added_to_org org_login_required
+    external_channel_migrating temporarily_unavailable failed_to_process update_failed server_error
+"""
+PASSING = frozenset(_PASSING.split())
 """Codes that will pass; a part of the call may have been done."""
 
 RATE_LIMITED = frozenset({"ratelimited", "rate_limited", "message_limit_exceeded"})
@@ -113,10 +111,7 @@ def needs_a_person(refused: SlackRefused) -> bool:
 
 def may_create_post(method: str) -> bool:
     """Return whether a repeated call may show twice, so it is looked up first."""
-    return method.startswith(("chat.", "files.complete")) and method not in (
-        "chat.delete",
-        "chat.getPermalink",
-    )
+    return method.startswith(("chat.", "files.complete")) and method != "chat.delete"
 
 
 def explain(method: str, status: int, headers: Mapping[str, str], body: JsonValue) -> PostFailed:

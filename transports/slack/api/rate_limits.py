@@ -55,28 +55,15 @@ READS = Rate(50, 10, first=20)
 
 RATES: dict[str, Rate] = {
     "chat.postMessage": Rate(240, 60),  # "several hundred" a minute in the workspace
+    **dict.fromkeys(("chat.startStream", "chat.stopStream", "reactions.remove"), TIER_2),
     **dict.fromkeys(
-        (
-            *("chat.startStream", "chat.stopStream"),
-            *("conversations.list", "users.list", "reactions.remove"),
-        ),
-        TIER_2,
-    ),
-    **dict.fromkeys(
-        (
-            *("chat.update", "chat.delete", "reactions.add", "reactions.get", "users.conversations"),
-            *("conversations.info", "conversations.open"),
-            *("agents.sessions.setStatus", "agents.sessions.rename", "bots.info", "team.info"),
-        ),
+        ("chat.update", "chat.delete", "reactions.add", "users.conversations", "agents.sessions.setStatus"),
         TIER_3,
     ),
     **dict.fromkeys(("conversations.history", "conversations.replies"), READS),
     "assistant.threads.setStatus": Rate(60, 10),
 }
 """Other methods are tier 4."""
-
-UNLIMITED = frozenset({"apps.connections.open"})
-"""Tier 1, one a minute; the backoff of the link paces it."""
 
 FLOORS_S: dict[str, float] = {"chat.update": 1.5}
 """An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
@@ -179,8 +166,6 @@ class Limits:
 
     def _lanes_of(self, method: str, channel: str) -> list[Lane]:
         """Return the lanes of a call, the narrowest first."""
-        if method in UNLIMITED:
-            return []
         if (lane := self._methods.get(method)) is None:
             lane = self._methods[method] = Lane(Bucket(rate_of(method), self._clock()))
         return [self._channel(channel), lane] if channel and method == "chat.postMessage" else [lane]

@@ -30,22 +30,9 @@ from transports.slack.api.rate_limits import Limits
 
 log = logging.getLogger(__name__)
 
-GETS = frozenset(
-    {
-        *(
-            "bots.info",
-            "chat.getPermalink",
-            "conversations.history",
-            "conversations.info",
-            "conversations.list",
-        ),
-        *("conversations.members", "conversations.replies", "files.info", "reactions.get", "team.info"),
-        *("users.conversations", "users.info", "users.list"),
-    }
-)
-AS_PARAMETERS = frozenset({"chat.delete", "assistant.threads.setTitle"})
-AS_JSON = ("agents.", "assistant.", "chat.", "views.")
-"""These go as JSON, but for the two above; the rest as parameters, like the SDK's own methods: a server that is not
+GETS = frozenset({"conversations.history", "conversations.replies", "users.conversations", "users.info"})
+AS_JSON = ("agents.", "assistant.", "chat.")
+"""These go as JSON, except ``chat.delete``; the rest as parameters, like the SDK's own methods: a server that is not
 Slack may know only those forms."""
 
 NEVER_SENT = (
@@ -95,7 +82,7 @@ class Web:
         Raises `SlackRefused`, `TransportRateLimited`, `TransportUnavailable`, and no other `Exception`.
         """
         await self.limits.take(method, channel, urgent=urgent)
-        return await self.ask(method, channel=channel, **arguments)
+        return await self.ask(method, **_in_channel(channel, arguments))
 
     async def try_call(
         self, method: str, *, channel: str = "", **arguments: JsonValue
@@ -104,17 +91,15 @@ class Web:
         if not self.limits.try_take(method, channel):
             return None
         try:
-            return await self.ask(method, channel=channel, **arguments)
+            return await self.ask(method, **_in_channel(channel, arguments))
         except SlackRefused as refused:
             self._log_once(refused)
         except PostFailed as error:
             log.debug("live.call_failed: %s", error)
         return None
 
-    async def ask(self, method: str, *, channel: str = "", **arguments: JsonValue) -> Mapping[str, JsonValue]:
-        """Call *method* now, if `limits` has granted it already; else as `call`."""
-        if channel:
-            arguments["channel"] = channel
+    async def ask(self, method: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
+        """Call *method* now, when `limits` has granted it already; else as `call`."""
         return _answer(method, await self._send(method, arguments))
 
     async def respond(self, url: str, content: Mapping[str, JsonValue]) -> None:
@@ -185,7 +170,7 @@ class Web:
 
     async def _api_call(self, method: str, arguments: dict[str, JsonValue]) -> AsyncSlackResponse:
         verb = "GET" if method in GETS else "POST"
-        if verb == "POST" and method not in AS_PARAMETERS and method.startswith(AS_JSON):
+        if verb == "POST" and method != "chat.delete" and method.startswith(AS_JSON):
             return await self.client.api_call(method, json=arguments)
         params = {name: _parameter(value) for name, value in arguments.items()}
         return await self.client.api_call(method, http_verb=verb, params=params)
@@ -238,6 +223,10 @@ def _answer(method: str, response: AsyncSlackResponse) -> Mapping[str, JsonValue
     if isinstance(response.data, dict):
         return response.data
     raise explain(method, response.status_code, {}, None)
+
+
+def _in_channel(channel: str, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return arguments | {"channel": channel} if channel else arguments
 
 
 def _parameter(value: JsonValue) -> JsonValue:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from pydantic import JsonValue
@@ -36,9 +36,10 @@ from transports.slack.api.json_fields import (
     is_stamp,
     part,
     parts,
+    stamp,
     string,
 )
-from transports.slack.events.catch_up_round import CatchUpRound
+from transports.slack.api.web_api import Web
 from transports.slack.events.parse_message import Me, parse_message
 
 log = logging.getLogger(__name__)
@@ -65,12 +66,50 @@ def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
     log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
 
 
-class Caller(Protocol):
-    async def call(
-        self, method: str, *, channel: str = "", urgent: bool = True, **arguments: JsonValue
-    ) -> Mapping[str, JsonValue]:
-        """Call Slack within its limits. Raises `threads.errors.PostFailed`."""
-        ...
+@dataclass(slots=True)
+class CatchUpRound:
+    """One round of a catch-up in one channel: the oldest ``most`` messages after ``since``.
+
+    ``cut``: there are more. ``threads`` are to be read. The pages so far do not show whether those in ``unsure``
+    moved. ``back`` counts the pages that were read for their sake.
+    """
+
+    since: Decimal
+    most: int
+    messages: dict[str, Incoming] = field(default_factory=dict)
+    threads: dict[str, None] = field(default_factory=dict)
+    cut: bool = False
+    unsure: set[str] = field(init=False)
+    back: int = 0
+
+    def __post_init__(self) -> None:
+        self.unsure = {*self.threads}
+
+    def add(self, messages: Sequence[Incoming]) -> None:
+        self.messages.update(
+            {message.id: message for message in messages if instant(message.id) > self.since}
+        )
+        if len(self.messages) > self.most:
+            self.messages = {message.id: message for message in self.ordered()[: self.most]}
+            self.cut = True
+
+    def ordered(self) -> list[Incoming]:
+        return sorted(self.messages.values(), key=lambda message: instant(message.id))
+
+    def note(self, message: Shape) -> bool:
+        """Note whether a message shows a thread that moved. Returns False for one before ``since``."""
+        ts, root, latest = (stamp(message, name) for name in ("ts", "thread_ts", "latest_reply"))
+        self.unsure -= {ts, root}
+        if root and instant(latest or ts or root) > self.since:
+            self.threads[root] = None
+        elif latest or not root:
+            self.threads.pop(root or ts, None)
+        return not ts or instant(ts) > self.since
+
+    def goes_back(self) -> bool:
+        """Return whether to read one more page: it may show many threads, which take a call each otherwise."""
+        self.back += 1
+        return len(self.unsure) > self.back
 
 
 class History:
@@ -82,7 +121,7 @@ class History:
 
     def __init__(
         self,
-        web: Caller,
+        web: Web,
         marks: Marks,
         me: Me,
         sink: Callable[[Incoming], Awaitable[None]],
@@ -90,12 +129,11 @@ class History:
         active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
         now: Callable[[], datetime],
         max_age_s: float = 600,
-        bots: frozenset[str] = frozenset(),
         not_before: float = 0.0,
     ) -> None:
         self._web, self._marks, self._me, self._sink = web, marks, me, sink
         self._active_threads, self._now, self._max_age_s = active_threads, now, max_age_s
-        self._bots, self._not_before = bots, not_before
+        self._not_before = not_before
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
         """The gap for which ``_active`` was read."""
@@ -175,9 +213,7 @@ class History:
 
     def _parsed(self, page: Sequence[Shape], channel: str) -> list[Incoming]:
         direct = is_direct(channel)
-        found = (
-            parse_message(message, channel, self._me, direct=direct, bots=self._bots) for message in page
-        )
+        found = (parse_message(message, channel, self._me, direct=direct) for message in page)
         return [incoming for incoming in found if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:

@@ -1,7 +1,7 @@
 """Events, live or from a catch-up, on their way to the sink; nothing is acknowledged before it is durable.
 
-A channel is followed from its first message. Slack tells of joins and leaves only with scopes that the generated
-manifest does not ask for.
+A channel is followed from its first message, or from the moment when the bot joins it: Slack sends that event only
+with scopes that the generated manifest does not ask for.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from transports.slack.events.parse_event import (
     EventsDropped,
     HomeOpened,
     Joined,
-    Left,
     SessionRenamed,
     Signal,
     parse_event,
@@ -47,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Intake:
-    """Takes the events of one workspace. ``bots`` are other bots that are heard.
+    """Takes the events of one workspace.
 
     A missed message older than ``max_age_s`` is stale. Missed messages are not read before ``read_from`` on the clock
     of `anyio.current_time`.
@@ -65,14 +64,13 @@ class Intake:
         *,
         recent: Recent,
         now: Callable[[], datetime],
-        bots: frozenset[str],
         max_age_s: float,
         read_from: float = 0.0,
     ) -> None:
         self.buttons = PressedButtons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
-        self._presence, self._recent, self._bots = presence, recent, bots
-        self._cap = BotLoopGuard(bots)
+        self._presence, self._recent = presence, recent
+        self._cap = BotLoopGuard(me.bots)
         history = History(
             web,
             marks,
@@ -81,7 +79,6 @@ class Intake:
             active_threads=self._active,
             now=now,
             max_age_s=max_age_s,
-            bots=bots,
             not_before=read_from,
         )
         self._catch_up = CatchUp(marks, history)
@@ -108,7 +105,7 @@ class Intake:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
-        parsed = parse_event(dict(body), self._me, bots=self._bots)
+        parsed = parse_event(dict(body), self._me)
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
@@ -158,8 +155,6 @@ class Intake:
                 # It may be late, after messages whose events got lost.
                 self._marks.joined(channel, at or self._marks.clock())
                 self._close_gaps()
-            case Left(channel=channel):
-                self._marks.drop(channel)
             case EventsDropped():
                 log.error(
                     "slack.dropping: Slack drops events of this workspace, which had more than 30,000 in an hour"

@@ -49,18 +49,11 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Nothing more can be read in a channel; it may begin anew later."""
-
-    channel: str
-
-
-@dataclass(frozen=True, slots=True)
 class EventsDropped:
     """Slack drops events: the workspace had more than 30,000 in an hour."""
 
 
-Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | Left | EventsDropped
+Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | EventsDropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +71,6 @@ class _Event:
     event: Shape
     id: str
     me: Me
-    bots: frozenset[str]
 
     @property
     def channel(self) -> str:
@@ -97,7 +89,7 @@ class _Event:
         return string(self.event, "channel_type") == "im" or is_direct(self.channel)
 
 
-def parse_event(body: JsonValue, me: Me, *, bots: frozenset[str] = frozenset()) -> Parsed:
+def parse_event(body: JsonValue, me: Me) -> Parsed:
     """Read the payload of one events_api envelope. Never raises: what it cannot read is ``odd``."""
     if not isinstance(body, dict):
         return Parsed(odd="a payload that is not an object")
@@ -108,7 +100,7 @@ def parse_event(body: JsonValue, me: Me, *, bots: frozenset[str] = frozenset()) 
     read = _READERS.get(kind)
     if read is None:
         return Parsed(odd=f"an event of an unknown type: {kind[:60]!r}")
-    return read(_Event(event, identifier(body, "event_id"), me, bots))
+    return read(_Event(event, identifier(body, "event_id"), me))
 
 
 def _message(e: _Event) -> Parsed:
@@ -125,7 +117,7 @@ def _post(e: _Event) -> Parsed:
     ts, named = stamp(e.event, "ts"), string(e.event, "type") == "app_mention"
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
-    incoming = parse_message(e.event, e.channel, e.me, direct=e.direct, bots=e.bots, named=named)
+    incoming = parse_message(e.event, e.channel, e.me, direct=e.direct, named=named)
     return Parsed((incoming,) if incoming else (), moved=(e.channel, ts))
 
 
@@ -138,10 +130,10 @@ def _changed(e: _Event) -> Parsed:
     thread = e.me.thread(e.channel, root_of(message))
     if string(message, "subtype") == "tombstone":  # a root that others replied to: its place stays
         return Parsed(() if e.me.is_author(before) else (Deleted(ts, thread),))
-    if author_of(message, e.me, e.bots) is None or not _reworded(message, before):
+    if author_of(message, e.me) is None or not _reworded(message, before):
         return Parsed()
     edited = Edited(ts, thread, text_of(message, e.me))
-    incoming = parse_message(message, e.channel, e.me, direct=e.direct, bots=e.bots)
+    incoming = parse_message(message, e.channel, e.me, direct=e.direct)
     added = incoming is not None and incoming.via == "mention" and not e.me.is_named_in(own_words(before))
     return Parsed((edited, incoming) if incoming is not None and added and before else (edited,))
 
@@ -199,14 +191,6 @@ def _joined(e: _Event) -> Parsed:
     return Parsed(signals=(Joined(e.channel, stamp(e.event, "event_ts")),)) if ours else Parsed()
 
 
-def _member_left(e: _Event) -> Parsed:
-    return _left(e) if e.user == e.me.user else Parsed()
-
-
-def _left(e: _Event) -> Parsed:
-    return Parsed(signals=(Left(e.channel),)) if e.channel else Parsed(odd="a channel left without its id")
-
-
 _READERS: dict[str, Callable[[_Event], Parsed]] = {
     "message": _message,
     "app_mention": _post,
@@ -214,7 +198,4 @@ _READERS: dict[str, Callable[[_Event], Parsed]] = {
     "agent_session_title_changed": _titled,
     "app_home_opened": _home,
     "member_joined_channel": _joined,
-    "member_left_channel": _member_left,
-    **dict.fromkeys(("channel_left", "channel_archive", "channel_deleted"), _left),
-    **dict.fromkeys(("group_left", "group_archive", "group_deleted"), _left),
 }

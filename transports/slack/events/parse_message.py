@@ -29,12 +29,16 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """The bot: the ids of its workspace, its user and its bot, and its display name."""
+    """The bot: the ids of its workspace, its user and its bot, and its display name.
+
+    ``bots`` are the ids of other bots, or of their users, that may write to this one.
+    """
 
     team: str
     user: str
     bot_id: str = ""
     name: str = ""
+    bots: frozenset[str] = frozenset()
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -58,19 +62,10 @@ def sent_at(ts: str) -> str:
 
 
 def parse_message(
-    message: Shape,
-    channel: str,
-    me: Me,
-    *,
-    direct: bool,
-    bots: frozenset[str] = frozenset(),
-    named: bool = False,
+    message: Shape, channel: str, me: Me, *, direct: bool, named: bool = False
 ) -> Incoming | None:
-    """Return a message to the bot, or None for any other.
-
-    *bots* are the ids of bots, or of their users, that may write to this one. *named*: Slack says that it names us.
-    """
-    ts, author = stamp(message, "ts"), author_of(message, me, bots)
+    """Return a message to the bot, or None for any other. *named*: Slack says that it names us."""
+    ts, author = stamp(message, "ts"), author_of(message, me)
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
@@ -108,7 +103,7 @@ def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
     return Spoken(Author(who, name), text, ours=ours, forwarding=bool(forwarded))
 
 
-def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:
+def author_of(message: Shape, me: Me) -> Author | None:
     """Return the author: a person, or a listed bot; None for any other."""
     subtype = string(message, "subtype")
     user, bot = identifier(message, "user"), identifier(message, "bot_id")
@@ -118,7 +113,7 @@ def author_of(message: Shape, me: Me, bots: frozenset[str]) -> Author | None:
         return None
     if not message.get("bot_id") and subtype != "bot_message":
         return Author(user)
-    known_bot = next((one for one in (user, bot) if one and one in bots), "")
+    known_bot = next((one for one in (user, bot) if one and one in me.bots), "")
     return Author(known_bot) if known_bot else None  # its messages are counted by that id
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import JsonValue
 
 from transports.base.text import utf8_size
-from transports.slack.live.task_cards import Card
-from transports.slack.markdown.escape import SafeStream
+from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TableHold
 
@@ -28,6 +28,19 @@ CARD_BYTES = 100
 
 
 _WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The card of one tool: in progress, then complete or error, each at most once. ``title`` is safe to show."""
+
+    id: str
+    title: str
+    status: Literal["in_progress", "complete", "error"]
+
+    @property
+    def chunk(self) -> dict[str, JsonValue]:
+        return {"type": "task_update", "id": self.id, "title": self.title, "status": self.status}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +172,8 @@ def cut(text: str, room: int) -> int:
 
 def _size(piece: str | Card) -> int:
     return utf8_size(piece) if isinstance(piece, str) else utf8_size(piece.title) + CARD_BYTES
+
+
+def inert(text: str, links: Links) -> str:
+    """Return *text* so that no link, mention or markup of it works."""
+    return safe(text.replace("`", "'"), links)

@@ -27,8 +27,8 @@ from transports.shared.live.activity import RunningTools
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import string
 from transports.slack.live.draft_calls import DraftCalls
+from transports.slack.live.draft_content import inert
 from transports.slack.live.native_stream import Live
-from transports.slack.live.task_cards import inert
 from transports.slack.markdown.blocks import markdown_block
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.split import parts, plain

@@ -17,7 +17,6 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.json_fields import string
 from transports.slack.api.web_api import Web
 
 log = logging.getLogger(__name__)
@@ -83,8 +82,7 @@ class LatestCalls(Generic[K]):
         arguments, tries = wanted
         self._asking = key
         try:
-            channel = string(arguments, "channel")
-            await self._web.ask(self._method, channel=channel, **_without_channel(arguments))
+            await self._web.ask(self._method, **arguments)
         except SlackRefused as refused:
             self._refused(refused)
         except PostFailed as error:
@@ -104,7 +102,3 @@ class LatestCalls(Generic[K]):
         self._soon.clear()
         self._later.clear()
         log.warning("live.not_offered: the workspace does not offer it, and is not asked again: %s", refused)
-
-
-def _without_channel(arguments: Arguments) -> Arguments:
-    return {name: value for name, value in arguments.items() if name != "channel"}

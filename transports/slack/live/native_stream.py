@@ -32,8 +32,7 @@ from transports.shared.live.activity import RunningTools, tool_label
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
 from transports.slack.live.draft_calls import DraftCalls
-from transports.slack.live.draft_content import Batch, Script
-from transports.slack.live.task_cards import Card, inert
+from transports.slack.live.draft_content import Batch, Card, Script, inert
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import Fences
 from transports.slack.post.post_tags import Tag

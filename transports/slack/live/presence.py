@@ -74,8 +74,6 @@ OUTCOMES: dict[Outcome, str] = {
 HEARTBEAT_S = 90.0
 MOST_RENAMED = 1_000
 MOST_JOBS = 2_000
-MOST_CLEARED = 200
-MOST_PROMPTS = 4
 
 
 @dataclass(slots=True)
@@ -159,15 +157,13 @@ class Presence(shared.Presence[_Live, Draft]):
 
     async def clear(self, threads: Sequence[ThreadId]) -> None:
         """Clear the status that a killed process may have left in these threads."""
-        for thread in threads[:MOST_CLEARED]:
+        for thread in threads:
             if thread not in self._running and is_stamp(thread.root):
                 self._show_status(thread, IDLE, soon=False)
 
     async def home_opened(self, channel: str) -> None:
         """Suggest prompts. Without ``thread_ts``: with one, Slack says ok and shows nothing (agent view)."""
-        prompts: list[JsonValue] = [
-            {"title": title, "message": message} for title, message in self._prompts[:MOST_PROMPTS]
-        ]
+        prompts: list[JsonValue] = [{"title": title, "message": message} for title, message in self._prompts]
         if prompts:
             self._suggestions.want(channel, {"channel_id": channel, "prompts": prompts})
 

@@ -58,7 +58,15 @@ def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
 
 
 def plain(markdown: str) -> str:
-    """Return safe Markdown as at most 3,500 characters of inert words without marks."""
+    """Return the `words` of safe Markdown in at most 3,500 characters."""
+    text = words(markdown)
+    if len(text) <= MAX_PLAIN:
+        return text
+    return re.sub(r"&[a-z]{0,3}$", "", split(text, MAX_PLAIN - 2)[0]) + " …"
+
+
+def words(markdown: str) -> str:
+    """Return safe Markdown as inert words without marks."""
     code = False
     lines: list[str] = []
     for line in markdown.split("\n"):
@@ -68,10 +76,7 @@ def plain(markdown: str) -> str:
             lines.append(line)
         elif not is_delimiter(line):
             lines.append(_words(line))
-    text = _escaped("\n".join(lines).strip())
-    if len(text) <= MAX_PLAIN:
-        return text or "…"
-    return re.sub(r"&[a-z]{0,3}$", "", split(text, MAX_PLAIN - 2)[0]) + " …"
+    return _escaped("\n".join(lines).strip()) or "…"
 
 
 def _words(line: str) -> str:

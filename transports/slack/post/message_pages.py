@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
 from threads.model import Choice, Outgoing
-from transports.base.text import split
 from transports.slack.markdown.blocks import Block, choice_block, feedback_block, markdown_block, note_block
 from transports.slack.markdown.links import Links
-from transports.slack.markdown.split import parts, plain
+from transports.slack.markdown.split import parts, words
 from transports.slack.post.post_tags import Tag
 
 MAX_PARTS = 4
@@ -18,9 +17,6 @@ MAX_PARTS = 4
 
 MOST_PARTS = 20
 """Messages of an answer where no file can be sent; the last one says that it is cut."""
-
-SMALL = 3_000
-"""Characters of Markdown whose plain words any method takes: ``chat.update`` 4,000, ``chat.postMessage`` 40,000."""
 
 CUT = "The answer goes on, but it is too long to be posted here."
 
@@ -40,14 +36,9 @@ class Page:
         return [markdown_block(self.markdown), *self.below]
 
     @property
-    def words(self) -> list[str]:
-        """The page without blocks, in as many pieces as it needs."""
-        pieces = [*_in_words(self.markdown, SMALL)]
-        if not self.aside:
-            return pieces
-        if len(pieces[-1]) + len(self.aside) > SMALL:
-            return [*pieces, self.aside]
-        return [*pieces[:-1], f"{pieces[-1]}\n\n{self.aside}"]
+    def words(self) -> str:
+        """All of the page as plain text, where blocks are refused; ``chat.postMessage`` takes 40,000 characters."""
+        return "\n\n".join(filter(None, (words(self.markdown), self.aside)))
 
 
 def pages(
@@ -102,13 +93,3 @@ def _spelled(choices: Sequence[Choice]) -> str:
 
 def _lines(*texts: str) -> str:
     return "\n".join(filter(None, texts))
-
-
-def _in_words(markdown: str, room: int) -> Iterator[str]:
-    """Split until nothing is cut off: `plain` shortens what is too long, and marks that with dots."""
-    for piece in split(markdown, room):
-        words = plain(piece)
-        if words.endswith(" …") and not piece.rstrip().endswith("…"):
-            yield from _in_words(piece, room // 2)
-        else:
-            yield words

@@ -25,23 +25,18 @@ CLOCKS_S = 60
 class Tag:
     """Part ``part`` (from 0) of the ``parts`` of the post ``key``; an unfinished live answer is a ``draft``.
 
-    A part that only fits in ``pieces`` smaller messages has one tag for each. ``file`` is the name of the file that
-    holds the whole text and belongs to the post too.
+    ``file`` is the name of the file that holds the whole text and belongs to the post too.
     """
 
     key: str
     part: int = 0
     parts: int = 1
-    piece: int = 0
-    pieces: int = 1
     file: str = ""
     draft: bool = False
 
     def metadata(self) -> dict[str, JsonValue]:
         """Return it as the ``metadata`` of a message."""
         payload: dict[str, JsonValue] = {"key": self.key, "part": self.part, "parts": self.parts}
-        if self.pieces > 1:
-            payload |= {"piece": self.piece, "pieces": self.pieces}
         if self.file:
             payload["file"] = self.file
         if self.draft:
@@ -56,51 +51,35 @@ def tag_of(message: Shape) -> Tag | None:
     key = string(said, "key")
     if string(metadata, "event_type") != EVENT_TYPE or not key:
         return None
-    pieces, file, draft = count(said, "pieces") or 1, string(said, "file"), said.get("draft") is True
-    return Tag(key, count(said, "part"), count(said, "parts") or 1, count(said, "piece"), pieces, file, draft)
+    file, draft = string(said, "file"), said.get("draft") is True
+    return Tag(key, count(said, "part"), count(said, "parts") or 1, file, draft)
 
 
 @dataclass(slots=True)
 class Sent:
-    """Which messages of one post are out: ``ts`` by part and piece.
+    """Which messages of one post are out: ``ts`` by part, and whether its file is (``filed``).
 
     ``ours``: this process has looked for it, or tried to post it, so that only a new look can tell more.
     """
 
-    out: dict[tuple[int, int], str] = field(default_factory=dict)
+    out: dict[int, str] = field(default_factory=dict)
     parts: int = 0
-    pieces: dict[int, int] = field(default_factory=dict)
-    file: str = ""
     filed: bool = False
     ours: bool = False
 
     def add(self, tag: Tag, ts: str) -> None:
         """Take a message in; of two for the same part, which a lost answer may leave, the first counts."""
-        self.out.setdefault((tag.part, tag.piece), ts)
+        self.out.setdefault(tag.part, ts)
         self.parts = max(self.parts, tag.parts)
-        self.pieces[tag.part] = max(self.pieces.get(tag.part, 1), tag.pieces)
-        self.file = tag.file or self.file
-
-    def forget(self, part: int) -> None:
-        """Forget a part whose messages were deleted."""
-        for piece in range(self.pieces.pop(part, 0)):
-            self.out.pop((part, piece), None)
-
-    def has(self, part: int) -> bool:
-        return part in self.pieces and all((part, piece) in self.out for piece in range(self.pieces[part]))
 
     @property
     def first(self) -> str:
-        return self.out.get((0, 0), "")
+        return self.out.get(0, "")
 
     @property
     def whole(self) -> bool:
-        """Whether all of the post is out. A file counts as long as the text goes on in no second part."""
-        return (
-            self.parts > 0
-            and all(map(self.has, range(self.parts)))
-            and (self.filed or not self.file or self.parts > 1)
-        )
+        """Whether all parts are out. The one that names a file is posted after the file."""
+        return self.parts > 0 and all(part in self.out for part in range(self.parts))
 
 
 def fold(messages: Iterable[Shape], key: str, sent: Sent) -> None:

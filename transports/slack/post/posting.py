@@ -8,7 +8,7 @@ remembered, so that a repeated post goes on where it stopped.
     has a draft message, a stream             chat.stopStream; chat.update if it shows anything but the part
     has a draft message, a post               chat.update
     has none, or its draft is gone            chat.postMessage
-    Slack refuses in blocks                   the same in plain text, in smaller pieces if that is too long
+    Slack refuses in blocks                   the same in plain text
     is for one person, in a channel           chat.postEphemeral; where that is refused, as the others
     is the fifth                              a file with the whole text; where that is refused, as the others
 
@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import anyio
 from cachetools import LRUCache
 from pydantic import JsonValue
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable, retry_fields
 from threads.model import Outgoing, ThreadId
 from transports.base.transport import progress
 from transports.shared.buttons import OpenQuestions
@@ -191,7 +191,7 @@ class Posting:
         if len(whole) <= MAX_PARTS or not await self._as_file(outgoing, whole[0], draft, sent):
             for number, page in enumerate(whole):
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
-        if outgoing.choices and (ts := sent.out.get((whole[-1].tag.part, 0))):
+        if outgoing.choices and (ts := sent.out.get(whole[-1].tag.part)):
             last = whole[-1]
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
@@ -235,43 +235,26 @@ class Posting:
     async def _as_file(
         self, outgoing: Outgoing, first: Page, draft: Sequence[DraftMessage], sent: Sent
     ) -> bool:
-        """Post the first page and the whole text as a file; return False if it has to go out in messages.
+        """Post the whole text as a file, and its first page; return False if it has to go out in messages.
 
-        The upload comes first, so that the page only promises a file that can be shown.
+        The file comes first, so that the page never names one that Slack refuses. A channel has no thread yet that
+        the file could be in.
         """
         thread, file = outgoing.thread, file_name(outgoing.key)
-        if sent.parts > 1:  # it began in messages
+        if sent.parts > 1 or not thread.root:
             return False
-        source, size = uploads.of_text(outgoing.text)
         try:
-            file_id = "" if sent.filed else await uploads.upload(self._web, source, size, file)
-        except (TransportRejected, TransportUnavailable) as error:
+            if not sent.filed:
+                file_id = await uploads.upload(self._web, *uploads.of_text(outgoing.text), file)
+                await uploads.share(self._web, file_id, file, thread.channel, thread.root)
+        except PostFailed as error:
+            if error.maybe_posted or isinstance(error, TransportRateLimited):
+                raise
             log.warning("post.no_file: for a long answer: %s", error, extra={"thread_id": str(thread)})
-            await self._unpromise(thread, first, sent)
             return False
-        page = beginning(first, outgoing, file, feedback=self._feedback)
-        await self._show(thread, page, draft[:1], sent)
-        if file_id:
-            try:
-                await uploads.share(self._web, file_id, file, thread.channel, thread.root or sent.first)
-            except SlackRefused as refused:
-                log.warning("post.no_file: for a long answer: %s", refused, extra={"thread_id": str(thread)})
-                await self._unpromise(thread, first, sent)
-                return False
         sent.filed = True
+        await self._show(thread, beginning(first, outgoing, file, feedback=self._feedback), draft[:1], sent)
         return True
-
-    async def _unpromise(self, thread: ThreadId, first: Page, sent: Sent) -> None:
-        """Remove the mention of the file from the first message, if that is out."""
-        out = [ts for (number, _), ts in sent.out.items() if number == 0]
-        if len(out) == 1 and await take_over(
-            self._web, thread.channel, DraftMessage(sent.first, "post", ""), first
-        ):
-            sent.add(first.tag, sent.first)
-            return
-        for ts in out:
-            await remove(self._web, thread.channel, ts)
-        sent.forget(0)
 
     async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
         """Show one page, once: in its draft message, or in one of its own."""
@@ -294,7 +277,7 @@ class Posting:
         last = max(map(instant, sent.out.values()), default=0)
         for message in draft:  # one that stands above an earlier part would break the order
             if (
-                not sent.has(page.tag.part)
+                page.tag.part not in sent.out
                 and instant(message.id) > last
                 and await take_over(self._web, thread.channel, message, page)
             ):
@@ -303,23 +286,17 @@ class Posting:
 
 
 async def _bring(page: Page, sent: Sent, send: Send) -> None:
-    """Send what is missing of a page: in blocks or, if those are refused, in plain text."""
-    if sent.has(page.tag.part):
+    """Send a page that is not out: in blocks or, if those are refused, in plain text."""
+    if page.tag.part in sent.out:
         return
-    if page.tag.part not in sent.pieces:
-        try:
-            sent.add(page.tag, await send(page.tag, page.plain, [*page.blocks]))
-        except SlackRefused as refused:
-            if refused_for_good(refused) or refused.kind == "gone":
-                raise
-            log.warning("post.blocks_refused: the text goes without: %s", refused)
-        else:
-            return
-    words = page.words
-    for number, text in enumerate(words):
-        tag = replace(page.tag, piece=number, pieces=len(words))
-        if (tag.part, number) not in sent.out:
-            sent.add(tag, await send(tag, text, None))
+    try:
+        ts = await send(page.tag, page.plain, [*page.blocks])
+    except SlackRefused as refused:
+        if refused_for_good(refused) or refused.kind == "gone":
+            raise
+        log.warning("post.blocks_refused: the text goes without: %s", refused)
+        ts = await send(page.tag, page.words, None)
+    sent.add(page.tag, ts)
 
 
 def _for_one(outgoing: Outgoing) -> bool:

@@ -18,6 +18,9 @@ from transports.slack.post.message_pages import Page
 
 log = logging.getLogger(__name__)
 
+MAX_UPDATE = 4_000
+"""Characters of text that ``chat.update`` takes."""
+
 CONFLICT = "streaming_state_conflict"
 
 
@@ -43,9 +46,10 @@ async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> 
 async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
     if draft.kind == "stream" and await _stop(web, channel, draft, page):
         return True
-    words = page.words
-    forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks]), (words[0], None)]
-    for text, blocks in forms[: 2 if len(words) == 1 else 1]:
+    forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks])]
+    if len(page.words) <= MAX_UPDATE:
+        forms.append((page.words, None))
+    for text, blocks in forms:
         try:
             await _update(web, channel, draft.id, text, blocks, page.tag.metadata())
         except SlackRefused as refused:
