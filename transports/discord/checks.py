@@ -45,8 +45,8 @@ from transports.shared.retry import retry_seconds
 PORTAL = "At discord.com/developers/applications, your application, Bot:"
 NEW_TOKEN = f"{PORTAL} Reset Token, and set the new one."
 TICK = f'{PORTAL} tick "Message Content Intent".'
-MUTE = "It can neither answer nor read in Discord."
-DEAF = "It hears nothing from Discord."
+CANNOT_ANSWER = "It can neither answer nor read in Discord."
+CANNOT_READ = "It hears nothing from Discord."
 
 MESSAGE_CONTENT = 1 << 18 | 1 << 19
 """Flags of an application: the intent was granted, or is ticked (which is enough in up to 100 servers)."""
@@ -71,8 +71,8 @@ async def check_discord(
     Close it (`contextlib.aclosing`) if it is not read to its end.
     """
     base = options.api_base_url or DISCORD
-    if way := proxy("discord.proxy", base):
-        yield way
+    if finding := proxy("discord.proxy", base):
+        yield finding
     timeout = aiohttp.ClientTimeout(total=2 * WITHIN_S)
     async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
         api = ProbeApi(session, base, options.token)
@@ -100,17 +100,18 @@ def _token(me: Answer | PostFailed, token: str) -> Finding:
     match me:
         case BadToken():
             form = "" if token.count(".") == 2 else "; a bot token has three parts, with a dot between them"
-            return Finding(name, "fail", f"{me}{form}", MUTE, NEW_TOKEN)
+            return Finding(name, "fail", f"{me}{form}", CANNOT_ANSWER, NEW_TOKEN)
         case PostFailed():
-            return failed_call(name, me, MUTE)
+            return failed_call(name, me, CANNOT_ANSWER)
     fields = me.fields
     names = str(fields.get("username")), str(fields.get("id"))
-    who = f"{names[0]} ({names[1]})"
+    account = f"{names[0]} ({names[1]})"
     if not isinstance(fields.get("id"), str):
-        return Finding(name, "fail", "what answers is not Discord", MUTE, REACH)
+        return Finding(name, "fail", "what answers is not Discord", CANNOT_ANSWER, REACH)
     if fields.get("bot") is not True:
-        return Finding(name, "fail", f"this token is a person's ({who}), not a bot's", MUTE, NEW_TOKEN, names)
-    return Finding(name, "ok", who, names=names)
+        found = f"this token is a person's ({account}), not a bot's"
+        return Finding(name, "fail", found, CANNOT_ANSWER, NEW_TOKEN, names)
+    return Finding(name, "ok", account, names=names)
 
 
 def _intents(application: Answer | PostFailed) -> Finding:
@@ -137,7 +138,7 @@ def _sessions_left(answer: Answer | PostFailed) -> int:
 def _gateway(answer: Answer | PostFailed) -> Finding:
     name = "discord.gateway"
     if isinstance(answer, PostFailed):
-        return failed_call(name, answer, DEAF)
+        return failed_call(name, answer, CANNOT_READ)
     if not _limit(answer):
         found = "Discord did not say how many sessions may begin"
         return Finding(name, "fail", found, "What answers may not be Discord; no session was begun.", REACH)
@@ -156,7 +157,7 @@ async def _session(session: aiohttp.ClientSession, options: Options) -> Finding:
     """Begin a session, wait for READY, and end it."""
     gateway = URL(options.gateway_url) if options.gateway_url else GATEWAY
     url = str(gateway.update_query(v="10", encoding="json"))
-    return await try_socket(SESSION, session, url, partial(_identify, options.token.strip()), DEAF)
+    return await try_socket(SESSION, session, url, partial(_identify, options.token.strip()), CANNOT_READ)
 
 
 async def _identify(token: str, socket: aiohttp.ClientWebSocketResponse) -> Finding:
@@ -173,7 +174,7 @@ async def _identify(token: str, socket: aiohttp.ClientWebSocketResponse) -> Find
                 await socket.send_json({"op": 2, "d": identify})
             case {"op": 9}:
                 found = "Discord did not begin a session now"
-                return Finding(SESSION, "warn", found, DEAF, "Run this again in 5 s.")
+                return Finding(SESSION, "warn", found, CANNOT_READ, "Run this again in 5 s.")
             case {"t": "READY"}:
                 return Finding(SESSION, "ok", "begun and ended")
             case _:
@@ -190,7 +191,7 @@ def _closed(code: int | None) -> Finding:
             found, fix = f"Discord ended the session with {code}", f"{FATAL[code]}."
         case _:
             found, fix = f"the session ended before it began ({code})", REACH
-    return Finding(SESSION, "fail", found, DEAF, fix)
+    return Finding(SESSION, "fail", found, CANNOT_READ, fix)
 
 
 def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: Answer) -> list[Finding]:

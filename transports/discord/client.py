@@ -39,7 +39,7 @@ from transports.discord.events.downloads import open_download
 from transports.discord.events.gateway_session import Session
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
-from transports.discord.events.parse_message import spoken
+from transports.discord.events.parse_message import parse_spoken
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
@@ -107,7 +107,7 @@ class _Connection(Connection[Rest]):
         await disarm(self.api, press.channel, press.message)
 
     async def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
-        await self.answers.release(message_id)
+        await self.answers.end_thinking(message_id)
         # A draft that did not become its answer looks as if it went on, and this process does not know the drafts of
         # a killed one.
         key = message_key(thread, message_id)
@@ -152,7 +152,7 @@ class Discord(Client[Options, Rest, _Connection]):
         messages = await connection.api.history(
             destination.channel, before=before if is_snowflake(before) else ""
         )
-        return [line for message in messages if (line := spoken(message, connection.me))]
+        return [line for message in messages if (line := parse_spoken(message, connection.me))]
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -210,19 +210,18 @@ class Discord(Client[Options, Rest, _Connection]):
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,
-            asks=posting.asks,
+            holds_question=posting.holds_question,
             recent=self._recent,
             now=self._now,
         )
         session = partial(Session, presence.soon, intake, channels, registration, options.models, limits)
-        heard = self._supervisor.heard
         link = GatewayLink(
             options.token,
             options.api_base_url,
             options.gateway_url,
             session,
             rest.invalid_requests,
-            heard=heard,
+            on_frame=self._supervisor.heard,
         )
         return _Connection(
             api=rest,

@@ -29,7 +29,7 @@ from transports.discord.client import Discord, Options
 from transports.discord.live import draft, draft_content, pacing, reactions, typing_indicator
 from transports.discord.live.presence import Streaming
 from transports.discord.post import posting
-from transports.discord.post.post_lookup import Sent
+from transports.discord.post.post_lookup import PostState
 from transports.discord.post.posting import Posting
 from transports.shared import downloads
 from transports.shared.backfill import catch_up, marks
@@ -98,7 +98,7 @@ def blind() -> None:
 
 def untidy() -> None:
     """Leave what a killed process was about to write."""
-    Sent.left = lambda *_: []  # type: ignore[method-assign,assignment]
+    PostState.unfinished = lambda *_: []  # type: ignore[method-assign,assignment]
 
 
 def deaf() -> None:

@@ -267,7 +267,7 @@ async def test_a_command_that_is_answered_for_all_does_not_go_on_thinking(person
     await person.slash()
     assert person.thinks()
 
-    await person.answers.release("slash-1")
+    await person.answers.end_thinking("slash-1")
 
     assert not person.thinks()
 
@@ -275,7 +275,7 @@ async def test_a_command_that_is_answered_for_all_does_not_go_on_thinking(person
 async def test_an_answer_that_was_given_is_not_taken_away(person):
     await person.posting.post(await person.slash())
 
-    await person.answers.release("slash-1")
+    await person.answers.end_thinking("slash-1")
 
     assert person.heard() == [("all is well", True)]
 
@@ -284,8 +284,8 @@ async def test_to_release_what_nobody_waits_for_or_cannot_be_reached_does_no_har
     await person.slash()
     person.discord.fail("DELETE /webhooks/{}/{}/messages/{}", Cut())
 
-    await person.answers.release("slash-1")
-    await person.answers.release("slash-1")
+    await person.answers.end_thinking("slash-1")
+    await person.answers.end_thinking("slash-1")
 
 
 async def test_discord_in_trouble_is_told_from_an_answer_that_is_over(person):
@@ -303,8 +303,8 @@ async def test_how_many_interactions_are_remembered_is_bounded(person, monkeypat
         await person.slash(f"slash-{number}")
 
     with pytest.raises(DiscordRefused):
-        await person.answers.whisper("slash-0", "", "who?")
-    await person.answers.whisper("slash-1", "", "you", choice_buttons(RETRY))
+        await person.answers.answer("slash-0", "", "who?")
+    await person.answers.answer("slash-1", "", "you", choice_buttons(RETRY))
 
 
 # questions

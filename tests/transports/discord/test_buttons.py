@@ -8,8 +8,8 @@ from transports.discord.markdown.buttons import (
     MAX_ID,
     MAX_LABEL,
     choice_buttons,
+    choices_as_text,
     command_of,
-    spelled,
     stop_button,
     stop_mark,
     without_button,
@@ -48,16 +48,16 @@ def test_every_choice_is_a_button_within_the_limits_or_spelled_out(choices):
         assert button.label.strip()
         assert utf16_size(button.custom_id) <= MAX_ID
         assert command_of(button.custom_id) in {choice.command for choice in choices}
-    assert len(spelled(others).splitlines()) == len(others)
+    assert len(choices_as_text(others).splitlines()) == len(others)
 
 
 def test_a_long_label_is_cut_and_a_command_that_is_too_long_is_spelled_out():
     choices = [Choice("y" * 100, "/approve q1"), Choice("Pick __it__", f"/model {'m' * 100}")]
     assert [button.label for button in choice_buttons(choices)] == ["y" * 79 + "…"]
     assert without_button(choices) == (choices[1],)
-    assert spelled(without_button(choices)) == rf"Pick \_\_it\_\_: `/model {'m' * 100}`"
-    assert spelled(choices[:1]) == f"{'y' * 100}: `/approve q1`"
-    assert spelled([]) == ""
+    assert choices_as_text(without_button(choices)) == rf"Pick \_\_it\_\_: `/model {'m' * 100}`"
+    assert choices_as_text(choices[:1]) == f"{'y' * 100}: `/approve q1`"
+    assert choices_as_text([]) == ""
 
 
 def test_there_are_25_buttons_at_most_and_the_rest_is_spelled_out():

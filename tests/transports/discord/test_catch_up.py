@@ -25,7 +25,7 @@ from transports.discord.api.rest import open_rest
 from transports.discord.api.snowflake import at, before, instant
 from transports.discord.events import catch_up as reading
 from transports.discord.events.catch_up import History
-from transports.discord.events.read_marks import SNOWFLAKES, last_said, path
+from transports.discord.events.read_marks import SNOWFLAKES, last_messages, path
 from transports.shared.backfill import catch_up
 from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
@@ -48,8 +48,8 @@ class Bot(CatchUpBot):
         return self.recent[:most]
 
     async def ready(self, last):
-        self.history.began()
-        self.history.told(last)
+        self.history.on_session()
+        self.history.set_last_messages(last)
         await self.catch_up.run()
 
     @property
@@ -78,7 +78,7 @@ class World:
         client = Seen()
         async with connected(client, self.discord):
             with anyio.fail_after(60):  # it tries again until it can
-                await self.bot.ready(last_said(client.guilds))
+                await self.bot.ready(last_messages(client.guilds))
             yield
 
     async def down(self, *heard, seconds=7200.0):
@@ -251,7 +251,7 @@ async def test_a_channel_whose_last_message_was_deleted_is_not_read_again_and_ag
 def test_a_thread_without_a_last_message_has_the_one_it_began_with():
     thread = SimpleNamespace(id=5, last_message_id=None)
     guild = SimpleNamespace(id=1, text_channels=[], voice_channels=[], stage_channels=[], threads=[thread])
-    assert last_said([guild]) == {"1/5": "5"}
+    assert last_messages([guild]) == {"1/5": "5"}
 
 
 # -- in virtual time -------------------------------------------------------------------------------------------
@@ -411,7 +411,7 @@ async def test_a_live_message_where_the_bot_never_heard_any_does_not_hide_what_w
     discord = Discord()
     bot = await after_a_stop(discord)
     discord.say(OTHER, "missed")
-    bot.history.told(discord.last())
+    bot.history.set_last_messages(discord.last())
     bot.catch_up.missed()
     taken(bot.marks, OTHER, discord.say(OTHER, "live"))
     await bot.catch_up.run(gap=False)
@@ -425,7 +425,7 @@ async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_o
 
     async def active(within_s, most):
         discord.say()
-        bot.history.began()
+        bot.history.on_session()
         bot.catch_up.missed()
         return ()
 
@@ -434,7 +434,7 @@ async def test_a_session_that_begins_while_one_is_looked_into_has_a_gap_of_its_o
         tasks.start_soon(bot.ready, discord.last())
         await anyio.sleep(1)
         del bot.active
-        bot.history.told(discord.last())
+        bot.history.set_last_messages(discord.last())
     assert bot.said == ["hi"]
 
 
@@ -457,7 +457,7 @@ async def test_a_message_that_the_disk_refused_is_found_after_a_kill_though_the_
 async def test_a_message_that_the_disk_refuses_after_the_session_began_is_read_though_nobody_told_of_it():
     discord = Discord()
     bot = await after_a_stop(discord)
-    bot.history.told(discord.last())
+    bot.history.set_last_messages(discord.last())
     bot.catch_up.missed()
     with pytest.raises(StoreUnavailable), bot.marks.taking(KNOWN, discord.say()):
         raise StoreUnavailable
@@ -475,11 +475,11 @@ async def test_nothing_is_looked_for_until_a_session_has_told_what_was_said():
         await anyio.sleep(1)  # it failed, and pauses
         discord.refuses.clear()
         for _ in range(2):  # the first of these ends before it has told
-            bot.history.began()
+            bot.history.on_session()
             bot.catch_up.missed()
             await anyio.sleep(100)
             assert bot.said == []
-        bot.history.told(discord.last())
+        bot.history.set_last_messages(discord.last())
     assert bot.said == ["hi"]
 
 

@@ -36,7 +36,7 @@ from threads.model import (
     message_key,
 )
 from transports.discord.live.draft import Draft
-from transports.discord.live.draft_content import MOST_MESSAGES, Script
+from transports.discord.live.draft_content import MOST_MESSAGES, DraftContent
 from transports.discord.live.pacing import CHANNEL_S, EVERY_S, Pace
 from transports.discord.live.presence import Presence
 from transports.discord.markdown.buttons import stop_mark
@@ -513,19 +513,19 @@ EVENTS = st.one_of(
 )
 
 
-def test_a_script_takes_no_more_text_than_it_shows():
-    script = Script("edits")
-    assert script.feed(TextDelta("word " * 4_000), 0.0)
-    assert not script.feed(TextDelta("more"), 0.0)
+def test_a_draft_takes_no_more_text_than_it_shows():
+    content = DraftContent("edits")
+    assert content.feed(TextDelta("word " * 4_000), 0.0)
+    assert not content.feed(TextDelta("more"), 0.0)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVENTS, max_size=20), st.sampled_from(["edits", "progress"]))
 def test_whatever_goes_on_every_page_is_a_message_that_discord_takes(events, mode):
-    script = Script(mode)
+    content = DraftContent(mode)
     for now, event in enumerate(events):
-        script.feed(event, float(now))
-        assert len(script.pages) <= MOST_MESSAGES
-        for page in script.pages:
+        content.feed(event, float(now))
+        assert len(content.pages) <= MOST_MESSAGES
+        for page in content.pages:
             assert page.content.strip()
             assert utf16_size(page.content) <= MAX_CONTENT

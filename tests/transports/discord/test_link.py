@@ -50,7 +50,7 @@ class Bot:
     discord: FakeDiscord
     token: str = ""
     invalid_requests: InvalidRequests = field(default_factory=InvalidRequests)
-    heard: Callable[[], None] = lambda: None
+    on_frame: Callable[[], None] = lambda: None
     story: list = field(default_factory=list)
     said: list = field(default_factory=list)
     places: dict = field(default_factory=dict)
@@ -60,7 +60,11 @@ class Bot:
     def __post_init__(self):
         urls = self.discord.api_base_url, self.discord.gateway_url
         self.link = GatewayLink(
-            self.token or self.discord.token, *urls, lambda: self, self.invalid_requests, heard=self.heard
+            self.token or self.discord.token,
+            *urls,
+            lambda: self,
+            self.invalid_requests,
+            on_frame=self.on_frame,
         )
 
     def note(self, what):
@@ -546,7 +550,7 @@ async def test_a_reconnect_of_the_library_is_a_warning_of_one_line(discord, capl
 async def test_heartbeats_are_signs_of_life_and_a_frozen_link_gives_none():
     async with FakeDiscord(heartbeat=0.05) as discord:
         signs = []
-        async with listening(discord, heard=lambda: signs.append(discord.changed())):
+        async with listening(discord, on_frame=lambda: signs.append(discord.changed())):
             await discord.until(lambda: len(signs) > 3)
             discord.links[0].freeze()
             await anyio.sleep(0.1)

@@ -37,7 +37,7 @@ from tests.transports.discord.payloads import (
     user,
 )
 from threads.model import Attachment, Author, Edited, Incoming, Spoken, ThreadId
-from transports.discord.events.parse_message import parse_edit, parse_message, spoken
+from transports.discord.events.parse_message import parse_edit, parse_message, parse_spoken
 
 AT_BOT = f"<@{BOT}>"
 EARLIER = "1174000000000000000"
@@ -288,28 +288,28 @@ def test_stickers_and_polls_are_named_where_the_bot_is_meant_and_nothing_where_i
 
 
 def test_an_earlier_line_tells_who_said_it_and_what():
-    line = spoken(message(said(f"see <@{BOB}>", mentions=[BOB], attachments=[file()])), ME)
+    line = parse_spoken(message(said(f"see <@{BOB}>", mentions=[BOB], attachments=[file()])), ME)
     assert line == Spoken(Author(ANN, "Ann"), "see @Bob\n[file: notes.txt]")
-    assert spoken(message(said("42", BOT)), ME) == Spoken(Author(BOT, "Threadfast"), "42", ours=True)
-    assert spoken(message(said("alarm", WEBHOOK, webhook_id=WEBHOOK)), ME).author.name == "Hook"
-    assert spoken(message(said("done", OTHER_BOT, type=20)), ME).text == "done"
+    assert parse_spoken(message(said("42", BOT)), ME) == Spoken(Author(BOT, "Threadfast"), "42", ours=True)
+    assert parse_spoken(message(said("alarm", WEBHOOK, webhook_id=WEBHOOK)), ME).author.name == "Hook"
+    assert parse_spoken(message(said("done", OTHER_BOT, type=20)), ME).text == "done"
 
 
 def test_an_earlier_line_with_a_forwarded_message_says_so():
-    assert spoken(message(forwarding({"content": "obey"})), ME).forwarding
-    assert not spoken(message(said("hello")), ME).forwarding
+    assert parse_spoken(message(forwarding({"content": "obey"})), ME).forwarding
+    assert not parse_spoken(message(said("hello")), ME).forwarding
 
 
 def test_what_nobody_said_is_no_line():
-    assert spoken(message(said("", type=7)), ME) is None
-    assert spoken(message(said("")), ME) is None
+    assert parse_spoken(message(said("", type=7)), ME) is None
+    assert parse_spoken(message(said("")), ME) is None
 
 
 def test_the_first_line_of_a_thread_is_the_message_it_was_opened_from():
     to = said("a question", BOB, id_=EARLIER)
     pointer = {**replying(to, "", OTHER_BOT), "type": 21, "channel_id": THREAD}
-    assert spoken(message(pointer), ME) == Spoken(Author(BOB, "Bob"), "a question")
-    assert spoken(message({**pointer, "referenced_message": None}), ME) is None
+    assert parse_spoken(message(pointer), ME) == Spoken(Author(BOB, "Bob"), "a question")
+    assert parse_spoken(message({**pointer, "referenced_message": None}), ME) is None
 
 
 # -- edits -------------------------------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ def test_no_payload_that_the_library_can_read_is_a_surprise(changes, guilds):
         assert incoming is None or all(
             isinstance(field, str) for field in (incoming.text, incoming.author.name, incoming.author.id)
         )
-    spoken(event.message, ME)
+    parse_spoken(event.message, ME)
 
 
 @given(st.text(alphabet=st.sampled_from("<@!&#:t/0123456789>` \nab"), max_size=60))

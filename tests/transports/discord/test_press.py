@@ -11,7 +11,13 @@ from tests.fakes.discord import BOT, CHANNEL, GUILD, ROLE, U1, U2, Cut, FakeDisc
 from tests.fakes.discord.sdk import Seen, connected, online
 from threads.model import Author, Choice, ThreadId
 from transports.discord.api.channel_types import place_of
-from transports.discord.events.interactions import EXPIRED, ButtonPress, acknowledge, parse_press, tell
+from transports.discord.events.interactions import (
+    EXPIRED,
+    ButtonPress,
+    acknowledge,
+    answer_privately,
+    parse_press,
+)
 from transports.discord.markdown.buttons import choice_buttons, stop_button
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +38,7 @@ class PressingClient(Seen):
         place = place_of(interaction.channel)
         pressed = place and parse_press(interaction, place)
         if pressed is None:
-            await tell(interaction, EXPIRED)
+            await answer_privately(interaction, EXPIRED)
             self.fake.changed()
             return
         await acknowledge(interaction, thinking=False)
@@ -131,7 +137,7 @@ async def test_what_can_be_said_after_an_acknowledgement_is_a_message_of_its_own
         message = with_buttons(fake, CHANNEL, STOP)
         await press(fake, client, U1, message, STOP)
         [interaction] = client.of("interaction")
-        await tell(interaction, "thank you")
+        await answer_privately(interaction, "thank you")
         [asked] = fake.interactions.values()
         assert asked.contents == ["thank you"]
         assert asked.answers[0].ephemeral
@@ -171,7 +177,7 @@ async def test_a_press_is_heard_when_the_client_was_closed_meanwhile(caplog):
         [interaction] = await fake.until(lambda: client.of("interaction"))
     await acknowledge(interaction, thinking=False)
     assert "interaction.late" in caplog.text
-    await tell(interaction, "too late")
+    await answer_privately(interaction, "too late")
 
 
 async def test_a_press_without_a_person_or_a_message_is_nothing():

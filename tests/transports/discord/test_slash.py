@@ -32,7 +32,12 @@ from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.events import interactions
 from transports.discord.events.command_registration import CommandRegistration
-from transports.discord.events.slash_commands import ELSEWHERE, OUTDATED, SlashCommands, matching
+from transports.discord.events.slash_commands import (
+    OUTDATED,
+    UNSUPPORTED_CHANNEL,
+    SlashCommands,
+    matching,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -199,7 +204,7 @@ async def test_a_command_in_a_place_of_an_unknown_kind_is_declined(monkeypatch):
         monkeypatch.setattr(talk.channels, "see", lambda _: None)
         asked = await fake.slash(U1, CHANNEL, "status")
         await fake.until(lambda: asked.contents)
-        assert asked.contents == [ELSEWHERE]
+        assert asked.contents == [UNSUPPORTED_CHANNEL]
         assert talk.taken == []
 
 

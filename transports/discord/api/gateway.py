@@ -26,10 +26,10 @@ from transports.shared.link.supervisor import LinkDown
 
 log = logging.getLogger(__name__)
 
-DRAIN_S, CLOSE_WITHIN_S, LAST_S = 1.5, 3.0, 0.5
+DRAIN_S, CLOSE_WITHIN_S, LEFTOVERS_S = 1.5, 3.0, 0.5
 """At the end: for running answers to interactions, for the close, and for what is left; 5.5 s in all."""
 INTERACTIONS_AT_ONCE = 256
-VITAL = ("READY", "RESUMED")
+VITAL_EVENTS = ("READY", "RESUMED")
 """Events without which there is no session."""
 
 
@@ -88,18 +88,18 @@ class Gateway(Client):
         self._connected, self._begin, self._tasks = connected, begin, tasks
         self._answers: set[anyio.CancelScope] = set()
         self._idle = anyio.Event()
-        self.begun = self.up = self.heard = False
+        self.session_began = self.is_up = self.frame_seen = False
         self.failure: LinkDown | None = None
         self._hook_of = _hook_of(hooks)
         self._sockets: list[aiohttp.ClientWebSocketResponse] = []
         self.http.ws_connect = self._connect_to  # type: ignore[method-assign]
         parsers = self._connection.parsers
-        for event in parsers.keys() - VITAL:
+        for event in parsers.keys() - VITAL_EVENTS:
             parsers[event] = partial(self._read, event, parsers[event])
         hooks.prepare(self)
 
     async def _connect_to(self, url: str, *, compress: int = 0) -> aiohttp.ClientWebSocketResponse:
-        """Open a socket, which `leave` closes if nobody else does.
+        """Open a socket, which `shut_down` closes if nobody else does.
 
         The library begins each session at Discord's own address and has no setting for another one.
         """
@@ -110,7 +110,7 @@ class Gateway(Client):
         try:
             self._sockets.append(await HTTPClient.ws_connect(self.http, str(address), compress=compress))
         except (aiohttp.ClientError, OSError) as error:
-            if self.begun:
+            if self.session_began:
                 raise  # the library tries to resume
             raise LinkDown(f"no connection to the gateway: {type(error).__name__}: {error}") from None
         return self._sockets[-1]
@@ -132,7 +132,7 @@ class Gateway(Client):
 
     def dispatch(self, event: str, /, *args: Any, **more: Any) -> None:
         if event.startswith("socket_"):
-            self.heard = True
+            self.frame_seen = True
             return
         try:
             self._notify(event, *args)
@@ -143,31 +143,31 @@ class Gateway(Client):
     def _notify(self, event: str, *what: Any) -> None:
         match event:
             case "connect" | "resumed":
-                self.begun = self.up = True
+                self.session_began = self.is_up = True
                 if event == "connect":
                     self._session_hooks.on_session()
                 self._connected()
             case "disconnect":
-                self.up = False
+                self.is_up = False
             case "ready":
                 self._session_hooks.on_ready(self)
             case "interaction":
-                self._interact(*what)
+                self._start_answer(*what)
             case "guild_available" | "guild_join":
-                self._learn(*what)
+                self._take_guild(*what)
             case _ if hook := self._hook_of.get(event):
                 hook(*what)
 
-    def _learn(self, guild: discord.Guild) -> None:
+    def _take_guild(self, guild: discord.Guild) -> None:
         self._session_hooks.on_guild(guild)
         for channel in (*guild.channels, *guild.threads):
             self._session_hooks.on_channel(channel)
 
-    def _interact(self, interaction: discord.Interaction) -> None:
+    def _start_answer(self, interaction: discord.Interaction) -> None:
         if len(self._answers) >= INTERACTIONS_AT_ONCE:
             log.warning("interaction.full: %d are under way, one is not taken", len(self._answers))
             return
-        scope = anyio.CancelScope(shield=True)  # `leave` gives it the time it has
+        scope = anyio.CancelScope(shield=True)  # `shut_down` gives it the time it has
         self._answers.add(scope)
         self._tasks.start_soon(self._answer, interaction, scope)
 
@@ -182,7 +182,7 @@ class Gateway(Client):
             if not self._answers:
                 self._idle.set()
 
-    async def leave(self) -> None:
+    async def shut_down(self) -> None:
         """Close with 1000, and leave no task, thread or socket behind."""
         with anyio.CancelScope(shield=True):
             if self._answers:
@@ -193,15 +193,15 @@ class Gateway(Client):
                 scope.cancel()
             with anyio.move_on_after(CLOSE_WITHIN_S):
                 await self.close()
-            with anyio.move_on_after(LAST_S):
+            with anyio.move_on_after(LEFTOVERS_S):
                 for socket in self._sockets:  # one that was not handed over yet
                     await socket.close(code=1000)
             await self.http.close()  # which the library leaves open when its close takes too long
-            await self._still()
+            await self._stop_heartbeats()
         if ready := self._connection._ready_task:  # noqa: SLF001  it waits for guilds, and is not waited for
             ready.cancel()
 
-    async def _still(self) -> None:
+    async def _stop_heartbeats(self) -> None:
         """Wait for the heartbeat threads: one that is sending needs the loop once more."""
         beating = [
             thread
@@ -210,7 +210,7 @@ class Gateway(Client):
         ]
         for thread in beating:
             thread.stop()
-        with anyio.move_on_after(LAST_S):
+        with anyio.move_on_after(LEFTOVERS_S):
             while any(thread.is_alive() for thread in beating):  # noqa: ASYNC110  a thread has no event
                 await anyio.sleep(0.01)
 

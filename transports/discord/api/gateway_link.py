@@ -63,7 +63,7 @@ FATAL = {
 class GatewayLink:
     """The gateway of one bot. ``invalid_requests`` is that of its `Rest`: a ban holds for both.
 
-    ``heard`` is called each second in which a frame came.
+    ``on_frame`` is called each second in which a frame came.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class GatewayLink:
         make_hooks: Callable[[], Hooks],
         invalid_requests: InvalidRequests,
         *,
-        heard: Callable[[], None],
+        on_frame: Callable[[], None],
     ) -> None:
         self._token, self._url = token, URL(gateway_url) if gateway_url else GATEWAY
         self._api_url = api_base_url or DISCORD
-        self._make_hooks, self._standing = make_hooks, invalid_requests
-        self._heard = heard
+        self._make_hooks, self._invalid_requests = make_hooks, invalid_requests
+        self._on_frame = on_frame
         self._sessions: deque[float] = deque(maxlen=SESSIONS_PER_HOUR)
 
     async def run(self, connected: Callable[[], None]) -> None:
@@ -96,7 +96,7 @@ class GatewayLink:
             client = Gateway(
                 self._api_url,
                 self._url,
-                self._standing,
+                self._invalid_requests,
                 self._make_hooks(),
                 connected,
                 self._begin,
@@ -105,24 +105,24 @@ class GatewayLink:
                 heartbeat_timeout=HEARTBEAT_S,
             )
             try:
-                end = await self._ended(client, tasks)
+                end = await self._run_client(client, tasks)
             finally:
-                await client.leave()
+                await client.shut_down()
                 tasks.cancel_scope.cancel()
         raise end
 
     def _admit(self) -> None:
         """Raise `LinkDown` if a connection now would do harm."""
         now = anyio.current_time()
-        if wait := self._standing.wait(now, urgent=True):
-            raise LinkDown(self._standing.trouble(now), retry_after=wait)
+        if wait := self._invalid_requests.wait(now, urgent=True):
+            raise LinkDown(self._invalid_requests.trouble(now), retry_after=wait)
         if len(self._sessions) == SESSIONS_PER_HOUR and (wait := self._sessions[0] + HOUR_S - now) > 0:
             raise LinkDown(f"{SESSIONS_PER_HOUR} sessions in an hour", retry_after=wait)
 
     def _begin(self) -> None:
         self._sessions.append(anyio.current_time())
 
-    async def _ended(self, client: Gateway, tasks: TaskGroup) -> Exception:
+    async def _run_client(self, client: Gateway, tasks: TaskGroup) -> Exception:
         """Run *client* and return why it ended."""
         try:
             with anyio.fail_after(LOGIN_WITHIN_S):
@@ -142,7 +142,7 @@ class GatewayLink:
         if isinstance(failed, DiscordRefused) and failed.kind == "token":
             return bad_token()
         if isinstance(failed, Banned):
-            failed.retry_after = self._standing.banned(anyio.current_time())
+            failed.retry_after = self._invalid_requests.banned(anyio.current_time())
         return failed
 
     async def _watch(self, client: Gateway, life: anyio.CancelScope) -> None:
@@ -150,11 +150,11 @@ class GatewayLink:
         quiet = down = 0
         while client.failure is None:
             await anyio.sleep(LOOK_S)
-            quiet = 0 if client.heard else quiet + 1
-            down = 0 if client.up else down + 1
-            if client.heard:
-                self._heard()
-            client.heard = False
+            quiet = 0 if client.frame_seen else quiet + 1
+            down = 0 if client.is_up else down + 1
+            if client.frame_seen:
+                self._on_frame()
+            client.frame_seen = False
             if down * LOOK_S >= DOWN_S:
                 client.failure = LinkDown(f"no session for {DOWN_S:.0f} s")
             elif quiet * LOOK_S >= SILENT_S:
@@ -171,7 +171,7 @@ def _explain_end(error: Exception, client: Gateway) -> Exception:
         case discord.ConnectionClosed(code=code):
             closed = f"the gateway closed the session with {code}"
             return TransportFatal(FATAL[code]) if code in FATAL else LinkDown(closed)
-        case AttributeError() if not client.begun:  # discord.py#10520
+        case AttributeError() if not client.session_began:  # discord.py#10520
             return LinkDown("the gateway broke the connection off before a session began")
         case _:
             return error

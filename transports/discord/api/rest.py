@@ -71,7 +71,7 @@ class Rest(Account):
         within = UPLOAD_WITHIN_S if upload else None
         return await self._ask("send", post, line=nonce, urgent=urgent, within=within)
 
-    async def whisper(
+    async def answer_privately(
         self, address: ReplyAddress, content: str, buttons: Sequence[Button], *, line: str, in_place: bool
     ) -> str:
         """Answer the person of an interaction alone, *in_place* of the "thinking"; return the message's id."""
@@ -82,13 +82,13 @@ class Rest(Account):
                 return await hook.edit_message(ORIGINAL, content=content, view=view)
             return await hook.send(content, view=view, ephemeral=True, suppress_embeds=True, wait=True)
 
-        return str((await self._ask_hook("whisper", address, answer, line)).id)
+        return str((await self._call_webhook("whisper", address, answer, line)).id)
 
     async def end_thinking(self, address: ReplyAddress, *, line: str) -> None:
         """Take the "thinking" of an interaction away."""
-        await self._ask_hook("end_thinking", address, lambda hook: hook.delete_message(ORIGINAL), line)
+        await self._call_webhook("end_thinking", address, lambda hook: hook.delete_message(ORIGINAL), line)
 
-    async def _ask_hook(
+    async def _call_webhook(
         self, call: str, address: ReplyAddress, work: Callable[[discord.Webhook], Awaitable[T]], line: str
     ) -> T:
         """Make a call with the token of an interaction, which is refused once that is over."""

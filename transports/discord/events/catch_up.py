@@ -1,8 +1,8 @@
 """Reading missed messages from the history: a new session of the gateway has no replay.
 
-When it begins, Discord tells the id of the last message in every channel and active thread (`last_said`). Only those
-with a message since their mark are read or, without a mark, since the bot was last known to hear everything. All
-direct messages are read too, and threads that may have been archived meanwhile.
+When it begins, Discord tells the id of the last message in every channel and active thread (`last_messages`). A
+channel is read only if that is later than its mark or, if it has none, than the time when the bot last received
+everything. Direct messages are always read, and so are threads that may have been archived meanwhile.
 
 Of each channel the last `BACK_S` are read, oldest first, but at most `MOST_OLD` messages that are too old to be
 answered. A person's first direct message is not found: Discord lists no such channels.
@@ -45,38 +45,38 @@ MOST_DIRECT = 1_000
 class History:
     """Reads a bot's channels, for `transports.shared.backfill.catch_up`.
 
-    Reading waits from `began`, when a session begins, until `told` passes the result of `last_said`. *hear* takes a
-    message as if it came live; it raises only `threads.errors.StoreUnavailable` and `TransportUnavailable`.
+    Reading waits from `on_session`, when a session begins, until `set_last_messages`. *take* takes a message as if it
+    came live; it raises only `threads.errors.StoreUnavailable` and `TransportUnavailable`.
     """
 
     def __init__(
         self,
         rest: Rest,
         marks: Marks,
-        hear: Callable[[discord.Message], Awaitable[None]],
+        take: Callable[[discord.Message], Awaitable[None]],
         *,
         recent: Recent,
         max_age_s: float = 600,
     ) -> None:
-        self._rest, self._marks, self._hear, self._recent = rest, marks, hear, recent
+        self._rest, self._marks, self._take, self._recent = rest, marks, take, recent
         self._max_age_s, self._back_s = max_age_s, max(BACK_S, max_age_s)
-        self.last: Mapping[str, str] = {}
-        self._told = anyio.Event()
+        self._last_messages: Mapping[str, str] = {}
+        self._last_messages_known = anyio.Event()
 
-    def began(self) -> None:
-        if self._told.is_set():  # a waiter must not wait for a session that ended before
-            self._told = anyio.Event()
+    def on_session(self) -> None:
+        if self._last_messages_known.is_set():  # a waiter must not wait for a session that ended before
+            self._last_messages_known = anyio.Event()
 
-    def told(self, last: Mapping[str, str]) -> None:
-        self.last = last
-        self._told.set()
+    def set_last_messages(self, last: Mapping[str, str]) -> None:
+        self._last_messages = last
+        self._last_messages_known.set()
 
     async def look(self) -> None:
         """Follow the channels with missed messages, and close the gap of the others."""
-        while not self._told.is_set():
-            await self._told.wait()
+        while not self._last_messages_known.is_set():
+            await self._last_messages_known.wait()
         # This session must not close the gap of a newer one.
-        gap, told = self._marks.gap_of(UNKNOWN), self.last
+        gap, last_messages = self._marks.gap_of(UNKNOWN), self._last_messages
         since, scale = self._marks.alive_at, self._marks.scale
         if scale.is_before(since, oldest := self._ago(self._back_s)):
             log.warning(
@@ -85,26 +85,28 @@ class History:
                 oldest,
             )
         archived = await self._archived(since)
-        for channel, last in told.items():
+        for channel, last in last_messages.items():
             if scale.is_before(since, last):
                 self._marks.start(channel, since, missed=True)
         due = self._marks.due()
         direct = [channel for channel in due if is_direct(channel)][:MOST_DIRECT]
         for channel in {*due} - {*direct} - archived:
-            if not self._moved(channel, since):
+            if not self._has_missed(channel, since):
                 self._marks.close(channel, gap)
 
-    def _moved(self, channel: str, since: str) -> bool:
+    def _has_missed(self, channel: str, since: str) -> bool:
         # Shortly before the gap, a message may have been overtaken by a later one.
         mark = self._marks.scale.earlier(self._marks.mark_of(channel), since)
-        return self._marks.scale.is_before(mark, self.last.get(channel, NEVER))
+        return self._marks.scale.is_before(mark, self._last_messages.get(channel, NEVER))
 
     async def _archived(self, since: str) -> frozenset[str]:
         """Return our inactive threads, if one may have been archived since, after a new message."""
         if self._marks.scale.is_before(self._ago(ARCHIVED_AFTER_S), since):
             return frozenset()
         recent = await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE)
-        return frozenset(path(thread.workspace, thread.root) for thread in recent) - self.last.keys()
+        return (
+            frozenset(path(thread.workspace, thread.root) for thread in recent) - self._last_messages.keys()
+        )
 
     async def read(self, channel: str, _gap: int, /) -> str:
         """Hand over the missed messages of a channel, page by page; a page that was read is not read again."""
@@ -113,19 +115,19 @@ class History:
         for number in range(1, MOST_PAGES + 1):
             page = await self._rest.history(channel_of(channel), after=after)
             for message in page:
-                await self._hear(message)
+                await self._take(message)
                 after = str(message.id)
             if len(page) < MAX_PAGE:
-                after = scale.later(after, self.last.get(channel, NEVER))
+                after = scale.later(after, self._last_messages.get(channel, NEVER))
                 break
             if number == MOST_OLD // MAX_PAGE:
                 after = self._skip(channel, after)
-            self._marks.reached(channel, self._past(after))
+            self._marks.reached(channel, self._until_now(after))
         else:
             log.error(
                 "catch_up.too_long: %s has more than %d pages: the rest is not read", channel, MOST_PAGES
             )
-        return self._past(after)
+        return self._until_now(after)
 
     def _skip(self, channel: str, after: str) -> str:
         """Return where the messages begin that can still be answered, if that is later."""
@@ -142,7 +144,7 @@ class History:
     def _ago(self, seconds: float) -> str:
         return self._marks.scale.before(self._marks.clock(), seconds)
 
-    def _past(self, at: str) -> str:
+    def _until_now(self, at: str) -> str:
         """Return *at*, or the present if that is earlier: no mark is set in the future."""
         return self._marks.scale.earlier(at, self._marks.clock())
 

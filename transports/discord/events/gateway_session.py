@@ -49,15 +49,16 @@ class Session:
         self._soon, self._intake, self._channels, self._registration = soon, intake, channels, registration
         self._models, self._upload_limits = models, upload_limits
         self._slash: SlashCommands | None = None
-        self.on_session, self.on_message = intake.began, intake.message
-        self.on_edit, self.on_delete, self.on_interaction = intake.edited, intake.deleted, intake.interaction
+        self.on_session, self.on_message = intake.on_session, intake.on_message
+        self.on_edit, self.on_delete = intake.on_edit, intake.on_delete
+        self.on_interaction = intake.on_interaction
         self.on_channel, self.on_gone = channels.see, channels.forget
 
     def prepare(self, client: discord.Client) -> None:
-        self._slash = SlashCommands(client, self._channels, self._intake.command, self._models)
+        self._slash = SlashCommands(client, self._channels, self._intake.take_command, self._models)
 
     def on_ready(self, client: discord.Client) -> None:
-        self._intake.ready(client)
+        self._intake.on_ready(client)
         if self._slash:
             self._soon(partial(self._registration.sync, self._slash))
         if not client.guilds and client.application_id:
@@ -68,4 +69,4 @@ class Session:
 
     def on_guild(self, guild: discord.Guild) -> None:
         self._upload_limits[str(guild.id)] = guild.filesize_limit
-        self._intake.joined(guild)
+        self._intake.on_guild(guild)

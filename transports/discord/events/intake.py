@@ -33,10 +33,10 @@ from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
 from transports.discord.events.catch_up import History
 from transports.discord.events.channel_queue import ChannelQueues
-from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_in
+from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_and_acknowledge
 from transports.discord.events.message_text import is_ours
 from transports.discord.events.parse_message import parse_edit, parse_message
-from transports.discord.events.read_marks import last_said, path
+from transports.discord.events.read_marks import last_messages, path
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.rewrite import disarm
@@ -74,45 +74,45 @@ class Intake:
         bots: frozenset[str],
         roles: frozenset[str],
         max_age_s: float,
-        asks: Callable[[str], bool],
+        holds_question: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
         """*bots* are other bots that may write to this one; *roles* grant rights, all others are dropped.
 
-        *asks* tells whether a message holds an open question.
+        *holds_question* tells whether a message holds an open question.
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._destinations, self._answers = sink, destinations, answers
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
-        self._asks, self._now = asks, now
+        self._holds_question, self._now = holds_question, now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
-        self._cap = BotLoopGuard(bots)
-        self._history = History(rest, marks, self._missed, recent=recent, max_age_s=max_age_s)
+        self._loop_guard = BotLoopGuard(bots)
+        self._history = History(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
         self._member_roles: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(MEMBERS_REMEMBERED)
         self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
-    def began(self) -> None:
+    def on_session(self) -> None:
         """Note that a session began: earlier messages may be missed, and no mark passes them from now on."""
         self._member_roles.clear()
-        self._history.began()
+        self._history.on_session()
         self._catch_up.missed()
 
-    def joined(self, guild: discord.Guild) -> None:
+    def on_guild(self, guild: discord.Guild) -> None:
         """Learn the role that Discord made for the bot in a guild: a mention of it is a mention of the bot."""
         if role := guild.self_role:
             self._me = replace(self._me, roles=self._me.roles | {str(role.id)})
 
-    def ready(self, client: discord.Client) -> None:
+    def on_ready(self, client: discord.Client) -> None:
         """Begin to read missed messages, in the guilds of the session."""
-        self._history.told(last_said(client.guilds))
+        self._history.set_last_messages(last_messages(client.guilds))
         self._close_gaps()
 
-    def message(self, message: discord.Message) -> None:
+    def on_message(self, message: discord.Message) -> None:
         """Take a message in. Never waits."""
         if message.flags.ephemeral:
             return  # our own answer to one person; without its guild it looks like a direct message
@@ -128,42 +128,42 @@ class Intake:
             self._marks.missed(where, at)
             self._close_gaps()
 
-    def edited(self, event: discord.RawMessageUpdateEvent) -> None:
+    def on_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         if not is_ours(event.message, self._me):
             self._change(str(event.channel_id), partial(self._edit, event))
 
-    def deleted(self, channel_id: str, message_ids: Collection[str]) -> None:
+    def on_delete(self, channel_id: str, message_ids: Collection[str]) -> None:
         self._change(channel_id, partial(self._delete, channel_id, message_ids))
 
-    async def interaction(self, interaction: discord.Interaction) -> None:
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Take a press; slash commands have their own tree."""
         if interaction.type is not discord.InteractionType.component:
             return
-        await take_in(interaction, partial(self._press, interaction), thinking=False)
+        await take_and_acknowledge(interaction, partial(self._press, interaction), thinking=False)
 
     async def _press(self, interaction: discord.Interaction, acknowledged: anyio.Event) -> str:
         try:
-            pressed = await self._pressed(interaction)
+            press = await self._read_press(interaction)
         except PostFailed as error:
             log.warning("intake.press_unknown: where a button was pressed is not known: %s", error)
             return wording.friendly(error)
-        if pressed is None or pressed.incoming.text.startswith(ANSWERS):
+        if press is None or press.incoming.text.startswith(ANSWERS):
             self._tasks.start_soon(self._disarm, interaction)
-        if pressed is None:
+        if press is None:
             return EXPIRED
-        self.presses.add(pressed)
-        return await self.command(pressed.incoming, acknowledged)
+        self.presses.add(press)
+        return await self.take_command(press.incoming, acknowledged)
 
     async def _disarm(self, interaction: discord.Interaction) -> None:
         """Take the buttons of a message away unless it holds an open question; may be dropped."""
         message = interaction.message
         if message and not message.flags.ephemeral:
             await anyio.sleep_until(self._questions_known_at)
-            if self._asks(str(message.id)):
+            if self._holds_question(str(message.id)):
                 return
             await disarm(self._rest, str(message.channel.id), str(message.id))
 
-    async def command(self, incoming: Incoming, acknowledged: anyio.Event) -> str:
+    async def take_command(self, incoming: Incoming, acknowledged: anyio.Event) -> str:
         """Make a press or a slash command durable; its answer goes to the interaction (see `interactions.Take`)."""
         self._answers.remember(incoming.id, incoming.reply_address, acknowledged)
         try:
@@ -178,7 +178,7 @@ class Intake:
                 # Discord lists no direct messages: after a kill a new one would be lost.
                 if where.startswith(DIRECT):
                     await self._marks.note()
-                await self._hear(message)
+                await self._accept(message)
         except (PostFailed, StoreUnavailable) as error:
             log.warning("intake.waits: what was said in %s cannot be taken in now: %s", where, error)
             self._close_gaps()
@@ -202,29 +202,29 @@ class Intake:
             return True
         if place.kind == "channel" and message.reference is not None:
             return False
-        return self._parsed(message, place) is None
+        return self._parse(message, place) is None
 
-    def _parsed(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
+    def _parse(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
         return parse_message(message, place, self._me, root=root, bots=self._bots)
 
-    async def _missed(self, message: discord.Message) -> None:
+    async def _take_missed(self, message: discord.Message) -> None:
         if is_ours(message, self._me):
             return
         try:
-            await self._hear(message, live=False)
+            await self._accept(message, live=False)
         except (PostFailed, StoreUnavailable):
             raise
         except Exception:  # the boundary of a transport: one odd message must not hide those after it
             log.exception("intake.failed: message %d was not taken in", message.id)
 
-    async def _hear(self, message: discord.Message, *, live: bool = True) -> None:
+    async def _accept(self, message: discord.Message, *, live: bool = True) -> None:
         try:
             place = self._channels.see(message.channel) or await self._channels.of(str(message.channel.id))
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
         root = await self._reply_chains.root_of(message, place) if message.reference else ""
-        if not (incoming := self._parsed(message, place, root)):
+        if not (incoming := self._parse(message, place, root)):
             return
         if not live:
             old = (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
@@ -236,7 +236,7 @@ class Intake:
         await self._hand_over(incoming)
 
     async def _hand_over(self, incoming: Incoming) -> None:
-        if not self._cap.admits(incoming):
+        if not self._loop_guard.admits(incoming):
             return
         self._threads[incoming.id] = incoming.thread
         roles = tuple(role for role in incoming.author.roles if role in self._roles)
@@ -270,7 +270,7 @@ class Intake:
         for id_ in message_ids:
             await self._sink(Deleted(id_, self._threads.get(id_) or place.thread(id_)))
 
-    async def _pressed(self, interaction: discord.Interaction) -> ButtonPress | None:
+    async def _read_press(self, interaction: discord.Interaction) -> ButtonPress | None:
         place = self._channels.see(interaction.channel) or await self._channels.of(
             str(interaction.channel_id)
         )

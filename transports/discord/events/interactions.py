@@ -48,7 +48,7 @@ The event is set when the interaction is acknowledged: only then can it be answe
 """
 
 
-async def take_in(interaction: discord.Interaction, take: Take, *, thinking: bool) -> None:
+async def take_and_acknowledge(interaction: discord.Interaction, take: Take, *, thinking: bool) -> None:
     """Acknowledge an interaction when *take* is done, or as late as Discord allows; raises what *take* raises."""
     reply, taken, acknowledged = "", anyio.Event(), anyio.Event()
     failure: Exception | None = None
@@ -71,7 +71,7 @@ async def take_in(interaction: discord.Interaction, take: Take, *, thinking: boo
     if failure:
         raise failure
     if reply:
-        await tell(interaction, reply)
+        await answer_privately(interaction, reply)
 
 
 async def acknowledge(interaction: discord.Interaction, *, thinking: bool) -> None:
@@ -87,7 +87,7 @@ async def acknowledge(interaction: discord.Interaction, *, thinking: bool) -> No
             log.warning("interaction.late: not acknowledged in time: %s", failure or type(failure).__name__)
 
 
-async def tell(interaction: discord.Interaction, text: str) -> None:
+async def answer_privately(interaction: discord.Interaction, text: str) -> None:
     """Say something to the person alone, acknowledged or not; may be dropped."""
     try:
         if interaction.response.is_done():

@@ -42,7 +42,7 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 def text_of(message: discord.Message, me: Me) -> str:
     """Return the text without the bot's name at its beginning, unless it is only the name."""
-    name_of = _namer(message, me)
+    name_of = _name_lookup(message, me)
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
     own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
@@ -54,7 +54,7 @@ def text_of(message: discord.Message, me: Me) -> str:
 
 def words_of(message: discord.Message, me: Me) -> str:
     """Return a message as a line of a conversation, with forwarded messages and file names."""
-    name_of = _namer(message, me)
+    name_of = _name_lookup(message, me)
     words = [decode(content_of(message), name_of).strip(), *_extras(message, name_of)]
     files = [f"[file: {_name(file)}]" for file in message.attachments]
     return "\n".join(filter(None, [*words, *_forwarded(message, name_of), *files]))
@@ -105,7 +105,7 @@ def person_name(person: discord.User | discord.Member) -> str:
     return one_line(_string(person.display_name), LONGEST_PERSON)
 
 
-def is_bots(message: discord.Message) -> bool:
+def is_from_bot(message: discord.Message) -> bool:
     author = author_of(message)
     return message.webhook_id is not None or (author is not None and author.bot)
 
@@ -114,7 +114,7 @@ def content_of(message: discord.Message | discord.MessageSnapshot) -> str:
     return _string(message.content)
 
 
-def named_in(message: discord.Message) -> frozenset[str]:
+def mentions_in(message: discord.Message) -> frozenset[str]:
     """Return the mentions in a message's text, outside code, as ``@ID`` and ``@&ID``."""
     text = _CODE.sub(" ", content_of(message))
     return frozenset(kind + who for kind, who in re.findall(r"<(@&?)!?([0-9]{1,20})>", text))
@@ -129,7 +129,7 @@ def _names_of(me: Me) -> str:
     return rf"<@(?:!?{re.escape(me.id)}{''.join(f'|&{re.escape(role)}' for role in sorted(me.roles))})>"
 
 
-def _namer(message: discord.Message, me: Me) -> NameOf:
+def _name_lookup(message: discord.Message, me: Me) -> NameOf:
     users = {f"@{user.id}": user.display_name for user in getattr(message, "mentions", ())}
     ours = dict.fromkeys([f"@{me.id}", *(f"@&{role}" for role in me.roles)], me.name or "bot")
     guild = message.guild if isinstance(message.guild, discord.Guild) else None
@@ -154,7 +154,7 @@ def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf)
         answers = " / ".join(_string(answer.text) for answer in message.poll.answers)
         words.append(f"[poll: {_string(message.poll.question)} {answers}]")
     # The embeds of a person's message are previews that Discord added.
-    if not content_of(message).strip() or (isinstance(message, discord.Message) and is_bots(message)):
+    if not content_of(message).strip() or (isinstance(message, discord.Message) and is_from_bot(message)):
         words += [decode(_embedded(embed), name_of) for embed in message.embeds]
     return words
 

@@ -25,22 +25,22 @@ from transports.discord.events.message_text import (
     author_of,
     content_of,
     files_of,
-    is_bots,
+    is_from_bot,
     is_ours,
-    named_in,
+    mentions_in,
     person_name,
     replied_to,
     text_of,
     words_of,
 )
 
-SAID = (discord.MessageType.default, discord.MessageType.reply)
+SPOKEN_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 """The types under which people say something."""
 
-ANSWERED = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
+COMMAND_TYPES = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
 """The types under which a bot answers a command."""
 
-LATE = timedelta(minutes=30)
+MENTION_WITHIN = timedelta(minutes=30)
 """How long an edit that adds the bot's name counts as a new message."""
 
 
@@ -52,7 +52,7 @@ def parse_message(
     *root* is the first message of the conversation that it continues in a channel (`ReplyChains`). *bots* are the
     users of other bots, or webhooks, that may write to this one.
     """
-    author, via = heard_from(message, me, bots), _via(message, place, me, root)
+    author, via = accepted_author(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:
         return None
     text, files = text_of(message, me), files_of(message, me)
@@ -84,37 +84,37 @@ def parse_edit(
     """
     message = event.message
     edited_at = message.edited_at
-    if edited_at is None or heard_from(message, me, bots) is None:
+    if edited_at is None or accepted_author(message, me, bots) is None:
         return ()
     id_ = str(message.id)
     edited = Edited(id_, place.thread(root or id_), text_of(message, me))
     incoming = parse_message(message, place, me, root=root, bots=bots)
-    if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > LATE:
+    if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > MENTION_WITHIN:
         return (edited,)
     return (edited, incoming)
 
 
-def spoken(message: discord.Message, me: Me) -> Spoken | None:
+def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
     """Return a message as an earlier line of its thread; None for one without words.
 
     A thread's history begins with a pointer to the message that the thread was opened from.
     """
     if message.type == discord.MessageType.thread_starter_message:
         starter = message.reference.resolved if message.reference else None
-        return spoken(starter, me) if isinstance(starter, discord.Message) else None
+        return parse_spoken(starter, me) if isinstance(starter, discord.Message) else None
     author, text = author_of(message), words_of(message, me)
-    if author is None or not text or message.type not in (*SAID, *ANSWERED):
+    if author is None or not text or message.type not in (*SPOKEN_TYPES, *COMMAND_TYPES):
         return None
     who, forwarding = Author(str(author.id), author_name(message)), bool(message.message_snapshots)
     return Spoken(who, text, ours=is_ours(message, me), forwarding=forwarding)
 
 
-def heard_from(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
+def accepted_author(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
     """Return the author: a person, or a listed bot that names us; None for any other."""
     author = author_of(message)
-    if author is None or message.type not in SAID or is_ours(message, me):
+    if author is None or message.type not in SPOKEN_TYPES or is_ours(message, me):
         return None
-    if is_bots(message) and not (str(author.id) in bots and f"@{me.id}" in named_in(message)):
+    if is_from_bot(message) and not (str(author.id) in bots and f"@{me.id}" in mentions_in(message)):
         return None
     return author_value(author)
 
@@ -133,15 +133,15 @@ def sent_at(id_: str) -> str:
 def _via(message: discord.Message, place: Place, me: Me, root: str) -> Via | None:
     if place.kind == "direct":
         return "direct"
-    named, ours = named_in(message), {f"@{me.id}", *(f"@&{role}" for role in me.roles)}
-    if named & ours:
+    mentioned, ours = mentions_in(message), {f"@{me.id}", *(f"@&{role}" for role in me.roles)}
+    if mentioned & ours:
         return "mention"
     pinged = {f"@{user.id}" for user in getattr(message, "mentions", ())}
-    if (named | pinged) - ours:
+    if (mentioned | pinged) - ours:
         return None
     other = replied_to(message)
-    goes_on = place.kind == "channel" and root not in ("", str(message.id))
-    if goes_on or (other is not None and is_ours(other, me)):
+    continues = place.kind == "channel" and root not in ("", str(message.id))
+    if continues or (other is not None and is_ours(other, me)):
         return "mention"
     says_something = content_of(message).strip() or message.attachments or message.message_snapshots
     return "overheard" if place.kind == "thread" and says_something else None

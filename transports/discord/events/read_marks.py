@@ -16,7 +16,7 @@ from transports.discord.api.snowflake import at, before, number
 from transports.discord.api.values import DIRECT
 from transports.shared.backfill.message_time import Scale
 
-_Spoken = discord.TextChannel | discord.VoiceChannel | discord.StageChannel
+_MessageChannel = discord.TextChannel | discord.VoiceChannel | discord.StageChannel
 
 SNOWFLAKES = Scale(
     order=lambda text: Decimal(number(text)),
@@ -39,18 +39,18 @@ def channel_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def last_said(guilds: Iterable[discord.Guild]) -> dict[str, str]:
+def last_messages(guilds: Iterable[discord.Guild]) -> dict[str, str]:
     """Return the id of the last message in each channel and active thread whose history the bot may read, by path.
 
     See https://docs.discord.com/developers/events/gateway-events#guild-create. The message may be deleted by now.
     """
     return {
-        path(str(guild.id), str(channel)): str(last) for guild in guilds for channel, last in _last_in(guild)
+        path(str(guild.id), str(channel)): str(last) for guild in guilds for channel, last in _last_ids(guild)
     }
 
 
-def _last_in(guild: discord.Guild) -> Iterator[tuple[int, int]]:
-    channels: list[_Spoken] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
+def _last_ids(guild: discord.Guild) -> Iterator[tuple[int, int]]:
+    channels: list[_MessageChannel] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
     for channel in channels:
         if channel.last_message_id and _is_readable(channel, guild):
             yield channel.id, channel.last_message_id

@@ -19,12 +19,17 @@ from threads import wording
 from threads.model import Incoming
 from transports.base.text import digest
 from transports.discord.api.channel_types import Channels
-from transports.discord.events.interactions import author_of, reply_address, take_in, tell
+from transports.discord.events.interactions import (
+    answer_privately,
+    author_of,
+    reply_address,
+    take_and_acknowledge,
+)
 from transports.discord.events.parse_message import sent_at
 
 log = logging.getLogger(__name__)
 
-PLAIN: Mapping[str, str] = {
+COMMANDS: Mapping[str, str] = {
     "stop": "End what I am doing here and drop what waits",
     "status": "What I am doing here",
     "new": "Put this conversation aside and start over",
@@ -35,7 +40,7 @@ PLAIN: Mapping[str, str] = {
 }
 """The commands that take no words; a description has 100 characters at most."""
 
-WORDED: Mapping[str, tuple[str, str]] = {
+COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
     "approve": ("Say yes to my question", "The question's id if several are open; an amount, or `always`"),
     "deny": (
         "Say no to my question",
@@ -46,7 +51,7 @@ WORDED: Mapping[str, tuple[str, str]] = {
 }
 """The commands that may take words, with what those are."""
 
-MODEL = "Which model answers here, or take another one"
+MODEL_DESCRIPTION = "Which model answers here, or take another one"
 
 RETRY = "/retry"
 
@@ -55,7 +60,7 @@ MOST_CHOICES, LONGEST_CHOICE = 25, 100
 
 LONGEST_WORDS = 500
 
-ELSEWHERE = "I cannot work in this kind of channel."
+UNSUPPORTED_CHANNEL = "I cannot work in this kind of channel."
 OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."
 
 Take = Callable[[Incoming, anyio.Event], Awaitable[str]]
@@ -74,23 +79,23 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             allowed_installs=app_commands.AppInstallationType(guild=True, user=False),
         )
         self._channels, self._take, self._models = channels, take, models
-        for name, meaning in PLAIN.items():
+        for name, meaning in COMMANDS.items():
             self.add_command(app_commands.Command(name=name, description=meaning, callback=self._plain(name)))
         self._add_model()
-        for name, (meaning, words) in WORDED.items():
+        for name, (meaning, words) in COMMANDS_WITH_WORDS.items():
             self._add_worded(name, meaning, words)
 
     def _plain(self, name: str) -> Callable[[discord.Interaction], Coroutine[Any, Any, None]]:
-        async def said(interaction: discord.Interaction) -> None:
-            await self._heard(interaction, f"/{name}")
+        async def callback(interaction: discord.Interaction) -> None:
+            await self._run_command(interaction, f"/{name}")
 
-        return said
+        return callback
 
     def _add_model(self) -> None:
-        @self.command(name="model", description=MODEL)
+        @self.command(name="model", description=MODEL_DESCRIPTION)
         @app_commands.describe(name="The model to take; `default` is the usual one")
         async def model(interaction: discord.Interaction, name: str = "") -> None:
-            await self._heard(interaction, f"/model {name}")
+            await self._run_command(interaction, f"/model {name}")
 
         @model.autocomplete("name")
         async def complete(_: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
@@ -100,16 +105,18 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
     def _add_worded(self, name: str, meaning: str, about: str) -> None:
         @self.command(name=name, description=meaning)
         @app_commands.describe(words=about)
-        async def said(interaction: discord.Interaction, words: str = "") -> None:
-            await self._heard(interaction, f"/{name} {words}")
+        async def callback(interaction: discord.Interaction, words: str = "") -> None:
+            await self._run_command(interaction, f"/{name} {words}")
 
-    async def _heard(self, interaction: discord.Interaction, text: str) -> None:
-        await take_in(interaction, partial(self._said, interaction, text), thinking=True)
+    async def _run_command(self, interaction: discord.Interaction, text: str) -> None:
+        await take_and_acknowledge(interaction, partial(self._take_command, interaction, text), thinking=True)
 
-    async def _said(self, interaction: discord.Interaction, text: str, acknowledged: anyio.Event) -> str:
+    async def _take_command(
+        self, interaction: discord.Interaction, text: str, acknowledged: anyio.Event
+    ) -> str:
         place, author = self._channels.see(interaction.channel), author_of(interaction)
         if place is None or author is None:
-            return ELSEWHERE
+            return UNSUPPORTED_CHANNEL
         kind = "press" if text == RETRY else "slash"
         incoming = Incoming(
             id=f"{kind}-{digest(str(interaction.id))}",
@@ -134,7 +141,7 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
             log.error("slash.failed: see the traceback", exc_info=cause)
             text = wording.friendly(cause)
         if interaction.type is discord.InteractionType.application_command:
-            await tell(interaction, text)
+            await answer_privately(interaction, text)
 
 
 def matching(names: Sequence[str], typed: str) -> list[str]:

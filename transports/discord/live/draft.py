@@ -25,12 +25,12 @@ from threads.errors import PostFailed
 from threads.model import Outcome, ThreadId, TurnEvent, message_key
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
-from transports.discord.live.draft_content import Mode, Page, Script
+from transports.discord.live.draft_content import DraftContent, DraftPage, Mode
 from transports.discord.live.pacing import Pace
 from transports.discord.markdown.buttons import stop_button
 from transports.discord.markdown.render import MAX_CONTENT, note, utf16_size
 from transports.discord.post.nonces import nonce_of
-from transports.discord.post.page_sender import refers
+from transports.discord.post.page_sender import reply_target
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.delivery import rewrite
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 OLD_AFTER_S = 50 * 60.0
 """Messages older than an hour can be edited a few times only (30046)."""
 
-OVER_WITHIN_S = 10.0
+END_WITHIN_S = 10.0
 """How long the end of a draft waits for a message that is being sent; not for an edit: `Rest` keeps the order."""
 
 CLOSE_WITHIN_S = 120.0
@@ -52,13 +52,13 @@ STOPPED, UNFINISHED = note("stopped"), note("not finished")
 
 
 @dataclass(slots=True)
-class _Live:
-    """A message of the draft, sent ``at``. ``sure``: it shows ``page``."""
+class _Part:
+    """A message of the draft, sent ``at``. ``certain``: it shows ``page``."""
 
     id: str
-    page: Page
+    page: DraftPage
     at: float
-    sure: bool = True
+    certain: bool = True
 
 
 class Draft:
@@ -78,39 +78,39 @@ class Draft:
         self._thread, self._question = thread, message_id
         self._key = message_key(thread, message_id)
         self._rest, self._destinations, self._pace = rest, destinations, pace
-        self._script = Script(mode)
+        self._content = DraftContent(mode)
         self._buttons = (stop_button(nonce_of(self._key)),)
-        self._lives: list[_Live] = []
+        self._parts: list[_Part] = []
         self._destination: Destination | None = None
         self._changed = anyio.Event()
-        self._aged = self._stale = self._over = self._sending = False
-        self._scope, self._quiet = anyio.CancelScope(), anyio.Event()
-        self._quiet.set()
+        self._too_old = self._outdated = self._ended = self._sending = False
+        self._scope, self._idle = anyio.CancelScope(), anyio.Event()
+        self._idle.set()
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
         """Return its messages, the one of the first part first, with what they show."""
         channel = self._destination.channel if self._destination else ""
         return tuple(
-            DraftMessage(channel, live.id, live.page.content if live.sure else "") for live in self._lives
+            DraftMessage(channel, part.id, part.page.content if part.certain else "") for part in self._parts
         )
 
     def feed(self, event: TurnEvent) -> None:
         """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
-        if self._script.feed(event, anyio.current_time()):
-            self._stale = True
+        if self._content.feed(event, anyio.current_time()):
+            self._outdated = True
             self._changed.set()
 
     async def run(self) -> None:
         """Show the draft until it is over."""
-        if self._over:
+        if self._ended:
             return
-        self._quiet = anyio.Event()
+        self._idle = anyio.Event()
         try:
             with self._scope:
                 await self._show()
         finally:
-            self._quiet.set()
+            self._idle.set()
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
         """End all calls, and return the messages: the final text is written over them."""
@@ -123,13 +123,13 @@ class Draft:
         The last message with text says how the turn ended. Never raises `PostFailed`; a message that cannot be
         changed stays as it is.
         """
-        if self._over:
+        if self._ended:
             return
         await self._end()
         ending = f"\n{STOPPED if outcome == 'stopped' else UNFINISHED}"
         with anyio.move_on_after(CLOSE_WITHIN_S) as scope:
-            for message, live in reversed([*zip(self.messages, self._lives, strict=True)]):
-                if text := live.page.text:
+            for message, part in reversed([*zip(self.messages, self._parts, strict=True)]):
+                if text := part.page.text:
                     fits = utf16_size(text + ending) <= MAX_CONTENT
                     await self._finish(message, text + ending if fits else text)
                     ending = ""
@@ -152,18 +152,18 @@ class Draft:
 
     async def _end(self) -> None:
         """Make no further call; return when no message is being sent, or after a while."""
-        self._over = True
+        self._ended = True
         if not self._sending:
             self._scope.cancel()
-        with anyio.move_on_after(OVER_WITHIN_S):
-            await self._quiet.wait()
+        with anyio.move_on_after(END_WITHIN_S):
+            await self._idle.wait()
         self._scope.cancel()
-        await self._quiet.wait()
+        await self._idle.wait()
 
     async def _show(self) -> None:
         pause = PAUSE_S
         while True:
-            await self._due()
+            await self._wait_for_change()
             try:
                 destination = self._destination = self._destination or await self._destinations.open(
                     self._thread
@@ -175,90 +175,90 @@ class Draft:
                 if refused.kind != "old":
                     log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
                     return
-                self._aged = True
+                self._too_old = True
             except PostFailed as error:
                 log.debug("live.waits: %s", error)
                 await anyio.sleep(min(error.retry_after or pause, LONGEST_PAUSE_S))
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    async def _due(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Wait until there is something new to show."""
         while True:
             self._changed = anyio.Event()
-            wait = 0.0 if self._lives else self._script.due - anyio.current_time()
-            if self._stale and wait <= 0:
+            wait = 0.0 if self._parts else self._content.due - anyio.current_time()
+            if self._outdated and wait <= 0:
                 return
-            with anyio.move_on_after(wait if self._stale else None):
+            with anyio.move_on_after(wait if self._outdated else None):
                 await self._changed.wait()
 
     async def _call(self, destination: Destination) -> None:
         """Make the one call that is most needed. Raises `PostFailed`."""
         with self._pace.work():
-            wrong = self._wrong()
-        self._stale = len(wrong) > 1
-        if not wrong:
+            outdated = self._outdated_parts()
+        self._outdated = len(outdated) > 1
+        if not outdated:
             return
         await anyio.lowlevel.checkpoint_if_cancelled()  # or the call would go out and its answer be lost
-        number, page = wrong[0]
+        number, page = outdated[0]
         try:
-            if self._lives and (self._aged or anyio.current_time() - self._lives[0].at > OLD_AFTER_S):
+            if self._parts and (self._too_old or anyio.current_time() - self._parts[0].at > OLD_AFTER_S):
                 await self._withdraw_last(destination.channel)
-            elif number < len(self._lives):
-                await self._edit(destination.channel, self._lives[number], page)
+            elif number < len(self._parts):
+                await self._edit(destination.channel, self._parts[number], page)
             else:
                 await self._send(destination, number, page)
         except PostFailed:
-            self._stale = True
+            self._outdated = True
             raise
 
-    def _wrong(self) -> list[tuple[int, Page]]:
+    def _outdated_parts(self) -> list[tuple[int, DraftPage]]:
         """Return the parts that are out of date, each with the page it should show."""
-        pages = self._script.pages
-        wanted = (*pages, *[Page()] * (len(self._lives) - len(pages)))
-        old = [live.page if live.sure else None for live in self._lives]
+        pages = self._content.pages
+        wanted = (*pages, *[DraftPage()] * (len(self._parts) - len(pages)))
+        old = [part.page if part.certain else None for part in self._parts]
         return [(number, page) for number, page in enumerate(wanted) if [page] != old[number : number + 1]]
 
-    async def _send(self, destination: Destination, number: int, page: Page) -> None:
+    async def _send(self, destination: Destination, number: int, page: DraftPage) -> None:
         """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""
-        again, self.lost = self.lost, True  # until the answer is there
+        resends, self.lost = self.lost, True  # until the answer is there
         self._sending = True
         try:
             sent = await self._rest.send(
                 destination.channel,
                 page.content,
                 nonce=nonce_of(self._key, number),
-                reply_to=refers(destination, self._thread, self._question, number),
+                reply_to=reply_target(destination, self._thread, self._question, number),
                 buttons=self._buttons,
                 urgent=False,
             )
         except PostFailed as error:
-            self.lost = again or error.maybe_posted
+            self.lost = resends or error.maybe_posted
             raise
         finally:
             self._sending = False
-            if self._over:
+            if self._ended:
                 self._scope.cancel()
         self.lost = False
-        sure = not again or sent.content == page.content
-        self._stale = self._stale or not sure
-        self._lives.append(_Live(str(sent.id), page, anyio.current_time(), sure))
+        certain = not resends or sent.content == page.content
+        self._outdated = self._outdated or not certain
+        self._parts.append(_Part(str(sent.id), page, anyio.current_time(), certain))
 
-    async def _edit(self, channel: str, live: _Live, page: Page) -> None:
-        sure, live.sure = live.sure, False  # until the answer is there
+    async def _edit(self, channel: str, part: _Part, page: DraftPage) -> None:
+        certain, part.certain = part.certain, False  # until the answer is there
         try:
-            await self._rest.edit(channel, live.id, page.content, buttons=self._buttons, urgent=False)
+            await self._rest.edit(channel, part.id, page.content, buttons=self._buttons, urgent=False)
         except DiscordRefused:
-            live.sure = sure
+            part.certain = certain
             raise
-        live.page, live.sure = page, True
+        part.page, part.certain = page, True
 
     async def _withdraw_last(self, channel: str) -> None:
         """Delete the last message; when none is left, the draft begins again."""
-        self._aged = self._stale = True
+        self._too_old = self._outdated = True
         try:
-            await self._rest.delete(channel, self._lives[-1].id)
+            await self._rest.delete(channel, self._parts[-1].id)
         except DiscordRefused as refused:
             if refused.kind != "gone":
                 raise
-        self._lives.pop()
-        self._aged = bool(self._lives)
+        self._parts.pop()
+        self._too_old = bool(self._parts)

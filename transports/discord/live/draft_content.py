@@ -42,25 +42,25 @@ THINKING = note("thinking…")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """What one message shows: the model's ``text``, and a line ``below`` about tools and waits."""
+class DraftPage:
+    """What one message shows: the model's ``text``, and a line ``footer`` about tools and waits."""
 
     text: str = ""
-    below: str = ""
+    footer: str = ""
 
     @property
     def content(self) -> str:
-        return "\n".join(filter(None, (self.text, self.below))) or NOTHING
+        return "\n".join(filter(None, (self.text, self.footer))) or NOTHING
 
 
-class Script:
+class DraftContent:
     """``due`` is when to send the first message, on the clock of the times that `feed` gets."""
 
     def __init__(self, mode: Mode) -> None:
         self.due = math.inf
         self._mode = mode
         self._text = ""
-        self._whole = False  # the step's text is complete
+        self._complete = False  # the step's text is complete
         self._running = RunningTools()
         self._lines: dict[str, str] = {}
         self._waiting: Waiting | None = None
@@ -71,13 +71,13 @@ class Script:
             case TextDelta(text):
                 return self._mode == "edits" and self._add_text(text, now)
             case TextReset():
-                self._text, self._whole = "", False
+                self._text, self._complete = "", False
             case TurnStarted():
-                self._text, self._whole, self._waiting = "", False, None
+                self._text, self._complete, self._waiting = "", False, None
                 self._running.clear()
                 self._lines.clear()
             case ToolStarted():
-                self._whole, self.due = True, min(self.due, now)
+                self._complete, self.due = True, min(self.due, now)
                 self._line(self._running.started(event), f"{tool_label(event)}{NOTHING}")
             case ToolFinished(ok=ok):
                 if known := self._running.finished(event):
@@ -92,36 +92,38 @@ class Script:
         return True
 
     @property
-    def pages(self) -> tuple[Page, ...]:
+    def pages(self) -> tuple[DraftPage, ...]:
         """Return the messages to show, at most five."""
         if self._mode == "progress":
             return self._progress
-        pages = [Page(text) for text in live_parts(self._text) if text != NOTHING]
-        below = self._waits or (note(f"{self._running.words}{NOTHING}") if self._running.words else "")
+        pages = [DraftPage(text) for text in live_parts(self._text) if text != NOTHING]
+        footer = self._waiting_note or (
+            note(f"{self._running.words}{NOTHING}") if self._running.words else ""
+        )
         if not pages and self.due < math.inf:
-            below = below or THINKING  # so that there is something to be stopped
+            footer = footer or THINKING  # so that there is something to be stopped
         if len(pages) > MOST_MESSAGES or len(self._text) > MOST_SHOWN:
-            below = below or NOTHING
-        pages = pages[:MOST_MESSAGES] or ([Page()] if below else [])
-        if below:
-            last = Page(pages[-1].text, below)
+            footer = footer or NOTHING
+        pages = pages[:MOST_MESSAGES] or ([DraftPage()] if footer else [])
+        if footer:
+            last = DraftPage(pages[-1].text, footer)
             pages[-1] = last if utf16_size(last.content) <= MAX_CONTENT else pages[-1]
         return tuple(pages)
 
     @property
-    def _progress(self) -> tuple[Page, ...]:
-        lines = [*self._lines.values(), *filter(None, [self._waits])][-MOST_LINES:]
+    def _progress(self) -> tuple[DraftPage, ...]:
+        lines = [*self._lines.values(), *filter(None, [self._waiting_note])][-MOST_LINES:]
         while len(lines) > 1 and utf16_size("\n".join(lines)) > MAX_CONTENT:
             del lines[0]
-        return (Page(below="\n".join(lines)),) if lines else ()
+        return (DraftPage(footer="\n".join(lines)),) if lines else ()
 
     @property
-    def _waits(self) -> str:
+    def _waiting_note(self) -> str:
         return note(waiting_words(self._waiting).removeprefix("is ")) if self._waiting else ""
 
     def _add_text(self, delta: str, now: float) -> bool:
-        if self._whole:
-            self._text, self._whole = "", False
+        if self._complete:
+            self._text, self._complete = "", False
         if len(self._text) > MOST_SHOWN:
             return False
         self._text += delta[: MOST_SHOWN + 1]

@@ -38,12 +38,12 @@ def choice_buttons(choices: Sequence[Choice]) -> tuple[Button, ...]:
 
 
 def without_button(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return the choices that `choice_buttons` leaves out, for `spelled`."""
+    """Return the choices that `choice_buttons` leaves out, for `choices_as_text`."""
     with_button = {number for number, _ in _buttons(choices)}
     return tuple(choice for number, choice in enumerate(choices) if number not in with_button)
 
 
-def spelled(choices: Iterable[Choice]) -> str:
+def choices_as_text(choices: Iterable[Choice]) -> str:
     """Return the choices in words, one per line."""
     return "\n".join(f"{inert(choice.label)}: {_typed(choice.command)}" for choice in choices)
 

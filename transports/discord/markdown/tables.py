@@ -23,6 +23,7 @@ _CELL = re.compile(r"\|((?:[^|\\`]++|\\.|`[^`]*+`|[\\`])*+)")
 _GAP = "  "
 
 Side = Literal["left", "center", "right"]
+_ALIGN = {"left": wcwidth.ljust, "center": wcwidth.center, "right": wcwidth.rjust}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +94,8 @@ def _cell(text: str) -> str:
 
 
 def _line(row: Sequence[str], widths: Sequence[int], sides: Sequence[Side]) -> str:
-    cells = (_padded(cell, wide, side) for cell, wide, side in zip(row, widths, sides, strict=True))
+    cells = (_ALIGN[side](cell, wide) for cell, wide, side in zip(row, widths, sides, strict=True))
     return _GAP.join(cells).rstrip()
-
-
-def _padded(cell: str, wide: int, side: Side) -> str:
-    room = wide - wcwidth.width(cell)
-    before = {"left": 0, "center": room // 2, "right": room}[side]
-    return " " * before + cell + " " * (room - before)
 
 
 def _as_list(table: _Table) -> list[str]:

@@ -56,7 +56,7 @@ class EphemeralAnswers:
         if parsed := ReplyAddress.parse(address):
             self._interactions[message_id] = _Interaction(parsed, acknowledged, parsed.thinking)
 
-    async def whisper(
+    async def answer(
         self, message_id: str, address: str, content: str, buttons: Sequence[Button] = ()
     ) -> str:
         """Answer that person alone and return the message's id.
@@ -70,7 +70,7 @@ class EphemeralAnswers:
             await known.acknowledged.wait()
         while True:
             try:
-                sent = await self._rest.whisper(
+                sent = await self._rest.answer_privately(
                     known.address, content, buttons, line=message_id, in_place=known.thinking
                 )
             except DiscordRefused:
@@ -81,7 +81,7 @@ class EphemeralAnswers:
                 known.thinking = False
                 return sent
 
-    async def release(self, message_id: str, address: str = "") -> None:
+    async def end_thinking(self, message_id: str, address: str = "") -> None:
         """End the "thinking" of a command that is answered elsewhere, or not at all. Never raises."""
         known = self._known(message_id, address)
         if known and known.thinking:

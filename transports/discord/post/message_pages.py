@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from threads.model import Outgoing
 from transports.discord.api.values import Button
-from transports.discord.markdown.buttons import choice_buttons, spelled, without_button
+from transports.discord.markdown.buttons import choice_buttons, choices_as_text, without_button
 from transports.discord.markdown.render import MAX_CONTENT, note, parts, utf16_size
 from transports.shared.delivery.files import file_name
 
@@ -38,25 +38,29 @@ class Page:
 
 def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
     """Return the messages that show *outgoing*, the last one with its choices."""
-    texts = parts("\n\n".join(filter(None, (outgoing.text, spelled(without_button(outgoing.choices))))))
+    texts = parts(
+        "\n\n".join(filter(None, (outgoing.text, choices_as_text(without_button(outgoing.choices)))))
+    )
     if len(texts) > most:
         texts = [*texts[: most - 1], CUT]
     result = [Page(number, content) for number, content in enumerate(texts)]
-    return [*result[:-1], _closed(result[-1], outgoing)]
+    return [*result[:-1], _with_choices(result[-1], outgoing)]
 
 
 def with_file(outgoing: Outgoing) -> list[Page]:
     """Return the beginning of *outgoing* with its choices, and the page that is a file."""
     file = file_name(outgoing.key)
-    beginning = ended(outgoing.text, f"This is only the beginning: the whole answer is in the file {file}.")
-    return [_closed(Page(0, beginning), outgoing), Page(FILE_PART, "", file=file)]
+    beginning = with_note(
+        outgoing.text, f"This is only the beginning: the whole answer is in the file {file}."
+    )
+    return [_with_choices(Page(0, beginning), outgoing), Page(FILE_PART, "", file=file)]
 
 
-def ended(text: str, words: str) -> str:
+def with_note(text: str, words: str) -> str:
     """Return as much of *text* as fits into a message, with *words* in small print below it."""
     last = f"\n{note(words)}"
     return parts(text, MAX_CONTENT - utf16_size(last))[0] + last
 
 
-def _closed(page: Page, outgoing: Outgoing) -> Page:
+def _with_choices(page: Page, outgoing: Outgoing) -> Page:
     return replace(page, buttons=choice_buttons(outgoing.choices))

@@ -15,7 +15,7 @@ from transports.discord.api.snowflake import instant, is_snowflake, number
 from transports.discord.api.values import Upload
 from transports.discord.post.message_pages import Page
 from transports.discord.post.nonces import nonce_of
-from transports.discord.post.post_lookup import ANEW, Seen, Sent, seen_of
+from transports.discord.post.post_lookup import SECOND_NONCE, OwnMessage, PostState, own_message
 from transports.discord.post.rewrite import take_over
 from transports.discord.post.thread_opening import Destination
 
@@ -37,27 +37,31 @@ class PageSender:
     outgoing: Outgoing
     destination: Destination
     live: Sequence[str]
-    sent: Sent
+    state: PostState
 
     async def show(self, page: Page, upload: Upload | None = None) -> None:
         """Show a page, once. Raises `PostFailed`."""
-        if page.part in self.sent.out:
+        if page.part in self.state.posted:
             return
-        over = [] if upload else self._over()
-        for message in over:
+        to_overwrite = [] if upload else self._overwritable()
+        for message in to_overwrite:
             if await take_over(self.rest, self.destination.channel, message, page):
-                self.sent.out[page.part] = message
+                self.state.posted[page.part] = message
                 return
-        found = None if over else await self._sent_as(page, upload)
-        self.sent.out[page.part] = (found or await self._send(page, page.part + ANEW, upload)).id
+        found = None if to_overwrite else await self._sent_as(page, upload)
+        self.state.posted[page.part] = (found or await self._send(page, page.part + SECOND_NONCE, upload)).id
 
-    def _over(self) -> list[str]:
+    def _overwritable(self) -> list[str]:
         """Return the messages that can be written over; one above an earlier part would break the order."""
-        left = (*self.live, *self.sent.left(self.live))
+        unfinished = (*self.live, *self.state.unfinished(self.live))
         young = self.now() - OLD
-        return [message for message in left if number(message) > self.sent.last and instant(message) > young]
+        return [
+            message
+            for message in unfinished
+            if number(message) > self.state.last and instant(message) > young
+        ]
 
-    async def _sent_as(self, page: Page, upload: Upload | None) -> Seen | None:
+    async def _sent_as(self, page: Page, upload: Upload | None) -> OwnMessage | None:
         """Send the page under its own nonce and return the message; None if Discord answers with another message.
 
         That message had the nonce before, and cannot show the page or was deleted.
@@ -70,14 +74,14 @@ class PageSender:
             return None
         if upload or found.shows(page):
             return found
-        above = number(found.id) <= self.sent.last
+        above = number(found.id) <= self.state.last
         return (
             None
             if above or not await take_over(self.rest, self.destination.channel, found.id, page)
             else found
         )
 
-    async def _send(self, page: Page, name: int, upload: Upload | None) -> Seen:
+    async def _send(self, page: Page, name: int, upload: Upload | None) -> OwnMessage:
         send = partial(
             self.rest.send,
             self.destination.channel,
@@ -85,7 +89,7 @@ class PageSender:
             nonce=nonce_of(self.outgoing.key, name),
             upload=upload,
         )
-        reply_to = refers(self.destination, self.outgoing.thread, self.outgoing.reply_to, page.part)
+        reply_to = reply_target(self.destination, self.outgoing.thread, self.outgoing.reply_to, page.part)
         try:
             found = await send(reply_to=reply_to, buttons=page.buttons)
         except DiscordRefused as refused:
@@ -93,10 +97,10 @@ class PageSender:
                 raise
             log.warning("post.bare: without its reference and its buttons: %s", refused)
             found = await send()
-        return seen_of(found)
+        return own_message(found)
 
 
-def refers(destination: Destination, thread: ThreadId, question: str, part: int) -> str:
+def reply_target(destination: Destination, thread: ThreadId, question: str, part: int) -> str:
     """Return the id of the message that a part replies to, "" for none; *question* is the id of what it answers.
 
     In place each part is a reply, else only the first, unless the question began the thread.

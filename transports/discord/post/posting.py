@@ -34,10 +34,10 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import DIRECT, Upload
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
-from transports.discord.post.message_pages import MAX_PARTS, Page, ended, pages, with_file
+from transports.discord.post.message_pages import MAX_PARTS, Page, pages, with_file, with_note
 from transports.discord.post.nonces import nonce_of, question_of, since_of
-from transports.discord.post.page_sender import PageSender, refers
-from transports.discord.post.post_lookup import Sent, read
+from transports.discord.post.page_sender import PageSender, reply_target
+from transports.discord.post.post_lookup import PostState, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.buttons import OpenQuestions
@@ -79,7 +79,7 @@ class Posting:
     ) -> None:
         self._rest, self._destinations, self._answers = rest, destinations, answers
         self._upload_limit, self._now = upload_limit, now
-        self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
+        self._states: LRUCache[str, PostState] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
         self._locked: LRUCache[ThreadId, None] = LRUCache(REMEMBERED)
 
@@ -88,13 +88,13 @@ class Posting:
 
         Raises `PostFailed`; call again with the same arguments then, or with those of the draft that are left.
         """
-        sent = self._known(outgoing.key)
-        with progress(sent.out):
-            if not (_for_one(outgoing) and await self._whisper(outgoing, sent)):
-                await self._show_all(outgoing, draft, sent)
-                await self._answers.release(outgoing.reply_to, outgoing.reply_address)
+        state = self._state_of(outgoing.key)
+        with progress(state.posted):
+            if not (_is_private(outgoing) and await self._post_privately(outgoing, state)):
+                await self._post_publicly(outgoing, draft, state)
+                await self._answers.end_thinking(outgoing.reply_to, outgoing.reply_address)
         await self.clear(outgoing.thread, outgoing.key, draft)
-        return sent.first
+        return state.first
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
         """Return the id of the first part if all of the post is known to be out.
@@ -103,43 +103,43 @@ class Posting:
         without their nonces, and it writes over what a killed process left unfinished, except a *live* draft.
         Raises `PostFailed`. A post for one person alone cannot be found, and may be repeated.
         """
-        sent = self._known(key)
+        state = self._state_of(key)
         try:
-            destination = sent.destination or await self._destinations.look_up(thread)
-            seen = await read(self._rest, destination, key, since_of(key))
+            destination = state.destination or await self._destinations.look_up(thread)
+            candidates = await read(self._rest, destination, key, since_of(key))
         except DiscordRefused as refused:
             if refused.kind == "gone":
                 return None
             raise
-        sent.seen = [message for message in seen if message.id not in live]
-        sent.adopt()
-        if sent.seen:
-            sent.destination = destination  # what is out stays together, whatever has become possible since
-        if not sent.whole:
+        state.candidates = [message for message in candidates if message.id not in live]
+        state.match_pages()
+        if state.candidates:
+            state.destination = destination  # what is out stays together, whatever has become possible since
+        if not state.is_complete:
             return None
-        self._note_answers(thread, sent)
-        await self._sweep(thread, sent)
-        return sent.first
+        self._note_answers(thread, state)
+        await self._sweep(thread, state)
+        return state.first
 
     async def sweep(self, thread: ThreadId, key: str, *, live: Collection[str]) -> None:
         """Delete what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
         if not await self.find(thread, key, live=live):
-            await self._sweep(thread, self._known(key))
+            await self._sweep(thread, self._state_of(key))
 
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
         """Delete the messages that the finished post did not use. Never raises."""
-        sent = self._known(key)
-        used = {*sent.out.values()}
-        for spare in draft:
-            if spare.id not in used:
-                await remove(self._rest, spare.channel, spare.id)
-        await self._sweep(thread, sent, {spare.id for spare in draft})
+        state = self._state_of(key)
+        used = {*state.posted.values()}
+        for message in draft:
+            if message.id not in used:
+                await remove(self._rest, message.channel, message.id)
+        await self._sweep(thread, state, {message.id for message in draft})
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected."""
         await size_of(file, self._upload_limit(thread.workspace))
         upload, destination = Upload(file, safe_name(name)), await self._destinations.open(thread)
-        question = refers(destination, thread, question_of(key), part=1)
+        question = reply_target(destination, thread, question_of(key), part=1)
         # A second try has the same nonce, so the file is shown once.
         send = partial(
             self._rest.send, destination.channel, "", nonce=nonce_of(key), reply_to=question, upload=upload
@@ -151,14 +151,14 @@ class Posting:
                 refused.friendly = MAY_NOT_UPLOAD
             raise
 
-    def asks(self, message_id: str) -> bool:
+    def holds_question(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
         return any(question.id == message_id for question in self.questions.values())
 
     async def close_question(self, question: Question, decision: str) -> None:
         """Replace the buttons of a question by the decision; may be dropped."""
         try:
-            content = ended(question.content, decision)
+            content = with_note(question.content, decision)
             await self._rest.edit(question.channel, question.id, content, urgent=False)
         except PostFailed as error:
             log.info("question.not_closed: keeps its buttons: %s", error)
@@ -169,13 +169,13 @@ class Posting:
             return await self._destinations.look_up(outgoing.thread)
         return await self._destinations.open(outgoing.thread)
 
-    async def _whisper(self, outgoing: Outgoing, sent: Sent) -> bool:
+    async def _post_privately(self, outgoing: Outgoing, state: PostState) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""
-        sent.pages = pages(outgoing, MAX_PARTS)
+        state.pages = pages(outgoing, MAX_PARTS)
         try:
-            for page in sent.pages:
-                if page.part not in sent.out:
-                    sent.out[page.part] = await self._answers.whisper(
+            for page in state.pages:
+                if page.part not in state.posted:
+                    state.posted[page.part] = await self._answers.answer(
                         outgoing.reply_to, outgoing.reply_address, page.content, page.buttons
                     )
         except DiscordRefused as refused:
@@ -187,42 +187,46 @@ class Posting:
             return False
         return True
 
-    async def _show_all(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
+    async def _post_publicly(
+        self, outgoing: Outgoing, draft: Sequence[DraftMessage], state: PostState
+    ) -> None:
         """Post all parts for everybody in the conversation, if need be in place of its thread."""
         try:
-            await self._publish(outgoing, draft, sent)
+            await self._publish(outgoing, draft, state)
         except DiscordRefused as refused:
             if refused.kind == "locked":
                 await self._report_locked(outgoing.thread)
-            if sent.out or not self._destinations.fall_back(outgoing.thread, outgoing.reply_to, refused):
+            if state.posted or not self._destinations.fall_back(outgoing.thread, outgoing.reply_to, refused):
                 raise
-            sent.destination = None
-            await self._publish(outgoing, draft, sent)
+            state.destination = None
+            await self._publish(outgoing, draft, state)
 
-    async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], sent: Sent) -> None:
-        destination = sent.destination = sent.destination or await self._destination(outgoing)
+    async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], state: PostState) -> None:
+        destination = state.destination = state.destination or await self._destination(outgoing)
         live = [message.id for message in draft if message.channel == destination.channel]
-        sender = PageSender(self._rest, self._now, outgoing, destination, live, sent)
-        whole = pages(outgoing)
-        if len(whole) <= MAX_PARTS or not await self._as_file(sender, whole):
-            sent.begin(whole)
-            for page in whole:
+        sender = PageSender(self._rest, self._now, outgoing, destination, live, state)
+        all_pages = pages(outgoing)
+        if len(all_pages) <= MAX_PARTS or not await self._as_file(sender, all_pages):
+            state.set_pages(all_pages)
+            for page in all_pages:
                 await sender.show(page)
-        self._note_answers(outgoing.thread, sent)
-        if asking := next((page for page in sent.pages if page.buttons), None):
+        self._note_answers(outgoing.thread, state)
+        if question_page := next((page for page in state.pages if page.buttons), None):
             self.questions[outgoing.key] = Question(
-                sender.destination.channel, sent.out[asking.part], asking.content
+                sender.destination.channel, state.posted[question_page.part], question_page.content
             )
 
-    async def _as_file(self, sender: PageSender, whole: Sequence[Page]) -> bool:
+    async def _as_file(self, sender: PageSender, all_pages: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; return False if it has to go out in messages."""
-        outgoing, sent = sender.outgoing, sender.sent
+        outgoing, state = sender.outgoing, sender.state
         text = outgoing.text.strip().encode("utf-8", "replace")
-        sent.spelled = sent.spelled or any(seen.shows(page) for seen in sent.seen for page in whole)
-        if sent.spelled or len(text) > self._upload_limit(outgoing.thread.workspace):
+        state.as_messages = state.as_messages or any(
+            message.shows(page) for message in state.candidates for page in all_pages
+        )
+        if state.as_messages or len(text) > self._upload_limit(outgoing.thread.workspace):
             return False
-        sent.begin(with_file(outgoing))
-        beginning, file = sent.pages
+        state.set_pages(with_file(outgoing))
+        beginning, file = state.pages
         await sender.show(beginning)
         try:
             await sender.show(file, Upload(text, file.file))
@@ -232,19 +236,19 @@ class Posting:
             log.warning(
                 "post.no_file: for a long answer: %s", refused, extra={"thread_id": str(outgoing.thread)}
             )
-            sent.spelled, sent.over = True, (sent.out.pop(beginning.part),)
+            state.as_messages, state.to_overwrite = True, (state.posted.pop(beginning.part),)
             return False
         return True
 
-    async def _sweep(self, thread: ThreadId, sent: Sent, but: Collection[str] = ()) -> None:
-        if sent.destination is not None:
-            for message in sent.left(but)[:MOST_SWEPT]:
+    async def _sweep(self, thread: ThreadId, state: PostState, but: Collection[str] = ()) -> None:
+        if state.destination is not None:
+            for message in state.unfinished(but)[:MOST_SWEPT]:
                 log.info(
                     "post.swept: sweeping an unfinished answer",
                     extra={"thread_id": str(thread), "post_id": message},
                 )
-                await remove(self._rest, sent.destination.channel, message)
-        sent.seen = sent.over = ()
+                await remove(self._rest, state.destination.channel, message)
+        state.candidates = state.to_overwrite = ()
 
     async def _report_locked(self, thread: ThreadId) -> None:
         """Say in its channel, once, that a thread is locked: people would wait there for an answer."""
@@ -263,15 +267,15 @@ class Posting:
         except PostFailed as error:
             log.info("post.locked_untold: nobody was told of a locked thread: %s", error)
 
-    def _note_answers(self, thread: ThreadId, sent: Sent) -> None:
-        if sent.destination and sent.destination.reply_to:
-            self._destinations.note_answers(thread.root, sent.out.values())
+    def _note_answers(self, thread: ThreadId, state: PostState) -> None:
+        if state.destination and state.destination.reply_to:
+            self._destinations.note_answers(thread.root, state.posted.values())
 
-    def _known(self, key: str) -> Sent:
-        return self._sent.setdefault(key, Sent(key))
+    def _state_of(self, key: str) -> PostState:
+        return self._states.setdefault(key, PostState(key))
 
 
-def _for_one(outgoing: Outgoing) -> bool:
+def _is_private(outgoing: Outgoing) -> bool:
     """Return whether a post answers a slash command, or refuses a press of a button."""
     refuses = outgoing.kind in ("notice", "refusal")
     return outgoing.reply_to.startswith("slash-") or (outgoing.reply_to.startswith("press-") and refuses)
