@@ -149,54 +149,19 @@ async def test_two_of_one_step_stand_side_by_side_and_each_press_is_for_its_own(
     assert bot.commands == ["id"]
 
 
-async def test_after_a_stop_the_buttons_of_all_open_questions_are_gone(bot, chat):
-    async with bot.running(TWO):
-        thread = await chat.ask()
-        await bot.question(thread, 2)
-        await chat.say(thread, "/stop")
-        for number in (1, 2):
-            await bot.ended(thread, "Not decided.", number=number)
-    assert bot.commands == []
-
-
-async def test_the_same_call_again_is_a_question_of_its_own_that_is_seen(bot, chat):
-    async with bot.running(LS, replace(LS), says("it is done")):
-        thread, first = await bot.ask()
-        await bot.press(first, ONCE)
-        second = await bot.question(thread, 2)
-        assert second.id != first.id
-        assert bot.commands == ["ls -l"]
-        await bot.press(first, ALWAYS, stale=True)
-        await bot.told_alone(chat.ann, NOT_OPEN)
-        assert bot.commands == ["ls -l"]
-        await bot.press(second, DENY)
-        await bot.answered(thread, "it is done")
-    assert bot.commands == ["ls -l"]
-
-
-async def test_always_here_asks_no_more_in_this_thread_but_in_another(bot, chat):
-    async with bot.running(LS, says("one"), replace(LS), says("two"), replace(LS), says("three")):
-        thread, question = await bot.ask()
-        await bot.press(question, ALWAYS)
-        await bot.answered(thread, "one")
-        await chat.say(thread, "again")
-        await bot.answered(thread, "two")
-        assert bot.commands == ["ls -l", "ls -l"]
-        other, question = await bot.ask("elsewhere")
-        await bot.press(question, DENY)
-        await bot.answered(other, "three")
-    assert bot.commands == ["ls -l", "ls -l"]
-
-
 @pytest.mark.parametrize(
-    ("words", "runs"), [("/approve", 1), ("!approve", 1), ("!approve always", 2), ("/deny", 0), ("yes", 0)]
+    ("answer", "runs"),
+    [(ALWAYS, 2), ("/approve", 1), ("!approve", 1), ("!approve always", 2), ("/deny", 0), ("yes", 0)],
 )
-async def test_a_typed_answer_counts_and_other_words_do_not(bot, chat, words, runs):
+async def test_a_typed_answer_counts_like_a_button_and_other_words_do_not(bot, chat, answer, runs):
     script = [LS, says("one"), *([replace(LS), says("two")] if runs == 2 else [])]
     async with bot.running(*script):
-        thread, _ = await bot.ask()
-        await chat.say(thread, words)
-        if words == "yes":
+        thread, question = await bot.ask()
+        if answer in question.buttons:
+            await bot.press(question, answer)
+        else:
+            await chat.say(thread, answer)
+        if answer == "yes":
             await anyio.sleep(0.3)
             assert bot.commands == []
             assert (await bot.question(thread)).buttons
