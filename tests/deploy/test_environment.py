@@ -54,26 +54,18 @@ class Checkout:
         (folder / "bot").mkdir()
         shutil.copy(REPOSITORY / "Makefile", folder)
         shutil.copy(REPOSITORY / "deploy/environment.py", folder / "deploy")
-        for name, text in {
-            "pyproject.toml": PYPROJECT,
-            "backend.py": BACKEND,
-            "requirements.lock": "# nothing\n",
-            "bot/__init__.py": "def main():\n    print('hello')\n",
-        }.items():
-            (folder / name).write_text(text)
+        (folder / "pyproject.toml").write_text(PYPROJECT)
+        (folder / "backend.py").write_text(BACKEND)
+        (folder / "requirements.lock").write_text("# nothing\n")
+        (folder / "bot/__init__.py").write_text("def main():\n    print('hello')\n")
 
     def start(self, *words: str, python: str = sys.executable) -> subprocess.Popen[str]:
         """Start make in a process group of its own."""
         command = ["make", "--no-print-directory", f"PYTHON={python}", *words]
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env={**kept, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "LANG": "C.UTF-8"},
-            start_new_session=True,
-            **streams,
-        )
+        environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environ |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "LANG": "C.UTF-8"}
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+        process = subprocess.Popen(command, cwd=self.folder, env=environ, **how)
         self._started.append(process)
         return process
 

@@ -54,22 +54,16 @@ class Machine:
         for each in ("bot", "threads", "transports"):
             (self.source / each).mkdir(parents=True)
         for each in ("deploy", "docs"):
-            shutil.copytree(
-                REPOSITORY / each,
-                self.source / each,
-                ignore=shutil.ignore_patterns("generate", "__pycache__"),
-            )
+            ignore = shutil.ignore_patterns("generate", "__pycache__")
+            shutil.copytree(REPOSITORY / each, self.source / each, ignore=ignore)
         for each in (*REPOSITORY.glob("requirements*.lock"), REPOSITORY / "pyproject.toml"):
             shutil.copy(each, self.source)
         shutil.copy(REPOSITORY / "README.md", self.source)
 
     def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        given = {
-            "CALLS": str(self.calls),
-            "ROOT": str(self.root),
-            "THREADFAST_SYSTEMCTL": str(self.bin / "systemctl"),
-        }
-        given |= {"THREADFAST_STEADY_S": "0", "THREADFAST_READY_S": "5", "PATH": os.environ["PATH"]} | env
+        given = {"CALLS": str(self.calls), "ROOT": str(self.root), "PATH": os.environ["PATH"], **env}
+        given |= {"THREADFAST_SYSTEMCTL": str(self.bin / "systemctl")}
+        given |= {"THREADFAST_STEADY_S": "0", "THREADFAST_READY_S": "5"}
         command = ["bash", str(self.source / "deploy/install.sh"), *words]
         command += ["--root", str(self.root), "--python", str(self.bin / "python")]
         return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
@@ -121,7 +115,7 @@ def test_it_makes_all_and_a_second_run_changes_nothing(installed):
     assert (installed.tree(), installed.said) == (before, calls)
 
 
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(machine):
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(machine):
     before = machine.tree()
     done = machine.run("--dry-run")
     assert done.returncode == 0, done.stderr

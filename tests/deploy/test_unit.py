@@ -68,12 +68,10 @@ def test_nothing_that_bubblewrap_needs_is_taken_away():
     for wall in ("ProtectHostname", "ProcSubset", "MemoryDenyWriteExecute"):
         assert wall not in text
     assert "AF_NETLINK" in text
-    assert {"user", "mnt", "pid", "net", "ipc", "uts"} == set(
-        re.search("RestrictNamespaces=(.*)", text)[1].split()
-    )
-    assert {"mount", "umount2", "pivot_root", "capset", "sethostname"} <= set(
-        text.split("@keyring")[1].replace("=", " ").split()
-    )
+    namespaces = re.search("RestrictNamespaces=(.*)", text)[1].split()
+    assert set(namespaces) == {"user", "mnt", "pid", "net", "ipc", "uts"}
+    allowed = text.split("@keyring")[1].replace("=", " ").split()
+    assert {"mount", "umount2", "pivot_root", "capset", "sethostname"} <= set(allowed)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
@@ -117,16 +115,12 @@ def test_the_unit_of_workers_is_understood(tmp_path):
     shutil.copy(DEPLOY / "workers.conf", tmp_path / "threadfast@.service.d")
     command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "threadfast@1.service")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    complaints = [
-        line for line in done.stderr.splitlines() if "threadfast" in line and "is not executable" not in line
-    ]
-    assert complaints == []
+    ours = [line for line in done.stderr.splitlines() if "threadfast" in line]
+    assert [line for line in ours if "is not executable" not in line] == []
 
 
 def test_two_workers_and_their_database_fit_together():
-    about = yaml.load(
-        (DEPLOY / "compose-postgres.yaml").read_text().replace("!override", ""), yaml.SafeLoader
-    )
+    about = yaml.safe_load((DEPLOY / "compose-postgres.yaml").read_text().replace("!override", ""))
     services = about["services"]
     workers = [services["worker-1"], services["worker-2"]]
     assert {worker["build"]["args"]["EXTRA"] for worker in workers} == {"postgres"}

@@ -38,7 +38,7 @@ async def terminal_lines() -> list[str]:
         def answer(keys: str) -> None:
             os.write(master, keys.encode())
 
-        screen = Screen(ROWS, COLUMNS, answer)
+        screen, environ = Screen(ROWS, COLUMNS, answer), {"PATH": os.environ["PATH"]}
         termios.tcsetwinsize(slave, (ROWS, COLUMNS))
         process = await anyio.open_process(
             [sys.executable, "-m", "bot", "chat"],
@@ -47,12 +47,7 @@ async def terminal_lines() -> list[str]:
             stderr=slave,
             cwd=home,
             start_new_session=True,
-            env={
-                "HOME": home,
-                "PATH": os.environ["PATH"],
-                "TERM": "xterm",
-                "PYTHONPATH": str(TARGET.parents[1]),
-            },
+            env={**environ, "HOME": home, "TERM": "xterm", "PYTHONPATH": str(TARGET.parents[1])},
         )
         os.close(slave)
         decode = getincrementaldecoder("utf-8")().decode
@@ -83,29 +78,18 @@ def as_svg(lines: list[str]) -> str:
     """Return the lines as a picture of a terminal window; what a person typed is bright, what a tool did is dim."""
     width, height = round(COLUMNS * LETTER) + 2 * MARGIN, len(lines) * LINE + TITLE + MARGIN
     colours = {"main>": "#9ece6a", "·": "#7a88b8"}
-    texts = [
-        f'<text x="{MARGIN}" y="{TITLE + (place + 1) * LINE - 5}"'
-        f' fill="{next((colour for start, colour in colours.items() if line.startswith(start)), "#c0caf5")}">'
-        f"{escape(line)}</text>"
-        for place, line in enumerate(lines)
+    size = f'width="{width}" height="{height}"'
+    shapes = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="A chat in the terminal">',
+        f'<rect {size} rx="8" fill="#1a1b26"/>',
     ]
-    dots = [
-        f'<circle cx="{MARGIN + 20 * place}" cy="17" r="6" fill="{fill}"/>'
-        for place, fill in enumerate(("#f7768e", "#e0af68", "#9ece6a"))
-    ]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img"'
-    return "\n".join(
-        [
-            f'{head} aria-label="A chat in the terminal">',
-            f'<rect width="{width}" height="{height}" rx="8" fill="#1a1b26"/>',
-            *dots,
-            '<g font-family="monospace" font-size="14" xml:space="preserve">',
-            *texts,
-            "</g>",
-            "</svg>",
-            "",
-        ]
-    )
+    for place, fill in enumerate(("#f7768e", "#e0af68", "#9ece6a")):
+        shapes.append(f'<circle cx="{MARGIN + 20 * place}" cy="17" r="6" fill="{fill}"/>')
+    shapes.append('<g font-family="monospace" font-size="14" xml:space="preserve">')
+    for y, line in enumerate(lines, 1):
+        fill = next((colour for start, colour in colours.items() if line.startswith(start)), "#c0caf5")
+        shapes.append(f'<text x="{MARGIN}" y="{TITLE + y * LINE - 5}" fill="{fill}">{escape(line)}</text>')
+    return "\n".join([*shapes, "</g>", "</svg>", ""])
 
 
 if __name__ == "__main__":

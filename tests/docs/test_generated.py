@@ -26,23 +26,16 @@ def test_every_setting_has_a_reason_and_every_reason_a_setting():
 
 def test_state_machines_are_found_in_the_docstrings_of_their_modules():
     found = {path for path, *_ in machines_in(ROOT)}
-    assert {
-        "transports/shared/link/supervisor.py",
-        "bot/llm/policies/breaker.py",
-        "bot/tools/approvals.py",
-    } <= found
+    known = {"transports/shared/link/supervisor.py", "bot/llm/policies/breaker.py", "bot/tools/approvals.py"}
+    assert known <= found
 
 
 def test_every_log_call_names_its_event():
-    files = [
-        file
-        for package in ("bot", "threads", "transports")
-        for file in sorted((ROOT / package).rglob("*.py"))
-    ]
     nameless = [
-        f"{file.relative_to(ROOT)}: {said!r}"
-        for file in files
-        for _, said in calls_in(file)
-        if named(said)[0] == FOREIGN
+        f"{file.relative_to(ROOT)}: {text!r}"
+        for package in ("bot", "threads", "transports")
+        for file in (ROOT / package).rglob("*.py")
+        for _, text in calls_in(file)
+        if named(text)[0] == FOREIGN
     ]
     assert not nameless

@@ -111,11 +111,8 @@ def test_dead_letters_tell_what_became_of_them(tmp_path):
     waits = Received(thread_id="slack:T1:C1:1.1", message_id="m2~1", author=Author("U1"), text="two")
     write_records(tmp_path / "journal.jsonl", record_adapter(), waits)
     found = document(tmp_path, "dead-letters", "list")["dead_letters"]
-    assert [(one["message_id"], one["again"]) for one in found] == [
-        ("m1", "answered"),
-        ("m2", "in line"),
-        ("m3", ""),
-    ]
+    states = {letter["message_id"]: letter["again"] for letter in found}
+    assert states == {"m1": "answered", "m2": "in line", "m3": ""}
 
 
 def test_a_resubmission_is_told_to_programs(tmp_path):
@@ -130,11 +127,9 @@ def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_
     monkeypatch.chdir(tmp_path)
     gateway = {"base_url": "http://127.0.0.1:4000/v1"}
     given = {"model": "mine/large", "providers": {"mine": gateway}}
-    for extra, meaning in (
-        ({}, "a hard budget refuses it"),
-        ({"budget": {"mode": "soft"}}, "is not counted"),
-    ):
-        (tmp_path / "settings.json").write_text(json.dumps({**given, **extra}))
+    meanings = {"hard": "a hard budget refuses it", "soft": "is not counted"}
+    for mode, meaning in meanings.items():
+        (tmp_path / "settings.json").write_text(json.dumps({**given, "budget": {"mode": mode}}))
         result = CliRunner().invoke(main, ["check"])
         assert result.exit_code == 0
         assert "the price of mine/large is not known" in result.stderr
@@ -160,17 +155,15 @@ def test_each_shell_gets_a_script_for_the_installed_program(shell):
     result = CliRunner().invoke(main, ["completion", shell], prog_name="python -m bot")
     assert result.exit_code == 0
     assert "_THREADFAST_COMPLETE" in result.stdout
-    assert (
-        CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"}).stdout == result.stdout
-    )
+    default = CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"})
+    assert default.stdout == result.stdout
     assert CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/tcsh"}).exit_code == 2
 
 
 def completed(words: str, incomplete: str) -> list[str]:
     env = {"COMP_WORDS": f"threadfast {words} {incomplete}", "COMP_CWORD": str(len(words.split()) + 1)}
-    result = CliRunner().invoke(
-        main, [], prog_name="threadfast", env={**env, "_THREADFAST_COMPLETE": "bash_complete"}
-    )
+    env["_THREADFAST_COMPLETE"] = "bash_complete"
+    result = CliRunner().invoke(main, [], prog_name="threadfast", env=env)
     return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 

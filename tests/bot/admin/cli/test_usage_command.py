@@ -1,19 +1,16 @@
 import io
-import json
 import tracemalloc
 
 import anyio
 import pytest
-from click.testing import CliRunner
 
-from bot.admin.cli import main
 from bot.admin.reports import usage as usage_report
 from bot.admin.reports.files import FileReader
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
 from bot.ports.model import Usage
+from tests.bot.admin.cli.data_folders import document, threadfast, write_records
 from tests.bot.budget.ledgers import Time, inline
-from threads.store.checksummed_lines import encode
 from threads.store.disk import PosixDisk
 
 OPUS, DEMO = "anthropic/claude-opus-5-5", "offline/demo"
@@ -39,32 +36,25 @@ def data(tmp_path):
     october = Commit(call=call("2026-10-30"), usage=Usage(1000, 500), micros=14_000)
     anyio.run(spend, tmp_path, time, Reserve(call=call("2026-10-30"), micros=99_000), october)
     time.set("2026-11-20T10:00:00")
-    anyio.run(
-        spend,
-        tmp_path,
-        time,
-        reserve := Reserve(call=call("2026-11-20"), micros=400_000),
-        Commit(
-            call=call("2026-11-20"),
-            usage=Usage(1000, 500, 7000, 2000),
-            micros=250_000,
-            reserve=reserve.seq + 3,
-        ),
+    november = call("2026-11-20")
+    reserve = Reserve(call=november, micros=400_000)
+    records = [
+        reserve,
+        Commit(call=november, usage=Usage(1000, 500, 7000, 2000), micros=250_000, reserve=reserve.seq + 3),
         Commit(call=call("2026-11-21", user="bob", model=DEMO), usage=Usage(20_000, 5), micros=0),
         Commit(call=call("2026-11-21", user="bob", thread="new:x\x1b[31m"), usage=Usage(5, 5), micros=None),
         Reserve(call=call("2026-11-21"), micros=500_000),
-    )
+    ]
+    anyio.run(spend, tmp_path, time, *records)
     return tmp_path
 
 
 def run(data, *arguments: str):
-    return CliRunner().invoke(main, ["usage", "--data", str(data), *arguments])
+    return threadfast(data, "usage", *arguments)
 
 
 def lines(data, *arguments: str) -> dict:
-    result = run(data, "--json", *arguments)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return document(data, "usage", *arguments)
 
 
 def test_days_add_up_and_a_call_that_never_ended_counts_at_its_most(data):
@@ -82,26 +72,15 @@ def test_days_add_up_and_a_call_that_never_ended_counts_at_its_most(data):
         "calls_without_price": 0,
         "calls_not_ended": 0,
     }
-    assert (second["calls"], second["usd"], second["calls_without_price"], second["calls_not_ended"]) == (
-        3,
-        0.5,
-        1,
-        1,
-    )
+    assert second == {**second, "calls": 3, "usd": 0.5, "calls_without_price": 1, "calls_not_ended": 1}
     assert found["total"]["usd"] == 0.75
     assert found["damaged_lines"] == 0
 
 
-@pytest.mark.parametrize(
-    ("by", "names"),
-    [
-        ("user", ["ann", "bob"]),
-        ("thread", ["slack:T1:C1:1.0", "new:x\x1b[31m"]),
-        ("model", [OPUS, DEMO]),
-    ],
-)
-def test_other_groups_come_with_the_dearest_first(data, by, names):
-    assert [line[by] for line in lines(data, "--since", "2026-11-01", "--by", by)["lines"]] == names
+def test_other_groups_come_with_the_most_expensive_first(data):
+    groups = {"user": ["ann", "bob"], "thread": ["slack:T1:C1:1.0", "new:x\x1b[31m"], "model": [OPUS, DEMO]}
+    for by, names in groups.items():
+        assert [line[by] for line in lines(data, "--since", "2026-11-01", "--by", by)["lines"]] == names
 
 
 def test_one_month(data):
@@ -139,15 +118,12 @@ def test_a_terminal_gets_bars_and_fits_into_eighty_columns(data, monkeypatch):
     assert "\x1b[31m" not in out.getvalue()
 
 
-def test_nothing_was_spent_yet(tmp_path):
-    assert run(tmp_path).stdout == "Nothing has been spent yet.\n"
-    assert run(tmp_path).exit_code == 0
-    assert lines(tmp_path)["lines"] == []
-
-
-def test_nothing_was_spent_in_that_time(data):
-    told = run(data, "--since", "2026-12-24").stdout
-    assert told.startswith("Nothing was spent from 2026-12-24 to now.\n")
+def test_an_empty_report_says_whether_anything_was_ever_spent(data, tmp_path_factory):
+    never = tmp_path_factory.mktemp("never")
+    assert (run(never).exit_code, run(never).stdout) == (0, "Nothing has been spent yet.\n")
+    assert lines(never)["lines"] == []
+    report = run(data, "--since", "2026-12-24").stdout
+    assert report.startswith("Nothing was spent from 2026-12-24 to now.\n")
 
 
 def test_damaged_lines_are_skipped_with_a_count_and_nothing_is_changed(data):
@@ -162,9 +138,8 @@ def test_damaged_lines_are_skipped_with_a_count_and_nothing_is_changed(data):
 
 
 def test_a_ledger_of_a_newer_version_is_told(data):
-    (data / "usage" / "2026-12.jsonl").write_bytes(
-        encode(record_adapter(), Carried(seq=1, rows=[], open=[], v=99))
-    )
+    newer = Carried(seq=1, rows=[], open=[], v=99)
+    write_records(data / "usage" / "2026-12.jsonl", record_adapter(), newer)
     result = run(data, "--since", "2026-01-01")
     assert result.exit_code == 78
     assert "newer Threadfast" in result.stderr
@@ -177,11 +152,9 @@ def test_a_line_that_was_written_twice_counts_once(data):
 
 
 def test_a_long_file_is_read_a_line_at_a_time(data):
-    with (data / "usage" / "2026-11.jsonl").open("ab") as file:
-        for seq in range(100, 5000):
-            record = Commit(seq=seq, call=call("2026-11-22"), usage=Usage(1, 1), micros=1)
-            file.write(encode(record_adapter(), record))
-        size = file.tell()
+    one = {"call": call("2026-11-22"), "usage": Usage(1, 1), "micros": 1}
+    file = data / "usage" / "2026-11.jsonl"
+    write_records(file, record_adapter(), *(Commit(seq=seq, **one) for seq in range(100, 5000)))
     tracemalloc.start()
     try:
         made = usage_report.report(FileReader(data), "day", ("2026-11-22", None))
@@ -189,7 +162,7 @@ def test_a_long_file_is_read_a_line_at_a_time(data):
     finally:
         tracemalloc.stop()
     assert made.total.calls == 4900
-    assert peak < size
+    assert peak < file.stat().st_size
 
 
 def test_since_and_month_are_not_used_together(data):

@@ -28,6 +28,7 @@ from bot.ports.status import Status, TransportStatus
 from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
 
+SETTINGS = {"model": "offline/demo", "tools": {"sandbox": "off"}}
 KEYS = ["name", "state", "found", "meaning", "fix"]
 
 
@@ -35,7 +36,7 @@ KEYS = ["name", "state", "found", "meaning", "fix"]
 def settings_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "settings.json"
-    file.write_text(json.dumps({"model": "offline/demo", "tools": {"sandbox": "off"}}))
+    file.write_text(json.dumps(SETTINGS))
     file.chmod(0o600)
     return file
 
@@ -50,9 +51,8 @@ def test_json_is_one_document_with_the_same_keys_in_every_check(settings_file, c
     assert told["ok"] is True
     found = told["checks"]
     assert all(list(entry) == KEYS for entry in found)
-    assert {"version", "settings", "secrets", "data.folder", "bot", "model", "sandbox"} <= {
-        e["name"] for e in found
-    }
+    names = {entry["name"] for entry in found}
+    assert {"version", "settings", "secrets", "data.folder", "bot", "model", "sandbox"} <= names
     assert all(group_of(entry["name"]) != "Other" for entry in found)
 
 
@@ -61,9 +61,8 @@ def test_through_a_pipe_it_is_plain_lines_and_a_sum(settings_file, capsys):
     out, err = capsys.readouterr()
     assert "\x1b" not in out
     assert "ok    sandbox             shell commands are off in the settings" in out.splitlines()
-    assert out.splitlines()[-1].startswith(
-        f"{len([x for x in out.splitlines() if x[:2] in ('ok', 'wa', 'fa')])} checks"
-    )
+    count = sum(line.startswith(("ok", "warn", "fail")) for line in out.splitlines())
+    assert out.splitlines()[-1].startswith(f"{count} checks")
     assert err == ""
 
 
@@ -102,15 +101,7 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
     folder.mkdir(mode=0o755)
     (folder / "KEY").write_text("canary-of-a-key")
     (folder / "KEY").chmod(0o644)
-    settings_file.write_text(
-        json.dumps(
-            {
-                "model": "offline/demo",
-                "tools": {"sandbox": "off"},
-                "providers": {"openai": {"api_key": "file:KEY"}},
-            }
-        )
-    )
+    settings_file.write_text(json.dumps({**SETTINGS, "providers": {"openai": {"api_key": "file:KEY"}}}))
     run(settings_file)
     assert "others on this machine can read" in capsys.readouterr().out
     assert run(settings_file, fix=True) == 0
@@ -122,64 +113,57 @@ def test_a_secret_that_others_may_read_is_told_and_closed(settings_file, tmp_pat
 
 
 async def test_checks_run_side_by_side_and_are_reported_in_their_order():
-    first_told, told, waiting = anyio.Event(), [], []
+    first_reported, reported, waiting = anyio.Event(), [], []
 
-    async def slow(look):
-        await first_told.wait()
+    async def slow(_):
+        await first_reported.wait()
         yield Finding("slow.1", "ok", "")
 
-    async def quick(look):
+    async def quick(_):
         yield Finding("quick.1", "ok", "")
-        first_told.set()
+        first_reported.set()
         yield Finding("quick.2", "ok", "")
 
     checks = [Check("slow", slow), Check("quick", quick)]
-    found = await run_checks(
-        checks, Context(Settings(), {}), lambda f: told.append(f.name), lambda n: waiting.append([*n])
-    )
-    assert told == ["slow.1", "quick.1", "quick.2"] == [finding.name for finding in found]
+    context = Context(Settings(), {})
+    found = await run_checks(checks, context, reported.append, lambda names: waiting.append([*names]))
+    assert [finding.name for finding in reported] == ["slow.1", "quick.1", "quick.2"]
+    assert found == reported
     assert waiting[0] == ["slow", "quick"]
     assert waiting[-1] == []
 
 
-async def test_a_look_that_breaks_or_hangs_hides_no_other(monkeypatch):
+async def test_a_check_that_breaks_or_hangs_hides_no_other(monkeypatch):
     monkeypatch.setattr(module, "WITHIN_S", 0.05)
 
-    async def breaks(look):
+    async def breaks(_):
         yield Finding("breaks.1", "ok", "")
         raise RuntimeError("canary")
 
-    async def hangs(look):
+    async def hangs(_):
         await anyio.sleep_forever()
         yield
 
-    async def good(look):
+    async def good(_):
         yield Finding("good", "ok", "")
 
     checks = [Check("breaks", breaks), Check("hangs", hangs), Check("good", good)]
     found = await run_checks(checks, Context(Settings(), {}), lambda _: None)
-    assert [(f.name, f.state) for f in found] == [
-        ("breaks.1", "ok"),
-        ("breaks", "fail"),
-        ("hangs", "fail"),
-        ("good", "ok"),
-    ]
+    states = [f"{finding.name} {finding.state}" for finding in found]
+    assert states == ["breaks.1 ok", "breaks fail", "hangs fail", "good ok"]
     assert "canary" not in str(found)
 
 
 def test_what_a_model_says_becomes_a_finding():
     asked = Candidate("openai/x", 0, Settings(), " (as the settings say)")
-    assert (
-        finding_of(asked, Verification(ok=True, took_s=0.8)).found
-        == "openai/x (as the settings say) answered in 0.8 s"
-    )
+    good = finding_of(asked, Verification(ok=True, took_s=0.8))
+    assert good.found == "openai/x (as the settings say) answered in 0.8 s"
     bad = finding_of(asked, Verification(ok=False, took_s=0.8, error=Unauthorized("no")))
     assert (bad.state, bad.name) == ("fail", "model")
     assert "good key" in bad.fix
-    spare = finding_of(
-        replace(asked, place=1), Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
-    )
-    assert (spare.state, spare.name) == ("warn", "model.1")
+    silent = Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
+    fallback = finding_of(replace(asked, place=1), silent)
+    assert (fallback.state, fallback.name) == ("warn", "model.1")
 
 
 async def test_a_price_that_is_not_known_is_told_with_what_to_write():
@@ -196,6 +180,9 @@ def status(**more):
     return Status(**given, pid=7, uptime_s=7200.0, **more)
 
 
+STOPPED = TransportStatus("slack", "stopped", "bad token")
+
+
 @pytest.mark.parametrize(
     ("running_bot", "states", "words"),
     [
@@ -205,11 +192,7 @@ def status(**more):
         (status(), {"bot": "ok"}, "for 2 h 0 min"),
         (status(worst_lag_s=4.0), {"bot": "warn"}, "stuck for 4.0 s"),
         (status(troubles=("the disk is full",)), {"bot": "warn"}, "the disk is full"),
-        (
-            status(transports=(TransportStatus("slack", "stopped", "bad token"),)),
-            {"bot": "ok", "bot.slack": "fail"},
-            "bad token",
-        ),
+        (status(transports=(STOPPED,)), {"bot": "ok", "bot.slack": "fail"}, "bad token"),
     ],
     ids=str,
 )
@@ -230,10 +213,10 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
     up, down = (status(transports=(TransportStatus("slack", s),)) for s in ("connected", "connecting"))
     for running_bot, states in ((up, ["warn"] * 3), (down, ["fail"] * 3), (NoStatus("absent"), ["fail"] * 3)):
-        look = Context(settings, environ, running_bot=running_bot)
-        found = [finding async for finding in check_settings(look) if finding.name == "secrets"]
+        context = Context(settings, environ, running_bot=running_bot)
+        found = [finding async for finding in check_settings(context) if finding.name == "secrets"]
         assert [finding.state for finding in found] == states
-        asked = [finding async for finding in check_model(Candidate("openai/x", 0, settings), look)]
+        asked = [finding async for finding in check_model(Candidate("openai/x", 0, settings), context)]
         assert asked[0].state == states[0]
     fixes = {finding.found.partition(":")[0]: finding.fix for finding in found}
     assert "systemctl status threadfast" in fixes["transports.slack.bot_token"]
@@ -246,9 +229,8 @@ def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
     with screen.waiting() as waiting:
         waiting(["slack"])
         screen.tell(Finding("data.space", "ok", "57 GB free"))
-        screen.tell(
-            Finding("discord.servers.700000000000000001", "warn", "word " * 40, "Means it.", "Do it.")
-        )
+        name = "discord.servers.700000000000000001"
+        screen.tell(Finding(name, "warn", "word " * 40, "Means it.", "Do it."))
     screen.done([Finding("a", "ok", ""), Finding("b", "fail", "")], 1.0)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert "Data folder" in lines
@@ -272,12 +254,8 @@ def test_what_is_told_names_no_secret_of_a_server_that_answers_oddly(settings_fi
     """A port that takes calls and says nothing: the look ends all the same."""
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         port = deaf.getsockname()[1]
-        given = {
-            "model": "offline/demo",
-            "tools": {"sandbox": "off"},
-            "transports": {"slack": {"api_base_url": f"http://127.0.0.1:{port}/api/"}},
-        }
-        settings_file.write_text(json.dumps(given))
+        slack = {"api_base_url": f"http://127.0.0.1:{port}/api/"}
+        settings_file.write_text(json.dumps({**SETTINGS, "transports": {"slack": slack}}))
         tokens = {"SLACK_BOT_TOKEN": "xoxb-canary-1", "SLACK_APP_TOKEN": "xapp-canary-2"}
         began = time.monotonic()
         with pytest.MonkeyPatch.context() as patch:

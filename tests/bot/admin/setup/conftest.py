@@ -35,14 +35,14 @@ class Setup:
         """Answer each question with the next of *answers*; one too many asked is Ctrl-C. It ends with *code*."""
         self.asked: list[str] = []
 
-        def answer(question: str, *_: object, **__: object) -> str:
+        def prompt(question: str, default: str, *, is_hidden: object) -> str:
             self.asked.append(click.unstyle(question))
             if not answers:
                 raise click.Abort
-            return answers.pop(0)
+            return answers.pop(0) or default
 
         if answers is not None:
-            self.patch.setattr(dialog, "prompt", answered(answer))
+            self.patch.setattr(dialog, "prompt", prompt)
             self.patch.setattr("bot.admin.cli.setup.on_terminal", lambda: True)
         command = ["init", *arguments, "--settings", str(self.settings)]
         environ = dict.fromkeys(KEYS) | self.env
@@ -60,20 +60,8 @@ class Setup:
         return {path.name: path.read_text().strip() for path in folder.iterdir()} if folder.is_dir() else {}
 
     def tree(self) -> dict[str, bytes]:
-        return {
-            str(path.relative_to(self.folder)): path.read_bytes()
-            for path in self.folder.rglob("*")
-            if path.is_file()
-        }
-
-
-def answered(answer):
-    """Give the default where the answer is empty, as the prompt would."""
-
-    def prompt(question, default, *, is_hidden):
-        return answer(question) or default
-
-    return prompt
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in files}
 
 
 @pytest.fixture

@@ -23,9 +23,8 @@ def init_mine(setup, fake, *arguments, key="", **options):
 def picky(seen):
     if seen.headers.get("authorization") == f"Bearer {GOOD}":
         return openai.chat_answer(openai.Text("OK"))
-    return openai.fault(
-        401, "invalid_api_key", f"Incorrect API key provided: {seen.headers.get('authorization')}"
-    )
+    text = f"Incorrect API key provided: {seen.headers.get('authorization')}"
+    return openai.fault(401, "invalid_api_key", text)
 
 
 async def test_with_nothing_there_and_nobody_to_ask_it_says_what_it_would_take(setup):
@@ -64,19 +63,14 @@ async def test_a_key_in_the_environment_is_proposed_and_one_enter_takes_it(setup
 
 async def test_a_local_server_is_found_and_named(setup, monkeypatch):
     def served(seen):
+        if seen.method == "GET":
+            both = b'{"data": [{"id": "llama", "owned_by": "vllm"}], "version": "0.11.0"}'
+            return Reply((both,), headers=(("content-type", "application/json"),))
         return openai.chat_answer(openai.Text("OK"))
 
     async with FakeOpenAI(served) as fake:
         fake.paths = (*fake.paths, "/v1/models", "/version")
         port = int(fake.base_url.split(":")[2].split("/")[0])
-
-        def either(seen):
-            if seen.method == "GET":
-                both = b'{"data": [{"id": "llama", "owned_by": "vllm"}], "version": "0.11.0"}'
-                return Reply((both,), headers=(("content-type", "application/json"),))
-            return served(seen)
-
-        fake.script = either
         vllm = next(server for server in LOCAL_SERVERS if server.name == "vllm")
         monkeypatch.setattr(models, "LOCAL_SERVERS", (replace(vllm, port=port),))
         done = await setup.run("--yes")
