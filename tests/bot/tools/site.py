@@ -35,6 +35,11 @@ def redirect(location: str, status: str = "302 Found") -> bytes:
     return page(b"", "", status, Location=location)
 
 
+async def hanging(stream: ByteStream) -> None:
+    """Never answer: wait until the other side leaves."""
+    await stream.receive()
+
+
 @dataclass
 class Site:
     """Answers with what ``pages`` has for a path: bytes, or a function that plays with the connection."""

@@ -23,7 +23,7 @@ from bot.tools.web import get
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
-from tests.bot.tools.site import PUBLIC, certificates, page, redirect, serving
+from tests.bot.tools.site import PUBLIC, certificates, hanging, page, redirect, serving
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import ThreadId
@@ -84,10 +84,6 @@ def sending(*pieces: bytes, then=None):
             await then(stream)
 
     return script
-
-
-async def hanging(stream):
-    await stream.receive()  # until the other side leaves
 
 
 def forever(piece: bytes, head: bytes = b""):
