@@ -15,7 +15,8 @@ from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary
-from tests.bot.tools.mcp.test_mcp_server import Played, ask, owned, until
+from tests.bot.tools.mcp.test_mcp_server import FakeConnection, running_server, until
+from tests.bot.tools.mcp.test_mcp_server import call as call_server
 from tests.one_model import Only
 from tests.sim.loop import SimLoop
 from tests.transports.shared.test_supervisor import play
@@ -146,12 +147,12 @@ async def test_of_a_summary(told):
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_of_an_mcp_server(told, monkeypatch):
-    played = Played(monkeypatch)
-    played.refuse = ConnectionLost("it ended")
-    async with owned(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
+    connection = FakeConnection(monkeypatch)
+    connection.refuse = ConnectionLost("it ended")
+    async with running_server(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
         with pytest.raises(Exception, match="it ended"):
-            await ask(server)
-        await until(lambda: server._failures >= 3)
+            await call_server(server)
+        await until(lambda: connection.opened >= 3 and server.state == "waiting")
     assert told()[:3] == [
         ("mcp.down", n, wait, "mcp_unavailable") for n, wait in ((2, 0.02), (3, 0.04), (4, 0.04))
     ]

@@ -35,6 +35,11 @@ def redirect(location: str, status: str = "302 Found") -> bytes:
     return page(b"", "", status, Location=location)
 
 
+async def hanging(stream: ByteStream) -> None:
+    """Never answer: wait until the other side leaves."""
+    await stream.receive()
+
+
 @dataclass
 class Site:
     """Answers with what ``pages`` has for a path: bytes, or a function that plays with the connection."""
@@ -103,10 +108,11 @@ async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[st
         tasks.cancel_scope.cancel()
 
 
-def certificates(folder, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return what a server and a client need so that the client trusts the server as *names*."""
+def certificates(folder) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return contexts of a server and a client that trusts it as "site.example" and as `PUBLIC`."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    names = [x509.DNSName("site.example"), x509.IPAddress(ipaddress.ip_address(PUBLIC))]
     now = dt.datetime.now(dt.UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -116,7 +122,7 @@ def certificates(folder, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         .serial_number(1)
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([_san(name) for name in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
     both = folder / "site.pem"
@@ -129,10 +135,3 @@ def certificates(folder, *names: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(both)
     return server, ssl.create_default_context(cafile=str(both))
-
-
-def _san(name: str):
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

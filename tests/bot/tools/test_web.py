@@ -23,7 +23,7 @@ from bot.tools.web import get
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
-from tests.bot.tools.site import PUBLIC, certificates, page, redirect, serving
+from tests.bot.tools.site import PUBLIC, certificates, hanging, page, redirect, serving
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import ThreadId
@@ -84,10 +84,6 @@ def sending(*pieces: bytes, then=None):
             await then(stream)
 
     return script
-
-
-async def hanging(stream):
-    await stream.receive()  # until the other side leaves
 
 
 def forever(piece: bytes, head: bytes = b""):
@@ -152,24 +148,16 @@ async def test_a_long_page_is_read_in_parts_and_fetched_once(site, tool):
     assert len(site.heads) == 1
 
 
-async def test_reading_from_the_start_fetches_again(site, tool):
-    site.pages["/"] = page("one")
+@pytest.mark.parametrize(
+    ("url", "offset", "channel"),
+    [(SITE, 0, "C1"), (SITE, 20_000, "C2"), (f"{SITE}b", 20_000, "C1")],
+    ids=["from the start", "in another thread", "in another page"],
+)
+async def test_only_reading_on_in_the_page_of_a_thread_fetches_nothing(site, tool, url, offset, channel):
+    site.pages |= dict.fromkeys(["/", "/b"], page("x" * 30_000))
     await fetch(tool)
-    site.pages["/"] = page("two")
-    assert (await fetch(tool)).result["text"] == "two"
-
-
-async def test_a_thread_reads_on_in_no_page_of_another(site, tool):
-    site.pages["/"] = page("x" * 30_000)
-    await fetch(tool)
-    await fetch(tool, SITE, 20_000, thread=ThreadId("fake", "W", "C2", "1.0"))
+    await fetch(tool, url, offset, thread=ThreadId("fake", "W", channel, "1.0"))
     assert len(site.heads) == 2
-
-
-async def test_reading_on_in_another_page_fetches_that(site, tool):
-    site.pages |= {"/a": page("a" * 30_000), "/b": page("b" * 30_000)}
-    await fetch(tool, "http://site.example/a")
-    assert set((await fetch(tool, "http://site.example/b", 20_000)).result["text"]) == {"b"}
 
 
 async def test_an_offset_past_the_end_is_told_with_the_length(site, tool):
@@ -472,7 +460,7 @@ async def test_a_call_that_finds_no_room_is_told_to_come_back(site, documents):
 
 @pytest.fixture
 async def secure(tmp_path, documents):
-    server, client = certificates(tmp_path, "site.example", PUBLIC)
+    server, client = certificates(tmp_path)
     async with serving(server) as site:
         site.pages["/"] = page("secret garden")
         yield site, tool_for(site, documents, tls=lambda: client)

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
-from anyio.abc import SocketStream
 
 from bot.guards.egress import Egress
 from bot.tools.browser.launch import Chromium
@@ -24,11 +23,6 @@ CHROMIUM = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
 
 page = partial(site.page, kind="text/html; charset=utf-8")
 serving = partial(site.serving, names=NAMES)
-
-
-async def silence(stream: SocketStream) -> None:
-    """Never answer."""
-    await stream.receive()
 
 
 @asynccontextmanager

@@ -22,9 +22,9 @@ from bot.tools.browser import session as sessions
 from bot.tools.browser.launch import has_own, system_browser
 from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest
 from tests.bot.tools.processes import children, descendants, gone
-from tests.bot.tools.site import PUBLIC, redirect
+from tests.bot.tools.site import PUBLIC, hanging, redirect
 
-from .site import page, running, serving, silence
+from .site import page, running, serving
 
 pytestmark = [
     pytest.mark.anyio,
@@ -249,7 +249,7 @@ async def test_what_never_appears_is_said_with_the_page(one, site):
 
 
 async def test_a_server_that_never_answers_is_given_up_in_time(one, site):
-    site.pages["/"] = silence
+    site.pages["/"] = hanging
     with pytest.raises(PageFailed):
         await see(one, seconds=2)
 
@@ -344,7 +344,7 @@ async def test_a_tab_that_dies_is_the_pages_fault(one, site):
         for pid in descendants():
             if b"--type=renderer" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
-        await silence(stream)
+        await hanging(stream)
 
     site.pages["/"] = page("<script>fetch('/kill')</script>")
     site.pages["/kill"] = kill
@@ -369,7 +369,7 @@ async def test_a_browser_that_dies_or_hangs_in_the_middle_of_a_page_is_broken_an
         (driver,) = children(os.getpid()) - others
         (browser,) = children(driver)
         os.kill(browser if who == "the browser" else driver, how)
-        await silence(stream)
+        await hanging(stream)
 
     async with running(site.egress()) as one:
         site.pages["/"] = page("<script>fetch('/strike')</script>")

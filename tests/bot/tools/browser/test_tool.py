@@ -31,26 +31,26 @@ JPEG = b"\xff\xd8\xff picture"
 VIEW = PageView("https://site.test/end", "Title", "what it says", "Next <https://site.test/next>", 200)
 
 
-class Scripted:
-    """Pages that play a script; ``wishes`` are what was asked."""
+class ScriptedBrowser:
+    """Returns or raises one step of a script for each request, and then `VIEW`."""
 
     def __init__(self, *script) -> None:
-        self.script, self.wishes, self.left = list(script), [], []
+        self.script, self.requests, self.left = list(script), [], []
 
     async def view(self, request, deadline):
-        self.wishes.append(request)
+        self.requests.append(request)
         self.left.append(deadline - anyio.current_time())
         step = self.script.pop(0) if self.script else VIEW
         if isinstance(step, Exception):
             raise step
-        return step if isinstance(step, PageView) else await step()
+        return step
 
 
 class Fetch:
     name, description, risk, arguments = "web_fetch", "", "net", FetchArguments
 
-    def __init__(self, answer=None) -> None:
-        self.answer = answer or ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
+    def __init__(self) -> None:
+        self.answer = ToolOutput({"url": "u", "text": "fetched"}, origin="web page")
         self.contexts = []
 
     async def __call__(self, arguments, context):
@@ -62,18 +62,17 @@ class Fetch:
 
 class World:
     def __init__(self, tmp_path) -> None:
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self.context = tool_context(
-            tmp_path / "thread" / "workspace", note=self.told.append, call_id="call 1/../x"
+            tmp_path / "thread" / "workspace", note=self.notes.append, call_id="call 1/../x"
         )
         self.context.workspace.parent.mkdir()
         self.fetch = Fetch()
         self.writer = Writer(PosixDisk(), inline, Quota(10_000_000, 100))
 
     def browser(self, *script, **more) -> Browser:
-        self.pages = Scripted(*script)
-        more = {"fetch": self.fetch, **more}
-        return Browser(self.pages, Egress(), self.writer, **more)
+        self.pages = ScriptedBrowser(*script)
+        return Browser(self.pages, Egress(), self.writer, **{"fetch": self.fetch, **more})
 
     async def call(self, browser, **arguments):
         arguments = {"url": "https://site.test/", **arguments}
@@ -89,7 +88,7 @@ async def test_a_page_is_read_and_marked_as_from_outside(world):
     returned = await world.call(world.browser())
     assert returned.result == {"url": VIEW.url, "title": "Title", "text": VIEW.text, "links": VIEW.links}
     assert returned.origin == "web page"
-    assert world.told == []
+    assert world.notes == []
 
 
 async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
@@ -110,7 +109,7 @@ async def test_an_address_that_is_no_public_page_reaches_no_browser_and_no_fetch
     browser = world.browser()
     with pytest.raises(ToolDenied):
         await world.call(browser, url=url)
-    assert world.pages.wishes == world.fetch.contexts == []
+    assert world.pages.requests == world.fetch.contexts == []
 
 
 async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
@@ -122,8 +121,8 @@ async def test_a_picture_is_kept_in_the_workspace_and_shown(world):
     assert image.file.count("/") == 1
     assert "text" not in returned.result
     assert returned.origin == "web page"
-    assert world.pages.wishes[0].picture
-    assert world.pages.wishes[0].full_page
+    assert world.pages.requests[0].picture
+    assert world.pages.requests[0].full_page
 
 
 async def test_a_folder_that_a_command_made_a_link_gets_no_picture(world, tmp_path):
@@ -161,7 +160,7 @@ async def test_web_fetch_replaces_a_browser_or_one_page_that_does_not_work(
     returned = await world.call(browser)
     assert returned.result == {"url": "u", "text": "fetched", "degraded": degraded}
     assert returned.origin == "web page"
-    assert world.told == [note]
+    assert world.notes == [note]
     assert (await world.call(browser)).result.get("degraded") == then
 
 
@@ -169,7 +168,7 @@ async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, 
     browser = world.browser(BrowserFailed("boom"), BrowserFailed("again"), VIEW, VIEW)
     await world.call(browser)
     await world.call(browser)
-    assert len(world.pages.wishes) == 1
+    assert len(world.pages.requests) == 1
     cooldown = browser.browser_cooldown
     cooldown.off_until = anyio.current_time()
     assert "degraded" in (await world.call(browser)).result
@@ -179,40 +178,15 @@ async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, 
     assert cooldown == Cooldown()
 
 
-async def test_while_one_call_tries_it_again_others_go_without(world):
-    began, go = anyio.Event(), anyio.Event()
-
-    async def slow():
-        began.set()
-        await go.wait()
-        return VIEW
-
-    browser = world.browser(slow, browser_cooldown=Cooldown(off_until=0.1))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(world.call, browser)
-        await began.wait()
-        assert (await world.call(browser)).result["degraded"] == tools.OFF
-        go.set()
-    assert browser.browser_cooldown == Cooldown()
-
-
-ADDRESS_ERRORS = [ToolDenied, ToolNotFound, ToolInvalidInput]
-
-
-@pytest.mark.parametrize("kind", [*ADDRESS_ERRORS, ToolError])
-async def test_what_is_wrong_with_the_address_itself_is_told_as_it_is(world, kind):
-    browser = world.browser(kind("no"))
+@pytest.mark.parametrize("fetches", [False, True])
+@pytest.mark.parametrize("kind", [ToolDenied, ToolNotFound, ToolInvalidInput, ToolRateLimited])
+async def test_an_error_of_the_address_itself_is_told_as_it_is(world, kind, fetches):
+    world.fetch.answer = kind("no")
+    browser = world.browser(BrowserFailed("boom") if fetches else kind("no"))
     with pytest.raises(kind, match="no"):
         await world.call(browser)
-    assert world.fetch.contexts == []
-    assert browser.browser_cooldown == Cooldown()
-
-
-@pytest.mark.parametrize("kind", [*ADDRESS_ERRORS, ToolRateLimited])
-async def test_what_web_fetch_says_of_the_address_is_told_as_it_is(world, kind):
-    world.fetch.answer = kind("no")
-    with pytest.raises(kind, match="no"):
-        await world.call(world.browser(BrowserFailed("boom")))
+    assert len(world.fetch.contexts) == fetches
+    assert (browser.browser_cooldown == Cooldown()) != fetches
 
 
 @pytest.mark.parametrize(
@@ -226,14 +200,14 @@ async def test_without_web_fetch_too_the_model_is_told_to_go_on_without_the_page
     assert raised.value.suggestion
     assert raised.value.partial == error.partial
     assert raised.value.origin == error.origin
-    assert world.told[-1] == tools.TELL_NOTHING
+    assert world.notes[-1] == tools.TELL_NOTHING
 
 
 async def test_web_fetch_is_not_used_where_people_have_not_enabled_it(world):
     with pytest.raises(ToolError, match="No page could be opened") as raised:
         await world.call(world.browser(BrowserFailed("secret detail"), fetch=None))
     assert "secret" not in str(raised.value)
-    assert world.told == [tools.TELL_NOTHING]
+    assert world.notes == [tools.TELL_NOTHING]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +218,7 @@ async def test_where_the_settings_say_so_an_error_goes_to_the_model_instead(worl
     with pytest.raises(kind):
         await world.call(browser)
     assert world.fetch.contexts == []
-    assert world.told == []
+    assert world.notes == []
     assert "degraded" not in (await world.call(browser)).result
 
 
@@ -252,7 +226,7 @@ async def test_a_browser_that_is_not_installed_degrades_or_is_refused_in_its_wor
     assert (await world.call(world.browser(missing="Not installed."))).result["degraded"] == tools.OFF
     with pytest.raises(ToolDenied, match="Not installed"):
         await world.call(world.browser(missing="Not installed.", disable_browser=False))
-    assert world.pages.wishes == []
+    assert world.pages.requests == []
 
 
 async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_while(world):
@@ -261,9 +235,9 @@ async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_w
     assert returned.result["text"] == "text"
     assert returned.result["degraded"] == tools.NO_PICTURE
     assert "secret" not in str(returned)
-    assert world.told == [tools.TELL_NO_PICTURE]
+    assert world.notes == [tools.TELL_NO_PICTURE]
     assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE
-    assert [request.picture for request in world.pages.wishes] == [True, False]
+    assert [request.picture for request in world.pages.requests] == [True, False]
     assert browser.browser_cooldown == Cooldown()
 
 

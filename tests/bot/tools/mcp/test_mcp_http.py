@@ -1,6 +1,6 @@
 import os
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -8,14 +8,16 @@ import pytest
 
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError, ToolTimeout
+from bot.tools.mcp.server import Timeouts
 from bot.tools.mcp.tool import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, workshop
+from tests.bot.tools.site import hanging, serving
 
 PROGRAM = Path(__file__).parent / "program.py"
 
 
 @asynccontextmanager
-async def serving(port: int, *more: str):
+async def run_program(port: int, *more: str):
     process = await anyio.open_process(
         [sys.executable, str(PROGRAM), str(port), *more], stdin=None, stdout=None, stderr=None
     )
@@ -46,7 +48,7 @@ async def servers(request, tmp_path, free_tcp_port):
             yield servers
     else:
         async with (
-            serving(free_tcp_port, request.param),
+            run_program(free_tcp_port, request.param),
             opened(tmp_path, {"shop": at(free_tcp_port)}) as servers,
         ):
             yield servers
@@ -113,7 +115,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
         except McpUnavailable as error:
             outcomes.append(str(error))
 
-    async with serving(free_tcp_port) as process, opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
+    async with run_program(free_tcp_port) as process, opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -126,7 +128,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
             with pytest.raises(ToolError) as refused:
                 await call(servers, "web__add", a=1, b=1)
         assert isinstance(refused.value, McpUnavailable)
-        async with serving(free_tcp_port):
+        async with run_program(free_tcp_port):
             with anyio.fail_after(20):
                 while True:
                     try:
@@ -141,27 +143,6 @@ async def test_nobody_at_the_address(tmp_path, free_tcp_port):
     async with opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
         assert servers.tools == []
         assert servers.servers[0].reason == "it cannot be reached"
-
-
-@asynccontextmanager
-async def canned(answer: bytes):
-    """Something at an address that gives the same answer to everything, and what it was sent."""
-    seen: list[bytes] = []
-
-    async def serve(stream):
-        async with stream:
-            seen.append(await stream.receive())
-            with suppress(OSError, anyio.BrokenResourceError):
-                await stream.send(answer)
-            if not answer:
-                await anyio.sleep_forever()
-
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        yield port, seen
-        tasks.cancel_scope.cancel()
 
 
 REDIRECT = b"HTTP/1.1 307 Temporary\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n"
@@ -183,20 +164,22 @@ JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\
     ids=["nothing", "404", "401", "redirect", "ssh", "text", "gzip", "too long"],
 )
 async def test_something_else_at_the_address(tmp_path, answer, reason):
-    times = QUICK.__class__(address=0.5 if not answer else 10)
-    async with canned(answer) as (port, _), opened(tmp_path, {"web": at(port)}, times=times) as servers:
-        assert servers.tools == []
-        assert servers.servers[0].reason == reason
+    times = QUICK if answer else Timeouts(address=0.5)
+    async with serving() as site:
+        site.pages["/mcp"] = answer or hanging
+        async with opened(tmp_path, {"web": at(site.ports["plain"])}, times=times) as servers:
+            assert servers.tools == []
+            assert servers.servers[0].reason == reason
 
 
 async def test_headers_are_sent_as_they_were_looked_up(tmp_path):
     headers = {"Authorization": "env:KEY"}
     environ = dict(os.environ, KEY="Bearer correct-horse")
-    refusal = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"
     async with (
-        canned(refusal) as (port, seen),
-        opened(tmp_path, {"web": at(port, headers=headers)}, environ=environ),
+        serving() as site,
+        opened(tmp_path, {"web": at(site.ports["plain"], headers=headers)}, environ=environ),
     ):
         pass
-    assert b"authorization: bearer correct-horse" in seen[0].lower()
-    assert b"accept-encoding: identity" in seen[0].lower()
+    head = site.heads[0].lower()
+    assert "authorization: bearer correct-horse" in head
+    assert "accept-encoding: identity" in head

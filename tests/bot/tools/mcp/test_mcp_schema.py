@@ -59,13 +59,6 @@ def test_a_mistake_is_named_with_its_place(given, fault):
     assert wrong.value.errors()[0]["msg"] == fault
 
 
-def test_the_same_arguments_have_the_same_subject_in_any_order():
-    model = arguments_model("t", {"type": "object"})
-    one = model.model_validate({"a": 1, "b": {"c": 2, "d": 3}})
-    two = model.model_validate({"b": {"d": 3, "c": 2}, "a": 1})
-    assert one.subject() == two.subject()
-
-
 def test_no_name_of_an_argument_is_mistaken_for_ours():
     names = ("subject", "always", "model_config", "parameters", "model_dump", "__class__", "self", "")
     given = dict.fromkeys(names, 1)
