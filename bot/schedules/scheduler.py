@@ -85,7 +85,7 @@ class Scheduler:
     """``sink`` makes a message durable; ``in_journal`` returns whether the journal has a key.
 
     ``has_access`` returns whether the author may use the bot, ``within_budget`` whether today's budget of scheduled
-    turns has anything left. ``post_notice`` raises `PostFailed`. Schedules of transports not in ``transports`` pause.
+    turns has anything left. ``post_notice`` raises `PostFailed`. Only schedules of ``transports`` are delivered.
     """
 
     schedules: Schedules

@@ -21,8 +21,6 @@ from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id, shortened
 from threads.store.json_file import JsonState, State
 
-MAX_LISTED = 20
-
 
 class Schedule(BaseModel):
     """``source`` is the call that made it. ``times`` is how often it still comes, None without a limit.
@@ -171,9 +169,8 @@ class Schedules:
     def listing(self, thread: ThreadId) -> str:
         """Return the thread's schedules, one a line."""
         found = self.in_thread(thread)
-        lines = [f"{schedule.id}: {self.describe(schedule)}" for schedule in found[:MAX_LISTED]]
-        more = [f"and {len(found) - MAX_LISTED} more"] if len(found) > MAX_LISTED else []
-        return "\n".join([*lines, *more, _HINT]) if found else NO_SCHEDULES
+        lines = [f"{schedule.id}: {self.describe(schedule)}" for schedule in found]
+        return "\n".join([*lines, _HINT]) if found else NO_SCHEDULES
 
     def describe(self, schedule: Schedule) -> str:
         """Return in words what is sent when."""

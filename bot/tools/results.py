@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 
 from pydantic import JsonValue
@@ -53,7 +53,9 @@ class Results:
         result: dict[str, JsonValue] = {"success": True, "result": returned.result}
         context.images.extend(returned.images)
         if returned.errors:
-            result["errors"] = [asdict(error) for error in _first(returned.errors)]
+            errors, more = returned.errors[:MAX_ITEMS], len(returned.errors) - MAX_ITEMS
+            others = [ItemError("others", "unknown", f"{more} more failed.")] if more > 0 else []
+            result["errors"] = [asdict(error) for error in (*errors, *others)]
         return await self._result(call, result, returned.origin, context)
 
     async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
@@ -100,10 +102,3 @@ class Results:
         except StoreUnavailable:
             cut["next"] = "The rest could not be saved: ask for a part of it."
         return cut
-
-
-def _first(errors: Sequence[ItemError]) -> Sequence[ItemError]:
-    more = len(errors) - MAX_ITEMS
-    return (
-        [*errors[:MAX_ITEMS], ItemError("others", "unknown", f"{more} more failed.")] if more > 0 else errors
-    )

@@ -32,8 +32,6 @@ ROWS = [
     Row("in a line that is found", "search_files", {"text": "key"}, "harmless", "masked", before=lambda s: s.put("a", f"key {CANARY}")),
     Row("in a file that is looked for", "read_file", {"path": f"x/{CANARY}"}, "not_found", "masked"),
     Row("in a change that is shown", "edit_file", {"path": "a", "old": "x", "new": "y"}, "harmless", "masked", before=lambda s: s.put("a", f"{CANARY}\nx")),
-    Row("in a line that looks like one that was not found", "edit_file", {"path": "a", "old": f"{CANARY} yy", "new": "y"}, "validation", "masked",
-        before=lambda s: s.put("a", f"{CANARY} xx")),
     Row("in a path that leads out", "read_file", {"path": f"../{CANARY}"}, "permission"),
     Row("in a tool's name", CANARY, {}, "not_found", "masked"),
     Row("in a key too much", "read_file", {"path": "a", CANARY: 1}, "validation", "masked"),

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from bot.ports.errors import ToolInvalidInput
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
@@ -26,13 +26,7 @@ MAX_LINES, MAX_TAIL = 200, 50
 
 MAX_DIFF = 4_000
 MAX_LINE = 200
-"""Characters of a line that are shown or compared."""
-
-MAX_SEARCHED = 1_000_000
-"""Bytes of a file that are searched for lines similar to one that was not found."""
-
-MAX_COMPARED = 1_000
-"""Lines that are compared with one that was not found."""
+"""Characters of a diff, and of each of its lines."""
 
 MAX_MATCHES = 20
 
@@ -97,7 +91,6 @@ def replace_text(data: bytes, old: bytes, new: bytes, *, everywhere: bool) -> Ed
         raise ToolInvalidInput(
             "The text does not occur in the file.",
             suggestion="Read the file and copy the text exactly, with all its spaces.",
-            partial={"nearest": list[JsonValue](_similar_lines(data, old))},
         )
     if len(offsets) > 1 and not everywhere:
         times = f"{len(offsets)} times" if len(offsets) <= MAX_MATCHES else f"more than {MAX_MATCHES} times"
@@ -141,17 +134,6 @@ def _diff(data: bytes, offset: int, old: bytes, new: bytes) -> str:
                 lines += [f"+{line}" for line in after[start_after:end_after]]
     diff = "\n".join(line[:MAX_LINE] for line in lines)
     return diff if len(diff) <= MAX_DIFF else f"{diff[:MAX_DIFF]}…"
-
-
-def _similar_lines(data: bytes, old: bytes) -> list[str]:
-    """Return the lines, with their numbers, that are most similar to the first one of *old*."""
-    wanted = next((" ".join(line.split()) for line in _lines(old) if line.strip()), "")[:MAX_LINE]
-    originals = _lines(data[:MAX_SEARCHED])
-    lines = [" ".join(line[:MAX_LINE].split()) for line in originals]
-    close = difflib.get_close_matches(wanted, [line for line in lines if line][:MAX_COMPARED], n=3)
-    numbers = [number for number, line in enumerate(lines) if wanted and line == wanted]
-    numbers += [lines.index(line) for line in close if line != wanted]
-    return [f"{number + 1}: {originals[number][:MAX_LINE]}" for number in numbers[:3]]
 
 
 def _lines(data: bytes) -> list[str]:

@@ -1,18 +1,17 @@
-"""A process that dies at each step of an approval: never run without a yes, never twice for one, and never silent.
+"""A process that dies at each step of an approval never runs a call without a yes, or twice for one, and is never silent.
 
-Every operation on the disk, every post, look-up, acknowledgement, model call and the tool itself is a step; each story
-is lived once for every step that it has, with the death there, by ``kill -9`` and by a power cut.
+Every operation on the disk, every post, look-up, acknowledgement, model call and the tool itself is a step. Each scenario
+is run once for every step that it has, with a crash there, by ``kill -9`` and by a power cut.
 """
 
 import asyncio
 import logging
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -22,44 +21,35 @@ from anyio._core._eventloop import set_current_async_library
 from bot.guards.policy import Policy
 from bot.observe.audit import Audit, AuditFiles
 from bot.ports.model import Completion, Usage
-from bot.ports.tool import Arguments
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.wiring.core import open_core
 from tests.one_model import OneModel
+from tests.run_tool import Run
 from tests.sim.disk import Faults, SimDisk
 from tests.sim.fate import Died, Fate
 from tests.sim.loop import SimLoop
 from tests.sim.record import Record
 from tests.tool_context import make_toolbox
-from tests.world import ANN, T1, core_parts, message, says, state_file
-from threads.model import Author, Incoming, Message, Outgoing, QuestionClosed, ToolCall, TurnSettled
+from tests.world import ANN, T1, Platform, core_parts, message, says, state_file
+from threads.model import Author, Incoming, Message, QuestionClosed, ToolCall, TurnSettled
 from transports.base.transport import Capabilities
 
 DATA = Path("/srv/bot")
 WITHIN_S = 300.0
-"""How long a person sees nothing at the most; a question stays open for an hour."""
+"""The longest time in which a person may see nothing; a question stays open for an hour."""
 
 BOB = Author("U2", "Bob")
 
 
-class RunArguments(Arguments):
-    command: str
-
-
 @dataclass
-class Run:
-    """Does harm in two steps, so that a death can come in the middle."""
+class SlowRun(Run):
+    """Does harm in two steps, so that a crash can come in the middle."""
 
-    fate: Fate
-    ran: list[str] = field(default_factory=list)
-    name: ClassVar[str] = "shell"
-    description: ClassVar[str] = "Run a command."
-    risk: ClassVar[str] = "exec"
-    arguments: ClassVar[type[Arguments]] = RunArguments
+    fate: Fate | None = None
 
     async def __call__(self, arguments, context):
         step(self.fate, "tool begins")
-        self.ran.append(arguments.command)
+        await super().__call__(arguments, context)
         step(self.fate, "tool ran")
         await anyio.sleep(0.1)
         step(self.fate, "tool ends")
@@ -87,35 +77,23 @@ class Model(OneModel):
         return Completion(Message("assistant", (call,), model="fake/one"), Usage(1, 1), "tool_calls")
 
 
-@dataclass
-class Post:
-    outgoing: Outgoing
-    buttons: bool
+class CrashingPlatform(Platform):
+    """A platform with buttons, where the process can die at each operation.
 
-
-class Room:
-    """A platform with buttons. A press of one button by one person is one message, however often it comes.
-
-    What is done about the buttons of a question that is closed shows at once (``eager``), or not before a death.
+    A press of one button by one person is one message, however often it comes. The buttons of a closed question go at
+    once (``eager``), or only if the process lives on.
     """
 
-    name = "fake"
-    state = "connected"
-    trouble = ""
-    silent_s: float | None = None
-    capabilities = Capabilities(find=True, asks=True)
-
     def __init__(self, fate, eager):
+        super().__init__()
+        self.capabilities = Capabilities(find=True, asks=True)
         self.fate, self.eager = fate, eager
-        self.posts, self.outcomes, self.yes = [], {}, set()
-
-    async def serve(self, sink):
-        await anyio.sleep_forever()
+        self.closed, self.approvals = set(), set()
 
     async def post(self, outgoing):
         dies = self.fate.step(f"post {outgoing.key}")
         if not dies or self.fate.rng.random() < 0.5:
-            self.posts.append(Post(outgoing, bool(outgoing.choices)))
+            self.posts.append(outgoing)
         if dies:
             self.fate.die()
         await anyio.sleep(0.05)
@@ -125,60 +103,52 @@ class Room:
     async def find(self, thread, key):
         step(self.fate, f"find {key}")
         await anyio.sleep(0.01)
-        return next((f"p{n}" for n, post in enumerate(self.posts, 1) if post.outgoing.key == key), None)
-
-    async def reconnected(self):
-        """Return at once."""
+        return await super().find(thread, key)
 
     def show(self, thread, message_id, event):
         if self.fate.dead:
             raise Died
         if isinstance(event, QuestionClosed):
-            self.retire(event.key)
+            if self.eager:
+                self.close(event.key)
+            else:
+                asyncio.get_running_loop().call_later(2.0, self.close, event.key)
         if isinstance(event, TurnSettled):
             known = self.outcomes.setdefault(message_id, event.outcome)
             assert known == event.outcome
 
-    def retire(self, key):
-        if self.eager:
-            self._disarm(key)
-        else:
-            asyncio.get_running_loop().call_later(2.0, self._disarm, key)
-
-    def _disarm(self, key):
+    def close(self, key):
         if not self.fate.dead:
-            for post in self.posts:
-                if post.outgoing.key == key:
-                    post.buttons = False
+            self.closed.add(key)
 
     def presses(self, choice):
         """Yield what a person who sees the buttons can press now."""
         for number, post in enumerate(self.posts):
-            if post.buttons:
-                command = post.outgoing.choices[choice].command
+            if post.choices and post.key not in self.closed:
+                command = post.choices[choice].command
                 yield Incoming(f"press-{number}-{command}", T1, ANN, command, "2026-11-21T10:00:00+00:00")
 
 
-class Story:
-    """One message whose turn needs a person, over several lives of a process."""
+class Scenario:
+    """One message whose turn needs a person, over several processes."""
 
     def __init__(self, plan, *, choice=0, eager=True, seed=1):
         self.rng = random.Random(f"{seed} {plan} {choice} {eager}")
         self.fate = Fate(self.rng, Record(find=True, busy="steer"))
         self.fate.now = 1000.0
         self.disk = SimDisk(self.fate, Faults(), DATA)
-        self.room, self.run = Room(self.fate, eager), Run(self.fate)
+        self.platform, self.run = CrashingPlatform(self.fate, eager), SlowRun(fate=self.fate)
         self.plan, self.choice, self.steps = plan, choice, 0
         self.delivered, self.faults = set(), []
 
-    def live(self, steps, *, power_cut=False):
+    def run_process(self, steps, *, power_cut=False):
         """Run a process that dies at its *steps*-th step, 0 is never; return whether it died."""
         loop = SimLoop(self.rng, self.fate.now)
         self.fate.live(steps)
         self.fate.clock, self.fate.stop_loop = loop.time, loop.stop
         before = len(self.fate.record.trace)
-        life = loop.create_task(self._process(), name="process")
-        life.add_done_callback(lambda _: loop.stop())
+        process = loop.create_task(self._process(), name="process")
+        process.add_done_callback(lambda _: loop.stop())
         try:
             loop.run_forever()
             died, self.fate.dead, self.fate.now = self.fate.dead, True, loop.now
@@ -191,7 +161,7 @@ class Story:
             self.disk.power_cut() if power_cut else self.disk.kill()
             self.fate.now += 1
             return True
-        life.result()
+        process.result()
         assert loop.errors == []
         return False
 
@@ -211,23 +181,23 @@ class Story:
         model = Model(self.plan, self.fate)
         toolbox = make_toolbox([self.run], permits=approvals)
         async with anyio.create_task_group() as tasks:
-            given = {"disk": self.disk, "offload": offload, "now": self._now}
-            core = await open_core(tasks, core_parts(DATA, self.room, model, toolbox, **given))
-            await self._people(core)
+            surroundings = {"disk": self.disk, "offload": offload, "now": self._now}
+            core = await open_core(tasks, core_parts(DATA, self.platform, model, toolbox, **surroundings))
+            await self._act_as_people(core)
             tasks.cancel_scope.cancel()
 
-    async def _people(self, core):
-        """Say what starts it, until it is acknowledged; press what can be pressed, once in each life."""
+    async def _act_as_people(self, core):
+        """Say what starts it, until it is acknowledged; press what can be pressed, once in each process."""
         began, pressed = anyio.current_time(), set()
-        while "m1" not in self.room.outcomes or core.journal.ledger.pending:
+        while "m1" not in self.platform.outcomes or core.journal.ledger.pending:
             if anyio.current_time() > began + WITHIN_S:
                 self.faults.append("nothing was seen for too long")
                 return
             if "m1" not in self.delivered:
                 await self._deliver(core, message())
-            for press in [p for p in self.room.presses(self.choice) if p.id not in pressed]:
+            for press in [p for p in self.platform.presses(self.choice) if p.id not in pressed]:
                 pressed.add(press.id)
-                self.room.yes.add(press.id)
+                self.platform.approvals.add(press.id)
                 await self._deliver(core, press)
                 await self._deliver(core, replace(press, id=f"{press.id}-bob", author=BOB))
             await anyio.sleep(1)
@@ -258,64 +228,67 @@ def _quiet():
     logging.disable(logging.NOTSET)
 
 
-def lived(make, death, power_cut):
-    """Return a story that was cut at step *death*, then lived to its end; None when it has fewer steps."""
-    story = make()
-    if not story.live(death, power_cut=power_cut):
+def run_with_crash(make, crash, power_cut):
+    """Return a scenario with a crash at step *crash*, run to its end; None if it has fewer steps."""
+    scenario = make()
+    if not scenario.run_process(crash, power_cut=power_cut):
         return None
-    story.live(0)
-    return story
+    scenario.run_process(0)
+    return scenario
 
 
-def dying(story):
-    """Return what the process did when it died."""
-    trace = story.fate.record.trace
+def crashed_operation(scenario):
+    """Return the operation at which the process died."""
+    trace = scenario.fate.record.trace
     at = next(n for n, line in enumerate(trace) if line.endswith("DIED"))
     return trace[at - 1].partition(" ")[2]
 
 
 @pytest.mark.parametrize(("power_cut", "eager"), [(False, True), (False, False), (True, False)])
 @pytest.mark.parametrize("plan", [("rm a",), ("rm a", "rm a")])
-def test_a_death_at_any_step_of_an_approval_loses_nothing_and_runs_nothing_twice(plan, power_cut, eager):
+def test_a_crash_at_any_step_of_an_approval_loses_nothing_and_runs_nothing_twice(plan, power_cut, eager):
     faults = []
-    for death in count(1):
+    for crash in count(1):
         try:
-            story = lived(partial(Story, plan, eager=eager, seed=death), death, power_cut)
-            if story is None:
+            scenario = run_with_crash(partial(Scenario, plan, eager=eager, seed=crash), crash, power_cut)
+            if scenario is None:
                 break
-            assert story.faults == []
-            assert story.room.outcomes["m1"] == "answered"
-            assert len(story.run.ran) <= len(story.room.yes)
+            assert scenario.faults == []
+            assert scenario.platform.outcomes["m1"] == "answered"
+            assert len(scenario.run.ran) <= len(scenario.platform.approvals)
             for command in plan:
-                assert story.run.ran.count(command) <= plan.count(command)
+                assert scenario.run.ran.count(command) <= plan.count(command)
         except AssertionError as error:
-            faults.append((death, dying(story), str(error).split("\n")[0]))
-    assert death > 20
+            faults.append((crash, crashed_operation(scenario), str(error).split("\n")[0]))
+    assert crash > 20
     assert faults == []
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_no_is_a_no_wherever_the_process_dies(power_cut):
-    for death in count(1):
-        story = lived(partial(Story, ("rm a",), choice=2, seed=death), death, power_cut)
-        if story is None:
+    for crash in count(1):
+        scenario = run_with_crash(partial(Scenario, ("rm a",), choice=2, seed=crash), crash, power_cut)
+        if scenario is None:
             break
-        assert story.run.ran == []
-        assert story.room.outcomes["m1"] == "answered"
+        assert scenario.run.ran == []
+        assert scenario.platform.outcomes["m1"] == "answered"
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
-def test_several_deaths_in_a_row_lose_nothing_and_run_nothing_twice(power_cut):
+def test_several_crashes_in_a_row_lose_nothing_and_run_nothing_twice(power_cut):
     rng = random.Random(7)
     for seed in range(60):
         plan = rng.choice([("rm a",), ("rm a", "rm a"), ("rm a", "rm b")])
-        story = Story(plan, choice=rng.choice((0, 0, 2)), eager=rng.random() < 0.5, seed=seed)
-        deaths = [rng.randrange(20, 60) for _ in range(rng.choice((2, 2, 3)))]
-        while deaths and story.live(deaths.pop(), power_cut=power_cut):
+        scenario = Scenario(plan, choice=rng.choice((0, 0, 2)), eager=rng.random() < 0.5, seed=seed)
+        crashes = [rng.randrange(20, 60) for _ in range(rng.choice((2, 2, 3)))]
+        while crashes and scenario.run_process(crashes.pop(), power_cut=power_cut):
             pass
-        if "m1" not in story.room.outcomes:
-            story.live(0)
-        assert story.faults == []
-        assert story.room.outcomes["m1"] in ("answered", "dead_letter")  # three attempts, and it is put aside
-        assert not (story.choice and story.run.ran)
-        assert all(story.run.ran.count(command) <= plan.count(command) for command in plan)
+        if "m1" not in scenario.platform.outcomes:
+            scenario.run_process(0)
+        assert scenario.faults == []
+        assert scenario.platform.outcomes["m1"] in (
+            "answered",
+            "dead_letter",
+        )  # three attempts, and it is put aside
+        assert not (scenario.choice and scenario.run.ran)
+        assert all(scenario.run.ran.count(command) <= plan.count(command) for command in plan)

@@ -1,4 +1,4 @@
-"""What may be done without asking: rules, patterns, taint."""
+"""Calls that need no question: rules, patterns, taint. `tests/hostile/test_rules.py` has ways around the rules."""
 
 import pytest
 
@@ -24,18 +24,8 @@ SHELL = {"shell": "ask"}
         ({**SHELL, "shell(ls)": "allow"}, "shell", "exec", "ls -l", "ask"),
         ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status -s", "allow"),
         ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status; rm -rf .", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status && curl x", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status | sh", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status\nrm x", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status $(rm x)", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status `rm x`", "ask"),
-        ({**SHELL, "shell(git status*)": "allow"}, "shell", "exec", "git status > x", "ask"),
         ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "rm x", "deny"),
         ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "ls; rm x", "deny"),
-        ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "true && rm x", "deny"),
-        ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "(rm x)", "deny"),
-        ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "echo `rm x`", "deny"),
-        ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "echo $(rm x)", "deny"),
         ({"shell": "allow", "shell(rm *)": "deny"}, "shell", "exec", "ls", "allow"),
         ({"shell(ls)": "deny", "shell(l*)": "allow"}, "shell", "exec", "ls", "deny"),
         ({"web_fetch": "ask", "web_fetch(https://a.example/*)": "allow"}, "web_fetch", "net", "https://a.example/x?y=1", "allow"),

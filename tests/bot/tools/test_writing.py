@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from functools import partial
 from unittest.mock import Mock
@@ -253,7 +254,8 @@ async def test_writes_side_by_side_are_each_whole(context):
     for name in ("f0", "f1", "f2"):
         assert len(set((context.workspace / name).read_text()[:1])) == 1
     assert everything(context) == ["workspace", "workspace/f0", "workspace/f1", "workspace/f2"]
-    assert len(by._locks) == 0
+    lock = weakref.ref(by.lock(context.workspace))
+    assert lock() is None, "a lock that nobody holds is dropped"
 
 
 def test_always_here_is_for_every_file_of_the_workspace():
