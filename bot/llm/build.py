@@ -83,7 +83,7 @@ def build_adapter(
 
 def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1) -> Gate:
     """Return the gate for all calls to one provider and key, whose rates so many processes share."""
-    line = CallQueue(
+    queue = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
@@ -92,4 +92,4 @@ def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int
         max_wait_s=settings.breaker.max_wait_s,
         sharers=sharers,
     )
-    return Gate(line)
+    return Gate(queue)

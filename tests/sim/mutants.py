@@ -17,7 +17,7 @@ import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
-from bot.llm.policies.gate import Gate
+from bot.llm.policies.queue import CallQueue
 from bot.ports.model import Usage
 from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
@@ -271,7 +271,7 @@ def failures_cost_nothing() -> AbstractContextManager[None]:
 
 def permit_leaked_on_cancel() -> AbstractContextManager[None]:
     """A call that is stopped keeps its place at the gate for ever."""
-    return _instead(Gate, cancelled=lambda self, ticket: None)
+    return _instead(CallQueue, cancelled=lambda self, ticket: None)
 
 
 def anybody_decides() -> AbstractContextManager[None]:

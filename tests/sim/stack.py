@@ -184,7 +184,7 @@ class SimModelChain(ModelChain):
     def left_over(self) -> Iterator[str]:
         """Return what is still held when nothing is running any more."""
         for provider, gate in self._gates.items():
-            for lane in gate.line.lanes:
+            for lane in gate.queue.lanes:
                 if lane.out or lane.queue:
                     yield f"gate of {lane.model}: {lane.out} out, {len(lane.queue)} waiting when all is done"
                 if lane.breaker.probing or lane.tried:

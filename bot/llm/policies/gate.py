@@ -46,38 +46,37 @@ def reason(error: ProviderError | None) -> str:
 class Gate:
     """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises."""
 
-    def __init__(self, line: CallQueue) -> None:
-        self.line = line
+    def __init__(self, queue: CallQueue) -> None:
+        self.queue = queue
         self._numbers = itertools.count(1)
-        self._woken: dict[QueuePlace, anyio.Event] = {}
+        self._wakeups: dict[QueuePlace, anyio.Event] = {}
 
     def unavailable(self, model: str) -> ProviderError | None:
         """Return a new error if a call to *model* cannot go out now; None if it may queue."""
-        return self.line.unavailable(model, anyio.current_time())
+        return self.queue.unavailable(model, anyio.current_time())
 
     def refused_account(self) -> ProviderError | None:
         """Return why no model of this key can be asked now, or None. The error is shared: never raise it."""
-        return self.line.refused_account(anyio.current_time())
+        return self.queue.refused_account(anyio.current_time())
 
     def exhausted(self, model: str, error: ProviderError) -> None:
         """Note that a call to *model* gave up."""
-        self.line.exhausted(model, error, anyio.current_time())
+        self.queue.exhausted(model, error, anyio.current_time())
         self._changed(everybody=True)
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
         """Note that a call to *model* is retried in so many seconds; no other call goes before it."""
-        self.line.hold(model, seconds, error, anyio.current_time())
+        self.queue.hold(model, seconds, error, anyio.current_time())
         self._changed(everybody=error.retry_after is not None)
 
     def describe(self, model: str) -> str:
         """Return a clause for people on what delays calls to *model*; "" if nothing does."""
         now, clauses = anyio.current_time(), []
-        if (wait := self.line.expected_at(model, now, last_resort=True) - now) > 0 or self.line.shut(
-            model, now
-        ):
+        wait = self.queue.expected_at(model, now) - now
+        if wait > 0 or self.queue.shut(model, now):
             again = f"in {duration(wait)}" if wait > 0 else "with the next call"
-            clauses.append(f"{reason(self.line.trouble(model))}, tried again {again}")
-        if waiting := len(self.line.lane(model).queue):
+            clauses.append(f"{reason(self.queue.trouble(model))}, tried again {again}")
+        if waiting := len(self.queue.lane(model).queue):
             clauses.append("1 call waits in line" if waiting == 1 else f"{waiting} calls wait in line")
         return "; ".join(clauses)
 
@@ -85,7 +84,7 @@ class Gate:
         """Return the state of each model that was called so far."""
         return [
             CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
-            for lane in self.line.lanes
+            for lane in self.queue.lanes
         ]
 
     def place(self) -> QueuePlace:
@@ -97,7 +96,7 @@ class Gate:
 
         If it raises, the ticket has left the queue and holds no permit and no probe.
         """
-        self.line.join(ticket, anyio.current_time())
+        self.queue.join(ticket)
         try:
             await self._wait(ticket, on_event)
         except BaseException:
@@ -105,21 +104,19 @@ class Gate:
             raise
 
     def leave(self, ticket: Ticket) -> None:
-        self._woken.pop(ticket.place, None)
-        self.line.leave(ticket, anyio.current_time())
+        self._wakeups.pop(ticket.place, None)
+        self.queue.leave(ticket, anyio.current_time())
         self._changed()
 
-    def succeeded(self, ticket: Ticket, usage: Usage) -> None:
-        self.line.succeeded(ticket, usage, anyio.current_time())
-        self._changed()
-
-    def failed(self, ticket: Ticket, error: ProviderError) -> None:
-        self.line.failed(ticket, error, anyio.current_time())
-        self._changed(everybody=True)
-
-    def cancelled(self, ticket: Ticket) -> None:
-        self.line.cancelled(ticket)
-        self._changed()
+    def settle(self, ticket: Ticket, outcome: Usage | ProviderError | None) -> None:
+        """Note how a call ended: its usage, its failure, or None if that says nothing about the provider."""
+        if isinstance(outcome, Usage):
+            self.queue.succeeded(ticket, outcome, anyio.current_time())
+        elif outcome is not None:
+            self.queue.failed(ticket, outcome, anyio.current_time())
+        else:
+            self.queue.cancelled(ticket)
+        self._changed(everybody=isinstance(outcome, ProviderError))
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
         notice_at, announced = anyio.current_time() + NOTICE_S, None
@@ -127,7 +124,7 @@ class Gate:
         self._changed()
         while ticket.state == "waiting" and refusal is None:
             now, deadline = anyio.current_time(), anyio.current_effective_deadline()
-            refusal = self.line.refusal(ticket, now, deadline)
+            refusal = self.queue.refusal(ticket, now, deadline)
             if refusal is None and (wait := self._noticeable(ticket, now, notice_at, announced)):
                 announced = now + (wait.seconds if wait.seconds < math.inf else 0.0)
                 await on_event(wait)
@@ -144,36 +141,36 @@ class Gate:
         self, ticket: Ticket, now: float, notice_at: float, announced: float | None
     ) -> Waiting | None:
         """Return a new event about the wait, or None. *announced* is the last announced end of the wait."""
-        expected = self.line.expected_at(ticket.model, now, last_resort=ticket.last_resort)
+        expected = self.queue.expected_at(ticket.model, now)
         if expected >= now + NOTICE_S and (announced is None or expected >= announced + NOTICE_S):
-            return Waiting(reason(self.line.trouble(ticket.model)), expected - now)
+            return Waiting(reason(self.queue.trouble(ticket.model)), expected - now)
         return Waiting(IN_LINE, math.inf) if announced is None and now >= notice_at else None
 
     async def _sleep(self, ticket: Ticket, until: float, deadline: float) -> None:
         """Wait for a change, or until the next check."""
         now = anyio.current_time()
-        if ticket is self.line.front:
-            until = min(until, self.line.wakes_at(now))
-        if self.line.shut(ticket.model, now):
-            until = min(until, deadline, self.line.patience(ticket))
-        event = self._woken[ticket.place] = anyio.Event()
+        if ticket is self.queue.front:
+            until = min(until, self.queue.wakes_at(now))
+        if self.queue.shut(ticket.model, now):
+            until = min(until, deadline, self.queue.patience(ticket))
+        event = self._wakeups[ticket.place] = anyio.Event()
         with anyio.CancelScope(deadline=until + LATE_S):
             await event.wait()
-        self._woken.pop(ticket.place, None)
+        self._wakeups.pop(ticket.place, None)
         self._changed()
 
     def _changed(self, *, everybody: bool = False) -> None:
         """Admit calls, and wake those that the change may concern."""
-        for ticket in self.line.admit(anyio.current_time()):
+        for ticket in self.queue.admit(anyio.current_time()):
             self._wake(ticket.place)
         if everybody:
-            for place in list(self._woken):
+            for place in list(self._wakeups):
                 self._wake(place)
-        elif (front := self.line.front) is not None:
+        elif (front := self.queue.front) is not None:
             self._wake(front.place)
 
     def _wake(self, place: QueuePlace) -> None:
-        if event := self._woken.pop(place, None):
+        if event := self._wakeups.pop(place, None):
             event.set()
 
 
@@ -196,10 +193,10 @@ class GatedModel(ModelWrapper):
         try:
             completion = await self.model.complete(request, on_event)
         except ProviderError as error:
-            self.gate.failed(ticket, error)
+            self.gate.settle(ticket, error)
             raise
         except BaseException:  # a cancellation or a bug says nothing about the provider
-            self.gate.cancelled(ticket)
+            self.gate.settle(ticket, None)
             raise
-        self.gate.succeeded(ticket, completion.usage)
+        self.gate.settle(ticket, completion.usage)
         return completion

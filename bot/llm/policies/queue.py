@@ -68,7 +68,6 @@ class Ticket:
     best_effort: bool = False
     state: Literal["away", "waiting", "out"] = "away"
     probe: Breaker | None = None
-    joined_at: float = -math.inf
     trial: bool = False
     shrunk: int = 0
 
@@ -138,8 +137,8 @@ class CallQueue:
         self._stopped_until = -math.inf
         self._stopped_by: ProviderError | None = None
 
-    def join(self, ticket: Ticket, now: float) -> None:
-        ticket.state, ticket.joined_at = "waiting", now
+    def join(self, ticket: Ticket) -> None:
+        ticket.state = "waiting"
         insort(self.lane(ticket.model).queue, ticket, key=_place)
 
     def leave(self, ticket: Ticket, now: float) -> None:
@@ -237,7 +236,7 @@ class CallQueue:
         if lane.breaker.failure is not None:
             lane.note_shut(now)
 
-    def refusal(self, ticket: Ticket, now: float, deadline: float = math.inf) -> ProviderError | None:
+    def refusal(self, ticket: Ticket, now: float, deadline: float) -> ProviderError | None:
         """Return a new error if a waiting call should give up; None if it should wait on.
 
         A call that waited while the circuit opened for good gives up, because the next probe is a minute away.
@@ -246,9 +245,9 @@ class CallQueue:
         if not ticket.last_resort or not self.shut(ticket.model, now):
             return why
         breaker = self.lane(ticket.model).breaker
-        failure, opens_at = breaker.failure, self.opens_at(ticket.model, now, last_resort=True)
+        failure, opens_at = breaker.failure, self.opens_at(ticket.model, now)
         until = min(deadline, self.patience(ticket))
-        for_good = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.joined_at
+        for_good = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.place.since
         if now < until and opens_at <= until and not for_good:
             return None
         return why or (failure and _refuse(failure, opens_at - now))
@@ -265,7 +264,7 @@ class CallQueue:
         why = None if admitted else breaker.failure
         if why is None and now < self._stopped_until:
             why = self._stopped_by
-        return why and _refuse(why, self.opens_at(model, now, last_resort=True) - now)
+        return why and _refuse(why, self.opens_at(model, now) - now)
 
     def refused_account(self, now: float) -> ProviderError | None:
         """Return why the account is refused, or None. The error is shared: never raise it."""
@@ -280,17 +279,17 @@ class CallQueue:
         lane = self.lane(model)
         return lane.breaker.failure or lane.trouble or self._stopped_by
 
-    def opens_at(self, model: str, now: float, *, last_resort: bool) -> float:
-        """Return the earliest time at which a shut lane admits a call; *now* if it is not shut or is being probed."""
+    def opens_at(self, model: str, now: float) -> float:
+        """Return when a shut lane first admits a call without another model; *now* if it is not shut or is probed."""
         lane = self.lane(model)
         probe_at = now
         if lane.breaker.failure is not None:
-            probe_at = max(lane.breaker.probe_at(last_resort=last_resort), self._probed_at + PROBE_EVERY_S)
+            probe_at = max(lane.breaker.probe_at(last_resort=True), self._probed_at + PROBE_EVERY_S)
         return max(now, self._stopped_until, probe_at)
 
-    def expected_at(self, model: str, now: float, *, last_resort: bool = False) -> float:
-        """Return the earliest time at which a lane admits a call, apart from its place in the queue."""
-        return max(self.opens_at(model, now, last_resort=last_resort), self.lane(model).held_until)
+    def expected_at(self, model: str, now: float) -> float:
+        """Return the earliest time at which a lane admits such a call, apart from its place in the queue."""
+        return max(self.opens_at(model, now), self.lane(model).held_until)
 
     @property
     def front(self) -> Ticket | None:

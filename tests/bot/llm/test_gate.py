@@ -67,7 +67,7 @@ class Provider:
         return Completion(Message("assistant", (Text("ok"),)), Usage(100, 50), "end")
 
 
-class Room:
+class GatedCalls:
     """Calls through one gate, and how they ended."""
 
     def __init__(self, provider, policy=ONCE, gate=None, **given):
@@ -99,11 +99,11 @@ class Room:
 
 
 def running(gate):
-    return sum(lane.out for lane in gate.line.lanes)
+    return sum(lane.out for lane in gate.queue.lanes)
 
 
 def waiting(gate):
-    return sum(len(lane.queue) for lane in gate.line.lanes)
+    return sum(len(lane.queue) for lane in gate.queue.lanes)
 
 
 async def at(second):
@@ -112,65 +112,65 @@ async def at(second):
 
 
 async def test_calls_go_out_in_the_order_of_their_arrival_as_many_as_the_window_holds():
-    room = Room(Provider(), max_parallel=4)
+    calls = GatedCalls(Provider(), max_parallel=4)
     async with anyio.create_task_group() as tasks:
         for n in range(20):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.001)
-    assert [key for _, key in room.provider.asked] == [str(n) for n in range(20)]
-    assert room.provider.most == 4
+    assert [key for _, key in calls.provider.asked] == [str(n) for n in range(20)]
+    assert calls.provider.most == 4
 
 
 async def test_twenty_wait_when_the_circuit_half_opens_and_exactly_one_goes_through():
-    room = Room(Provider())
-    await room.open_circuit(ModelUnavailable())
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(ModelUnavailable())
     probe = anyio.Event()
-    room.provider.script.append(probe)
+    calls.provider.script.append(probe)
     async with anyio.create_task_group() as tasks:
         for n in range(20):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.001)
         await at(90)
-        assert room.provider.asked[1:] == [(pytest.approx(6, abs=0.1), "0")], "a second to fail, and 5 s"
-        assert running(room.gate) == 1
-        assert waiting(room.gate) == 19
+        assert calls.provider.asked[1:] == [(pytest.approx(6, abs=0.1), "0")], "a second to fail, and 5 s"
+        assert running(calls.gate) == 1
+        assert waiting(calls.gate) == 19
         probe.set()
-    assert set(room.ends.values()) - {room.ends["first"]} == {"ok"}
-    by_instant = sorted((second, int(key)) for second, key in room.provider.asked[1:])
+    assert set(calls.ends.values()) - {calls.ends["first"]} == {"ok"}
+    by_instant = sorted((second, int(key)) for second, key in calls.provider.asked[1:])
     assert [n for _, n in by_instant] == list(range(20))
-    starts = [round(second - 90) for second, _ in room.provider.asked[2:]]
+    starts = [round(second - 90) for second, _ in calls.provider.asked[2:]]
     assert starts[:3] == [0, 1, 1], "after an outage one goes alone, then two"
-    assert Waiting("the provider has trouble", pytest.approx(5, abs=1)) in room.events["5"]
-    assert room.events["5"][-1] == Resumed()
+    assert Waiting("the provider has trouble", pytest.approx(5, abs=1)) in calls.events["5"]
+    assert calls.events["5"][-1] == Resumed()
 
 
 async def test_a_probe_that_is_cancelled_gives_way_to_the_next():
-    room = Room(Provider())
-    await room.open_circuit(ModelUnavailable())
-    room.provider.script += [anyio.Event(), anyio.Event()]
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(ModelUnavailable())
+    calls.provider.script += [anyio.Event(), anyio.Event()]
     async with anyio.create_task_group() as tasks:
         for n in range(5):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.001)
         await at(40)
-        room.scopes["0"].cancel()
+        calls.scopes["0"].cancel()
         await at(50)
-        assert [key for _, key in room.provider.asked[1:]] == ["0", "1"]
-        room.scopes["1"].cancel()
-    assert [room.ends.get(str(n)) for n in range(5)] == [None, None, "ok", "ok", "ok"]
+        assert [key for _, key in calls.provider.asked[1:]] == ["0", "1"]
+        calls.scopes["1"].cancel()
+    assert [calls.ends.get(str(n)) for n in range(5)] == [None, None, "ok", "ok", "ok"]
 
 
 async def test_behind_a_hung_probe_the_patience_ends_and_the_person_is_told():
-    room = Room(Provider())
-    await room.open_circuit(ModelTimeout())
-    room.provider.script.append(anyio.Event())
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(ModelTimeout())
+    calls.provider.script.append(anyio.Event())
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(room.call, "hung", True, 900)
+        tasks.start_soon(calls.call, "hung", True, 900)
         await at(5)
-        await room.call("next")
+        await calls.call("next")
         assert anyio.current_time() - 1000 == pytest.approx(125, abs=0.1)
-        assert isinstance(room.ends["next"], ModelTimeout)
-        assert not room.ends["next"].retryable
+        assert isinstance(calls.ends["next"], ModelTimeout)
+        assert not calls.ends["next"].retryable
         tasks.cancel_scope.cancel()
 
 
@@ -183,40 +183,40 @@ async def test_an_outage_costs_a_person_at_most_ten_seconds_after_its_end(policy
             self.script = [kind()] if anyio.current_time() < 1000 + down_s else []
             return await super().complete(request, on_event)
 
-    room = Room(Down(), policy)
+    calls = GatedCalls(Down(), policy)
     async with anyio.create_task_group() as tasks:
         for n in range(0, down_s, 20):
             await at(n)
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
         await at(down_s)
-        await room.call("late")
+        await calls.call("late")
         assert anyio.current_time() - 1000 <= down_s + 10
-    assert room.ends["late"] == "ok"
-    asked = [second for second, _ in room.provider.asked if second < down_s]
+    assert calls.ends["late"] == "ok"
+    asked = [second for second, _ in calls.provider.asked if second < down_s]
     assert policy is not ONCE or all(after - before >= 5 for before, after in itertools.pairwise(asked))
 
 
 async def test_a_key_that_is_mended_is_found_within_a_minute_and_who_waits_for_a_refused_one_is_told():
-    room = Room(Provider(Unauthorized(), Unauthorized()), max_parallel=1)
+    calls = GatedCalls(Provider(Unauthorized(), Unauthorized()), max_parallel=1)
     async with anyio.create_task_group() as tasks:
         for n in range(4):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.3)
     assert anyio.current_time() - 1000 <= 1.3, "who came before the refusal has the answer"
     async with anyio.create_task_group() as tasks:
         for n in range(4, 8):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
     assert anyio.current_time() - 1000 == pytest.approx(62, abs=0.1)
-    assert {type(room.ends[str(n)]) for n in range(8)} == {Unauthorized}
-    await room.call("after it is mended")
-    assert room.ends["after it is mended"] == "ok"
-    assert [round(second) for second, _ in room.provider.asked] == [0, 61, 122]
+    assert {type(calls.ends[str(n)]) for n in range(8)} == {Unauthorized}
+    await calls.call("after it is mended")
+    assert calls.ends["after it is mended"] == "ok"
+    assert [round(second) for second, _ in calls.provider.asked] == [0, 61, 122]
 
 
 @pytest.mark.parametrize("error", [Unauthorized(), PaymentRequired()])
 async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_the_probe_of_all(error):
     gate = Gate(CallQueue(**OPEN))
-    one, two = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
+    one, two = GatedCalls(Provider(), gate=gate), GatedCalls(Provider(name="fake/two"), gate=gate)
     await one.open_circuit(error)
     assert type(gate.unavailable("fake/two")) is type(error)
     assert type(gate.refused_account()) is type(error)
@@ -229,73 +229,73 @@ async def test_a_refused_account_is_refused_for_all_its_models_and_one_call_is_t
 
 async def test_one_probe_at_a_time_is_out_for_the_provider():
     gate = Gate(CallQueue(**OPEN))
-    rooms = [Room(Provider(name=f"fake/{n}"), gate=gate) for n in range(3)]
-    for room in rooms:
-        await room.open_circuit(ModelUnavailable())
-        room.provider.script.append(ModelUnavailable())
+    groups = [GatedCalls(Provider(name=f"fake/{n}"), gate=gate) for n in range(3)]
+    for calls in groups:
+        await calls.open_circuit(ModelUnavailable())
+        calls.provider.script.append(ModelUnavailable())
     async with anyio.create_task_group() as tasks:
-        for room in rooms:
-            tasks.start_soon(room.call, "probe")
-    probes = sorted(second for room in rooms for second, _ in room.provider.asked[1:])
+        for calls in groups:
+            tasks.start_soon(calls.call, "probe")
+    probes = sorted(second for calls in groups for second, _ in calls.provider.asked[1:])
     assert all(after - before >= 5 for before, after in itertools.pairwise(probes))
 
 
 async def test_a_best_effort_call_opens_no_circuit_waits_for_none_and_its_failed_probe_is_given_back():
-    room = Room(Provider(ModelUnavailable()))
+    calls = GatedCalls(Provider(ModelUnavailable()))
     request = Request("", (), cache_key="summary", best_effort=True, last_resort=False)
     with pytest.raises(ModelUnavailable):
-        await room.model.complete(request, unheard)
-    assert room.gate.unavailable("fake/one") is None
-    await room.open_circuit(ModelUnavailable())
+        await calls.model.complete(request, unheard)
+    assert calls.gate.unavailable("fake/one") is None
+    await calls.open_circuit(ModelUnavailable())
     before = anyio.current_time()
     with pytest.raises(ModelUnavailable, match="no call was made"):
-        await room.model.complete(request, unheard)
+        await calls.model.complete(request, unheard)
     assert anyio.current_time() == before
     await at(40)
-    room.provider.script.append(ModelTimeout())
+    calls.provider.script.append(ModelTimeout())
     with pytest.raises(ModelTimeout):
-        await room.model.complete(request, unheard)
-    await room.call("a person's")
-    assert (room.ends["a person's"], anyio.current_time()) == ("ok", pytest.approx(1046, abs=0.1))
+        await calls.model.complete(request, unheard)
+    await calls.call("a person's")
+    assert (calls.ends["a person's"], anyio.current_time()) == ("ok", pytest.approx(1046, abs=0.1))
 
 
 async def test_who_has_another_model_does_not_wait_for_an_open_circuit():
-    room = Room(Provider())
-    await room.open_circuit(ModelUnavailable(provider="fake", model="one"))
-    first = room.ends["first"]
-    why = room.gate.unavailable("fake/one")
-    await room.call("n", last_resort=False)
-    for error in (why, room.ends["n"]):
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(ModelUnavailable(provider="fake", model="one"))
+    first = calls.ends["first"]
+    why = calls.gate.unavailable("fake/one")
+    await calls.call("n", last_resort=False)
+    for error in (why, calls.ends["n"]):
         assert type(error) is ModelUnavailable
         assert error is not first
         assert not error.retryable
         assert error.retry_after == pytest.approx(5, abs=0.1), "then a person's call may be the probe"
         assert error.fields["model"] == "one"
-    assert why is not room.ends["n"]
+    assert why is not calls.ends["n"]
     assert first.retryable
     assert first.retry_after is None
-    assert len(room.provider.asked) == 1
-    assert room.gate.unavailable("fake/two") is None
+    assert len(calls.provider.asked) == 1
+    assert calls.gate.unavailable("fake/two") is None
     await at(40)
-    assert room.gate.unavailable("fake/one") is None, "it may be the probe"
+    assert calls.gate.unavailable("fake/one") is None, "it may be the probe"
 
 
 async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_queues():
     slow = anyio.Event()
-    room = Room(Provider(slow), max_parallel=1)
+    calls = GatedCalls(Provider(slow), max_parallel=1)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(room.call, "slow")
+        tasks.start_soon(calls.call, "slow")
         await at(1)
         for n in range(3):
-            tasks.start_soon(room.call, str(n), n == 0)
+            tasks.start_soon(calls.call, str(n), n == 0)
             await anyio.sleep(0.001)
         await at(5)
-        room.gate.exhausted("fake/one", ModelTimeout())
+        calls.gate.exhausted("fake/one", ModelTimeout())
         await at(5.1)
-        assert [type(room.ends.get(str(n))) for n in range(3)] == [type(None), ModelTimeout, ModelTimeout]
+        assert [type(calls.ends.get(str(n))) for n in range(3)] == [type(None), ModelTimeout, ModelTimeout]
         slow.set()
-    assert room.ends["0"] == "ok"
-    assert waiting(room.gate) == 0
+    assert calls.ends["0"] == "ok"
+    assert waiting(calls.gate) == 0
 
 
 @pytest.mark.parametrize(
@@ -305,19 +305,19 @@ async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_que
 async def test_a_circuit_that_stays_open_beyond_all_patience_or_the_deadline_is_told_at_once(
     error, within, retry_after
 ):
-    room = Room(Provider())
-    await room.open_circuit(error)
-    await room.call("n", within=within)
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(error)
+    await calls.call("n", within=within)
     assert anyio.current_time() == 1001
-    assert type(room.ends["n"]) is type(error)
-    assert room.ends["n"].retry_after == pytest.approx(retry_after, abs=1)
+    assert type(calls.ends["n"]) is type(error)
+    assert calls.ends["n"].retry_after == pytest.approx(retry_after, abs=1)
 
 
 async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
     gate = Gate(CallQueue(**OPEN))
     policy = LlmRetry()
-    limited = Room(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
-    other = Room(Provider(name="fake/two"), policy, gate)
+    limited = GatedCalls(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
+    other = GatedCalls(Provider(name="fake/two"), policy, gate)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(limited.call, "a")
         await at(1.5)
@@ -333,12 +333,12 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
 
 
 async def test_a_call_that_comes_back_keeps_its_place():
-    room = Room(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
+    calls = GatedCalls(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
         for name in "abc":
-            tasks.start_soon(room.call, name)
+            tasks.start_soon(calls.call, name)
             await anyio.sleep(0.001)
-    assert [key for _, key in room.provider.asked] == ["a", "a", "a", "b", "c"]
+    assert [key for _, key in calls.provider.asked] == ["a", "a", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("within", [math.inf, 0.5])
@@ -346,11 +346,11 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
     class Watched(list):
         pass
 
-    room = Room(Provider(ZeroDivisionError()))
+    calls = GatedCalls(Provider(ZeroDivisionError()))
     request = Request("", Watched())
     kept = weakref.ref(request.messages)
     with anyio.move_on_after(within), suppress(ZeroDivisionError):
-        await room.model.complete(request, unheard)
+        await calls.model.complete(request, unheard)
     del request
     await anyio.sleep(0)  # the loop lets go of the cancelled wait one step later
     gc.collect()
@@ -358,20 +358,20 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
 
 
 async def test_what_holds_up_a_models_calls_is_told_in_words():
-    room = Room(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
-    tell = partial(room.gate.describe, "fake/one")
+    calls = GatedCalls(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
+    tell = partial(calls.gate.describe, "fake/one")
     assert tell() == ""
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(room.call, "a")
+        tasks.start_soon(calls.call, "a")
         await at(0.5)
         assert tell() == ""
-        tasks.start_soon(room.call, "b")
+        tasks.start_soon(calls.call, "b")
         await at(0.9)
         assert tell() == "1 call waits in line"
         await at(3)
         assert tell() == "rate limited, tried again in 20 seconds; 1 call waits in line"
-        assert room.gate.describe("fake/two") == "rate limited, tried again in 19 seconds"
-        tasks.start_soon(room.call, "c")
+        assert calls.gate.describe("fake/two") == "rate limited, tried again in 19 seconds"
+        tasks.start_soon(calls.call, "c")
         await at(23)
         assert tell() == "2 calls wait in line"
         await at(24)
@@ -380,54 +380,54 @@ async def test_what_holds_up_a_models_calls_is_told_in_words():
 
 
 async def test_an_open_circuit_is_told_until_a_call_succeeds():
-    room = Room(Provider())
-    await room.open_circuit(Unauthorized())
-    assert room.gate.describe("fake/one") == "the key is not accepted, tried again in 60 seconds"
+    calls = GatedCalls(Provider())
+    await calls.open_circuit(Unauthorized())
+    assert calls.gate.describe("fake/one") == "the key is not accepted, tried again in 60 seconds"
     await at(62)
-    assert room.gate.describe("fake/one") == "the key is not accepted, tried again with the next call"
-    await room.call("next")
-    assert room.gate.describe("fake/one") == ""
+    assert calls.gate.describe("fake/one") == "the key is not accepted, tried again with the next call"
+    await calls.call("next")
+    assert calls.gate.describe("fake/one") == ""
 
 
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
     error.local = True
-    room = Room(Provider(error), LlmRetry())
+    calls = GatedCalls(Provider(error), LlmRetry())
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(room.call, "a")
+        tasks.start_soon(calls.call, "a")
         await at(1.5)
-        await room.call("b")
+        await calls.call("b")
         assert anyio.current_time() == 1002.5
-    assert room.gate.line.lane("fake/one").window.size > 16
+    assert calls.gate.queue.lane("fake/one").window.size > 16
 
 
 async def test_a_listener_that_fails_or_a_call_that_is_cancelled_leaves_nothing_behind():
-    room = Room(Provider(), max_parallel=1)
+    calls = GatedCalls(Provider(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
-        room.provider.script.append(anyio.Event())
-        tasks.start_soon(room.call, "hung", True, 50)
+        calls.provider.script.append(anyio.Event())
+        tasks.start_soon(calls.call, "hung", True, 50)
         await at(1)
 
         async def fails(event):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await room.model.complete(Request("", ()), fails)
-        await room.call("impatient", within=5)
-        assert waiting(room.gate) == 0
-        await room.call("next")
-    assert room.ends == {"next": "ok"}
-    assert running(room.gate) == 0
-    assert room.events["next"] == [Waiting("many are asking the model at once", math.inf), Resumed()]
+            await calls.model.complete(Request("", ()), fails)
+        await calls.call("impatient", within=5)
+        assert waiting(calls.gate) == 0
+        await calls.call("next")
+    assert calls.ends == {"next": "ok"}
+    assert running(calls.gate) == 0
+    assert calls.events["next"] == [Waiting("many are asking the model at once", math.inf), Resumed()]
 
 
 async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
-    room = Room(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
+    calls = GatedCalls(Provider(), tokens_per_minute=600)  # holds 150: one call of the estimated size
     async with anyio.create_task_group() as tasks:
         for n in range(3):
-            tasks.start_soon(room.call, str(n))
+            tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.001)
-    assert [round(second) for second, _ in room.provider.asked] == [0, 15, 30]
+    assert [round(second) for second, _ in calls.provider.asked] == [0, 15, 30]
 
 
 async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_each_other():
@@ -488,64 +488,64 @@ def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
 
 @pytest.mark.parametrize("shrink", [True, False])
 def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
-    line = CallQueue(**(OPEN | {"shrink": shrink}))
+    queue = CallQueue(**(OPEN | {"shrink": shrink}))
     tickets = [Ticket(QueuePlace(n, 0), "m") for n in range(16)]
     for ticket in tickets:
-        line.join(ticket, 0)
-    assert line.admit(0) == tickets
+        queue.join(ticket)
+    assert queue.admit(0) == tickets
     for ticket in tickets:
-        line.failed(ticket, RateLimited(), 1)
-    assert line.lane("m").window.size == (8 if shrink else 16)
+        queue.failed(ticket, RateLimited(), 1)
+    assert queue.lane("m").window.size == (8 if shrink else 16)
 
 
 async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
-    room = Room(Provider(), requests_per_minute=4)
+    calls = GatedCalls(Provider(), requests_per_minute=4)
     async with anyio.create_task_group() as tasks:
         for n in range(3):
-            tasks.start_soon(room.call, str(n), True, math.inf if n != 1 else 3)
+            tasks.start_soon(calls.call, str(n), True, math.inf if n != 1 else 3)
             await anyio.sleep(0.001)
-    assert [(round(second, 1), key) for second, key in room.provider.asked] == [(0, "0"), (15, "2")]
+    assert [(round(second, 1), key) for second, key in calls.provider.asked] == [(0, "0"), (15, "2")]
 
 
 def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it_had():
-    line, now, sizes = CallQueue(**OPEN), 0.0, []
+    queue, now, sizes = CallQueue(**OPEN), 0.0, []
     for error in (RateLimited(), RateLimited(), RateLimited(), *[None] * 9):
         now += 10
-        (ticket,) = standing_in(line, "m", now=now)
-        assert line.admit(now) == [ticket]
+        (ticket,) = queued(queue, "m", now=now)
+        assert queue.admit(now) == [ticket]
         if error:
-            line.failed(ticket, error, now)
+            queue.failed(ticket, error, now)
         else:
-            line.succeeded(ticket, Usage(), now)
-        sizes.append(line.lane("m").window.size)
+            queue.succeeded(ticket, Usage(), now)
+        sizes.append(queue.lane("m").window.size)
     assert sizes == [8, 1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
 
 
-def standing_in(line, *names, now=0.0):
+def queued(queue, *names, now=0.0):
     """Return new tickets of these models, in line."""
     tickets = [Ticket(QueuePlace(n, now), name, size=100) for n, name in enumerate(names)]
     for ticket in tickets:
-        line.join(ticket, now)
+        queue.join(ticket)
     return tickets
 
 
 def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
-    line = CallQueue(**(OPEN | {"max_parallel": 2}))
-    a, b, c, d = standing_in(line, "m", "m", "m", "m")
-    assert line.admit(0) == [a, b]
-    line.failed(a, ModelTimeout(), 1)
-    line.cancelled(b)
-    assert line.admit(1) == [], "not before the retry has said for how long to hold"
-    assert line.admit(2) == [c]
-    assert line.wakes_at(2) == math.inf
-    line.succeeded(c, Usage(), 3)
-    line.join(e := Ticket(QueuePlace(4, 3), "m"), 3)
-    assert line.admit(3) == [d, e]
+    queue = CallQueue(**(OPEN | {"max_parallel": 2}))
+    a, b, c, d = queued(queue, "m", "m", "m", "m")
+    assert queue.admit(0) == [a, b]
+    queue.failed(a, ModelTimeout(), 1)
+    queue.cancelled(b)
+    assert queue.admit(1) == [], "not before the retry has said for how long to hold"
+    assert queue.admit(2) == [c]
+    assert queue.wakes_at(2) == math.inf
+    queue.succeeded(c, Usage(), 3)
+    queue.join(e := Ticket(QueuePlace(4, 3), "m"))
+    assert queue.admit(3) == [d, e]
 
 
 async def test_a_refusal_of_the_gate_is_not_held_against_a_model():
     gate = Gate(CallQueue(**OPEN))
-    limited, other = Room(Provider(), gate=gate), Room(Provider(name="fake/two"), gate=gate)
+    limited, other = GatedCalls(Provider(), gate=gate), GatedCalls(Provider(name="fake/two"), gate=gate)
     await limited.open_circuit(RateLimited(retry_after=300))
     await other.call("n")
     assert isinstance(other.ends["n"], RateLimited)
@@ -573,7 +573,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.rpm, self.parallel, self.now, self.places = rpm, parallel, 0.0, itertools.count()
         self.sent = 0
         self.tickets: list[Ticket] = []
-        self.line = CallQueue(
+        self.queue = CallQueue(
             **(OPEN | {"max_parallel": parallel, "requests_per_minute": rpm, "tokens_per_minute": tpm})
         )
 
@@ -581,7 +581,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def arrive(self, model, size, last_resort):
         ticket = Ticket(QueuePlace(next(self.places), self.now), model, size, last_resort)
         self.tickets.append(ticket)
-        self.line.join(ticket, self.now)
+        self.queue.join(ticket)
         self.settle()
 
     def having(self, state):
@@ -592,10 +592,10 @@ class AnyInterleaving(RuleBasedStateMachine):
         if found := self.having("waiting") + self.having("out"):
             ticket = data.draw(st.sampled_from(found))
             if ticket.state == "out" and data.draw(st.booleans()):
-                self.line.cancelled(ticket)
+                self.queue.cancelled(ticket)
             else:
                 self.sent -= ticket.state == "out"
-                self.line.leave(ticket, self.now)
+                self.queue.leave(ticket, self.now)
             self.tickets.remove(ticket)
             self.settle()
 
@@ -603,7 +603,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def succeed(self, data):
         if found := self.having("out"):
             ticket = data.draw(st.sampled_from(found))
-            self.line.succeeded(ticket, Usage(data.draw(st.integers(0, 3000)), 10), self.now)
+            self.queue.succeeded(ticket, Usage(data.draw(st.integers(0, 3000)), 10), self.now)
             self.tickets.remove(ticket)
             assert ticket.probe is None or ticket.probe.failure is None
             self.settle()
@@ -613,14 +613,14 @@ class AnyInterleaving(RuleBasedStateMachine):
         if found := self.having("out"):
             ticket = data.draw(st.sampled_from(found))
             error = kind(retry_after=retry_after)
-            self.line.failed(ticket, error, self.now)
+            self.queue.failed(ticket, error, self.now)
             if again:
-                self.line.hold(ticket.model, 5, error, self.now)
+                self.queue.hold(ticket.model, 5, error, self.now)
                 self.settle()
                 self.now += 5
-                self.line.join(ticket, self.now)
+                self.queue.join(ticket)
             else:
-                self.line.exhausted(ticket.model, error, self.now)
+                self.queue.exhausted(ticket.model, error, self.now)
                 self.tickets.remove(ticket)
             self.settle()
 
@@ -633,14 +633,14 @@ class AnyInterleaving(RuleBasedStateMachine):
         """Do as the gate does after each event."""
         self.let_out()
         for ticket in self.having("waiting"):
-            if self.line.refusal(ticket, self.now):
-                self.line.leave(ticket, self.now)
+            if self.queue.refusal(ticket, self.now, math.inf):
+                self.queue.leave(ticket, self.now)
                 self.tickets.remove(ticket)
         self.let_out()
 
     def let_out(self):
-        for ticket in self.line.admit(self.now):
-            lane = self.line.lane(ticket.model)
+        for ticket in self.queue.admit(self.now):
+            lane = self.queue.lane(ticket.model)
             self.sent += 1
             assert all(ticket.place < other.place for other in lane.queue), "first come, first out"
             assert ticket.probe or lane.out <= lane.window.size
@@ -649,13 +649,12 @@ class AnyInterleaving(RuleBasedStateMachine):
     def permits_and_probes_are_neither_lost_nor_doubled(self):
         out = self.having("out")
         assert len(out) <= self.parallel
-        assert sum(lane.out for lane in self.line.lanes) == len(out) == self.line._out
+        assert sum(lane.out for lane in self.queue.lanes) == len(out)
         probes = [ticket.probe for ticket in out if ticket.probe is not None]
         assert len(probes) <= 1, "one for the provider"
-        assert (self.line._account in probes) == self.line._account.probing
-        for lane in self.line.lanes:
-            probes = [ticket for ticket in out if ticket.probe is lane.own]
-            assert len(probes) == lane.own.probing
+        for lane in self.queue.lanes:
+            assert (lane.account in probes) == lane.account.probing
+            assert probes.count(lane.own) == lane.own.probing
             assert sum(ticket.trial for ticket in out if ticket.model == lane.model) <= 2
             assert [t.place for t in lane.queue] == sorted(
                 t.place for t in self.having("waiting") if t.model == lane.model
@@ -671,7 +670,7 @@ class AnyInterleaving(RuleBasedStateMachine):
             return
         before = len(self.having("waiting"))
         for _ in range(20):
-            wakes_at = self.line.wakes_at(self.now)
+            wakes_at = self.queue.wakes_at(self.now)
             assert self.now <= wakes_at <= self.now + 4000
             self.now = wakes_at
             self.settle()
@@ -708,24 +707,24 @@ def test_whatever_happens_every_call_ends_and_the_gate_is_free_again(seed):
         gate = Gate(
             CallQueue(**(OPEN | {"max_parallel": 3, "requests_per_minute": 120, "tokens_per_minute": 60_000}))
         )
-        rooms = [Room(Chaos(dice, f"fake/{n}"), LlmRetry(), gate) for n in range(2)]
+        groups = [GatedCalls(Chaos(dice, f"fake/{n}"), LlmRetry(), gate) for n in range(2)]
         async with anyio.create_task_group() as tasks:
             for n in range(150):
                 within = dice.choice([math.inf, 900, dice.uniform(0, 60)])
-                tasks.start_soon(dice.choice(rooms).call, str(n), dice.random() < 0.7, within)
+                tasks.start_soon(dice.choice(groups).call, str(n), dice.random() < 0.7, within)
                 await anyio.sleep(dice.choice([0, 0.1, 2]))
-        for room in rooms:
-            assert all(name in room.ends or scope.cancelled_caught for name, scope in room.scopes.items())
-            for events in room.events.values():
+        for calls in groups:
+            assert all(name in calls.ends or scope.cancelled_caught for name, scope in calls.scopes.items())
+            for events in calls.events.values():
                 told = [type(event) for event in events if isinstance(event, Waiting | Resumed)]
                 assert Resumed not in told[:1]
-        assert (waiting(gate), running(gate), gate._woken) == (0, 0, {})
+        assert (waiting(gate), running(gate)) == (0, 0)
         with anyio.fail_after(2000):
             await anyio.sleep(700)
             for name in ("fake/0", "fake/1"):
-                room = Room(Provider(name=name), LlmRetry(), gate)
-                await room.call("last")
-                assert room.ends["last"] == "ok"
+                calls = GatedCalls(Provider(name=name), LlmRetry(), gate)
+                await calls.call("last")
+                assert calls.ends["last"] == "ok"
 
     dice = rng.Random(seed)
     anyio.run(turn, dice, backend_options=virtual_loop(seed))
