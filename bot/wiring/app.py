@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager, aclosing, closing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -33,10 +32,8 @@ from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, r
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.model import Models, Request
-from bot.ports.status import CircuitStatus
+from bot.ports.model import Request
 from bot.routing.access import allowed, is_admin
-from bot.routing.commands import ModelCommands
 from bot.routing.rate_limit import RateLimiter
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
@@ -49,7 +46,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
+from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, ThreadId, Turn
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import Spill, lock_data_folder
 from threads.store.disk import Offload, PosixDisk
@@ -97,7 +94,6 @@ async def serve(
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    data = settings.data  # absolute
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
     resources = _resources(offload, Masker(secrets), observing or Observing())
@@ -106,12 +102,9 @@ async def serve(
     transports = make_transports(store)
     outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
-    catalog = catalog_of(settings)
     stopped: list[str] = []
-    with closing(offload), closing(journal_offload), lock_data_folder(data):
+    with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
-        if any(not name.startswith("offline/") for name in offered(settings, model)):
-            await offload(catalog.load)
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
         accounts = Accounts.of(storage.ledger, settings.budget)
         async with (
@@ -124,14 +117,13 @@ async def serve(
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)
-            escalation = Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now)
             models = ModelChain(
                 model,
                 settings,
                 environ,
                 tools=tool_set.toolbox.specs,
                 http=http,
-                catalog=catalog,
+                catalog=await _load_catalog(settings, model, offload),
                 accounts=accounts,
                 chosen=chosen,
                 random=random.random,
@@ -141,50 +133,180 @@ async def serve(
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
-            instructions = Instructions(resources.disk, data, settings.name, tool_set.skills, offload)
-
-            def troubles() -> list[str]:
-                return [*link_troubles(transports), *tool_set.troubles, *filter(None, [instructions.problem])]
-
-            veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
-            run = _run(settings, store, models, tool_set, instructions, veil, schema_of)
-            restore = await storage.restored()
-            parts = _parts(
+            bot = _Bot(
                 settings,
-                store,
                 resources,
+                store,
+                transports,
                 outboxes,
-                run,
+                accounts,
                 models,
                 tool_set,
-                troubles,
-                escalation.failed,
-                restore,
+                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
+                await storage.restored(),
             )
-            core = await open_core(tasks, parts)
+            veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
+            core = await open_core(tasks, bot.parts(bot.run(veil, schema_of)))
             if tool_set.schedules:
-                _fire(tasks, store, tool_set.schedules, core, accounts, settings, post, frozenset(outboxes))
-            live = LiveParts(
-                data,
-                model,
-                transports,
-                (offload, journal_offload),
-                core.registry,
-                core.slots,
-                core.journal,
-                models.circuits,
-                accounts.spend,
-                tool_set.sandbox,
-                lambda: [*troubles(), *_open_circuits(models.circuits())],
-            )
-            receive = skip_answered(core.orchestrator.receive, restore, core.journal.knows, outboxes)
-            tasks.start_soon(escalation.watch, transports)
-            async with watch(live), anyio.create_task_group() as edges:
-                for transport in transports:
-                    edges.start_soon(_serve_edge, transport, receive, stopped, escalation.stopped)
+                bot.start_schedules(tasks, core, tool_set.schedules, post)
+            tasks.start_soon(bot.escalation.watch, transports)
+            async with watch(bot.live(core, model, (offload, journal_offload))):
+                await bot.serve_transports(core, stopped)
             tasks.cancel_scope.cancel()
     if stopped:
         raise ConfigInvalid("\n".join(stopped))
+
+
+@dataclass(frozen=True, slots=True)
+class _Bot:
+    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from."""
+
+    settings: Settings
+    resources: Resources
+    store: Store
+    transports: Sequence[Transport]
+    outboxes: Mapping[str, Outbox]
+    accounts: Accounts
+    models: ModelChain
+    tool_set: ToolSet
+    instructions: Instructions
+    escalation: Escalation
+    restore: Restored | None
+
+    def troubles(self) -> list[str]:
+        """Return a clause for each thing that does not work now."""
+        return [
+            *link_troubles(self.transports),
+            *self.tool_set.troubles,
+            *filter(None, [self.instructions.problem]),
+        ]
+
+    def run(self, veil: Callable[[OnEvent], OnEvent], schema_of: SchemaOf | None) -> Run:
+        """Return the function that answers turns: an agent that reads its instructions again for each turn."""
+        settings, tool_set = self.settings, self.tool_set
+
+        def spill(thread: ThreadId) -> Spill:
+            async def save(name: str, text: str, *, outside: bool) -> str:
+                return await tool_set.spill(await self.store.workspace(thread), name, text, outside=outside)
+
+            return save
+
+        agent = Agent(
+            FittingModels(self.models) if schema_of else self.models,
+            tool_set.toolbox,
+            "",
+            self.store.workspace,
+            spill,
+            max_steps=settings.limits.max_steps,
+            empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
+            compaction=settings.compaction,
+            footer=settings.budget.footer,
+            read_memory=tool_set.memory.read if tool_set.memory else no_memory,
+            veil=veil,
+        )
+
+        async def run(turn: Turn) -> str:
+            empty = agent.empty
+            if schema_of:
+                empty = replace(empty, output_schema=schema_of(turn.incoming))
+            return await replace(agent, system=await self.instructions.prompt(), empty=empty).run(turn)
+
+        return run
+
+    def parts(self, run: Run) -> Parts:
+        """Return the parts of the core."""
+        settings, resources, tool_set = self.settings, self.resources, self.tool_set
+        admin, limits = partial(is_admin, settings.access), limits_of(settings)
+        return Parts(
+            store=self.store,
+            attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
+            now=resources.now,
+            mask=resources.mask,
+            observing=resources.observing,
+            outboxes=self.outboxes,
+            run=run,
+            limits=limits,
+            rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=admin),
+            recovery=settings.recovery,
+            restored=self.restore,
+            allowed=partial(allowed, settings.access),
+            is_admin=admin,
+            models=self.models,
+            memory=tool_set.memory,
+            schedules=tool_set.schedules,
+            permissions=tool_set.approvals,
+            reader=tool_set.documents,
+            troubles=self.troubles,
+            explain=partial(_explain, settings),
+            escalate=self.escalation.failed,
+            on_feedback=tool_set.audit.record_feedback,
+            on_stop=partial(record_stop, tool_set.audit),
+        )
+
+    def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
+        """Return the parts whose state is observed."""
+
+        def troubles() -> list[str]:
+            circuits = [one for one in self.models.circuits() if one.state != "closed"]
+            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+
+        return LiveParts(
+            self.settings.data,
+            model,
+            self.transports,
+            disk_threads,
+            core.registry,
+            core.slots,
+            core.journal,
+            self.models.circuits,
+            self.accounts.spend,
+            self.tool_set.sandbox,
+            troubles,
+        )
+
+    def start_schedules(
+        self, tasks: TaskGroup, core: Core, schedules: Schedules, post: Callable[[Outgoing], Awaitable[str]]
+    ) -> None:
+        """Start the task that sends scheduled messages when they are due."""
+        from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
+
+        scheduler = Scheduler(
+            schedules,
+            core.orchestrator.receive,
+            core.journal.knows,
+            partial(allowed, self.settings.access),
+            self.accounts.may_schedule,
+            post,
+            frozenset(self.outboxes),
+            self.settings.recovery.max_age_s,
+        )
+        tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
+
+    async def serve_transports(self, core: Core, stopped: list[str]) -> None:
+        """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
+        sink = skip_answered(core.orchestrator.receive, self.restore, core.journal.knows, self.outboxes)
+
+        async def serve(transport: Transport) -> None:
+            try:
+                await transport.serve(sink)
+            except* TransportFatal as faults:  # it stops this transport, and no other
+                fault = str(wording.first_cause(faults))
+                log.error("transport.stopped: %s: %s", transport.name, fault)  # noqa: TRY400 - it says what to do
+                stopped.append(f"{transport.name}: {fault}")
+                self.escalation.stopped(transport.name, fault)
+
+        async with anyio.create_task_group() as tasks:
+            for transport in self.transports:
+                tasks.start_soon(serve, transport)
+
+
+async def _load_catalog(settings: Settings, model: str, offload: Offload) -> Catalog:
+    """Return the catalog of models, with its prices unless every model is offline."""
+    catalog = catalog_of(settings)
+    if any(not name.startswith("offline/") for name in offered(settings, model)):
+        await offload(catalog.load)
+    return catalog
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
@@ -197,133 +319,9 @@ def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resource
     return Resources(PosixDisk(), offload, work, utc_now, mask, observing)
 
 
-def _parts(
-    settings: Settings,
-    store: Store,
-    resources: Resources,
-    outboxes: Mapping[str, Outbox],
-    run: Run,
-    models: ModelCommands,
-    tool_set: ToolSet,
-    troubles: Callable[[], Sequence[str]],
-    escalate: Callable[[Exception, ThreadId, str], None],
-    restore: Restored | None,
-) -> Parts:
-    admin, limits = partial(is_admin, settings.access), limits_of(settings)
-    return Parts(
-        store=store,
-        attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
-        now=resources.now,
-        mask=resources.mask,
-        observing=resources.observing,
-        outboxes=outboxes,
-        run=run,
-        limits=limits,
-        rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=admin),
-        recovery=settings.recovery,
-        restored=restore,
-        allowed=partial(allowed, settings.access),
-        is_admin=admin,
-        models=models,
-        memory=tool_set.memory,
-        schedules=tool_set.schedules,
-        permissions=tool_set.approvals,
-        reader=tool_set.documents,
-        troubles=troubles,
-        explain=partial(_explain, settings),
-        escalate=escalate,
-        on_feedback=tool_set.audit.record_feedback,
-        on_stop=partial(record_stop, tool_set.audit),
-    )
-
-
-def _run(
-    settings: Settings,
-    store: Store,
-    models: Models,
-    tool_set: ToolSet,
-    instructions: Instructions,
-    veil: Callable[[OnEvent], OnEvent],
-    schema_of: SchemaOf | None,
-) -> Run:
-    """Return the function that answers turns: an agent that reads its instructions again for each turn."""
-
-    def spill(thread: ThreadId) -> Spill:
-        async def save(name: str, text: str, *, outside: bool) -> str:
-            return await tool_set.spill(await store.workspace(thread), name, text, outside=outside)
-
-        return save
-
-    agent = Agent(
-        FittingModels(models) if schema_of else models,
-        tool_set.toolbox,
-        "",
-        store.workspace,
-        spill,
-        max_steps=settings.limits.max_steps,
-        empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
-        compaction=settings.compaction,
-        footer=settings.budget.footer,
-        read_memory=tool_set.memory.read if tool_set.memory else no_memory,
-        veil=veil,
-    )
-
-    async def run(turn: Turn) -> str:
-        empty = agent.empty
-        if schema_of:
-            empty = replace(empty, output_schema=schema_of(turn.incoming))
-        return await replace(agent, system=await instructions.prompt(), empty=empty).run(turn)
-
-    return run
-
-
-async def _serve_edge(
-    transport: Transport, sink: Sink, stopped: list[str], on_stopped: Callable[[str, str], None]
-) -> None:
-    """Serve one transport. A fault that only a person can fix stops this transport and no other."""
-    try:
-        await transport.serve(sink)
-    except* TransportFatal as faults:
-        fault = f"{transport.name}: {wording.first_cause(faults)}"
-        log.error("transport.stopped: %s", fault)  # noqa: TRY400 - it says what to do; where it was raised does not
-        stopped.append(fault)
-        on_stopped(transport.name, str(wording.first_cause(faults)))
-
-
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     """Return the web address of a thread, blank if it has none."""
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
-
-
-def _open_circuits(circuits: Sequence[CircuitStatus]) -> list[str]:
-    """Return a clause for each model whose circuit is not closed."""
-    return [f"{circuit.model}: {circuit.why}" for circuit in circuits if circuit.state != "closed"]
-
-
-def _fire(
-    tasks: TaskGroup,
-    store: Store,
-    schedules: Schedules,
-    core: Core,
-    accounts: Accounts,
-    settings: Settings,
-    post: Callable[[Outgoing], Awaitable[str]],
-    served: AbstractSet[str],
-) -> None:
-    """Start the task that sends scheduled messages when they are due."""
-    from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
-
-    scheduler = Scheduler(
-        schedules,
-        core.orchestrator.receive,
-        core.journal.knows,
-        partial(allowed, settings.access),
-        accounts.may_schedule,
-        post,
-        served,
-        settings.recovery.max_age_s,
-    )
-    tasks.start_soon(store.hold, "schedules", scheduler.run, lambda: None)
 
 
 def catalog_of(settings: Settings) -> Catalog:
