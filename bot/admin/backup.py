@@ -130,7 +130,7 @@ def size_of(data: Path) -> int:
 def _refuse(data: Path, target: Path) -> None:
     if not (data / "journal.jsonl").is_file() and not (data / "threads").is_dir():
         raise BackupFailed(f"{data} holds no data of Threadfast; name the folder with --data")
-    if (data / "restoring.json").exists() or b'"aside"' in (_content(data / "schema.json") or b""):
+    if (data / "restoring.json").exists() or b'"aside"' in (read_content(data / "schema.json") or b""):
         raise BackupFailed(f"{data} is being restored or upgraded; start the bot, which finishes that")
     if target.exists():
         raise BackupFailed(f"{target} exists already; choose another name")
@@ -183,9 +183,9 @@ class _Copy:
         """Copy the journal, and the schedules as they were when it was read."""
         journal, schedules = self._data / "journal.jsonl", self._data / "schedules.json"
         for _ in range(TRIES):
-            before = _content(schedules)
-            promised = _content(journal)
-            if _content(schedules) == before:
+            before = read_content(schedules)
+            promised = read_content(journal)
+            if read_content(schedules) == before:
                 break
         else:
             raise BackupFailed("schedules.json changes all the time; try again in a moment")
@@ -311,7 +311,7 @@ class _Source:
         return part
 
 
-def _content(path: Path) -> bytes | None:
+def read_content(path: Path) -> bytes | None:
     """Return what a file holds, None if there is none. Raises OSError."""
     try:
         with path.open("rb") as file:

@@ -145,15 +145,15 @@ class Audit:
                 end.cancel()
                 self.tell("stop", {"how": how})
                 with anyio.move_on_after(LAST_WRITE_S, shield=True):
-                    await self._flush()
+                    await self.flush()
 
     async def _run(self, end: anyio.CancelScope) -> None:
         with end:
             while True:
-                await self._flush()
+                await self.flush()
                 await anyio.sleep(WRITE_EVERY_S)
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         """Write the waiting lines; if the disk refuses, they keep waiting."""
         async with self._writing:
             waiting = list(self._waiting)

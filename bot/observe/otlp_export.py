@@ -43,7 +43,7 @@ async def open_spans(endpoint: str | None, agent: str) -> AsyncIterator[Spans | 
         return
     try:
         spans = await anyio.to_thread.run_sync(
-            _start_export, _traces_url(endpoint), agent
+            _start_export, traces_url(endpoint), agent
         )  # the imports are slow
     except ImportError as error:
         log.warning(
@@ -60,7 +60,7 @@ async def open_spans(endpoint: str | None, agent: str) -> AsyncIterator[Spans | 
             await _close(spans)
 
 
-def _traces_url(endpoint: str) -> str:
+def traces_url(endpoint: str) -> str:
     """Return the address for traces; an endpoint without a path gets the usual one."""
     scheme, _, rest = endpoint.partition("://")
     host, _, path = rest.partition("/")
@@ -71,9 +71,9 @@ def _start_export(endpoint: str, agent: str) -> Spans:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-    # `_warns_once` logs a failing receiver once; the library would log every batch.
+    # `log_failures_once` logs a failing receiver once; the library would log every batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    exporter = _warns_once(
+    exporter = log_failures_once(
         OTLPSpanExporter(endpoint, timeout=SEND_WITHIN_S, session=_headers_only()), endpoint
     )
     spans = Spans(agent)
@@ -95,7 +95,7 @@ def _headers_only() -> requests.Session:
     return session
 
 
-def _warns_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
+def log_failures_once(exporter: SpanExporter, endpoint: str) -> SpanExporter:
     """Return an exporter that logs when it begins to fail and when it works again. It runs in the SDK's thread."""
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
 

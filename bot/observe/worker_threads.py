@@ -32,13 +32,13 @@ class WorkerWatch:
 
     def __init__(self, probe_threads: Probe, probe_disk: Probe) -> None:
         self.state: Literal["free", "waiting", "stuck"] = "free"
-        self._probe_threads, self._probe_disk = probe_threads, probe_disk
+        self.probe_threads, self.probe_disk = probe_threads, probe_disk
 
     async def run(self) -> None:
         while True:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._suspect)
-                await self._probe_threads()
+                await self.probe_threads()
                 tasks.cancel_scope.cancel()
             self.state = "free"
             await anyio.sleep(PROBE_EVERY_S)
@@ -46,7 +46,7 @@ class WorkerWatch:
     async def _suspect(self) -> None:
         await anyio.sleep(PATIENCE_S)
         self.state = "waiting"
-        await self._probe_disk()
+        await self.probe_disk()
         self.state = "stuck"
 
 

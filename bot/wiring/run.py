@@ -51,10 +51,12 @@ async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(_run, settings, environ, stop, notify))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify))
 
 
-async def _run(settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify) -> None:
+async def serve_until_stopped(
+    settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify
+) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
     if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
@@ -134,7 +136,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
-        recent=partial(_recent, store, "slack"),
+        recent=partial(recent_threads, store, "slack"),
         marks=store.marks("slack"),
     )
     if settings.store.kind == "postgres":
@@ -175,7 +177,7 @@ def _discord(
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
-        recent=partial(_recent, store, "discord"),
+        recent=partial(recent_threads, store, "discord"),
         marks=store.marks("discord"),
         hold=store.hold,
     )
@@ -184,7 +186,7 @@ def _discord(
     return transport
 
 
-async def _recent(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
+async def recent_threads(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
     """Return the recent threads.
 
     If they are unknown, the bot starts without: only older threads are not caught up.

@@ -136,7 +136,7 @@ async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(c
         async def recent(self, *_):
             raise error
 
-    assert await run._recent(Broken(), "slack", 60, 10) == []
+    assert await run.recent_threads(Broken(), "slack", 60, 10) == []
     assert error.strerror in caplog.text
 
 

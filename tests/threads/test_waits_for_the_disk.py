@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 from contextvars import ContextVar
@@ -67,10 +68,9 @@ async def test_a_disk_that_hangs_does_not_hold_up_who_only_asks_whether_it_answe
 
 
 async def test_the_loop_is_woken_once_for_all_jobs_that_are_over_by_then(disk_threads, monkeypatch):
-    woken, wake = [], disk_threads._loop.call_soon_threadsafe
-    monkeypatch.setattr(
-        disk_threads._loop, "call_soon_threadsafe", lambda call: (woken.append(call), wake(call))
-    )
+    loop, woken = asyncio.get_running_loop(), []
+    wake = loop.call_soon_threadsafe
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda call: (woken.append(call), wake(call)))
     held = threading.Barrier(3)
     async with anyio.create_task_group() as tasks:
         for _ in range(2):

@@ -93,7 +93,7 @@ def scan(root: Path, hashes: Hashes) -> tuple[dict[bytes, StoredFile], Hashes]:
                 if stat.S_ISREG(about.st_mode):
                     path = os.fsencode(Path(folder, name).relative_to(root).as_posix())
                     known = (path, about.st_size, about.st_ctime_ns, about.st_ino)
-                    fresh[known] = parts = hashes.get(known) or _digests(name, number)
+                    fresh[known] = parts = hashes.get(known) or part_digests(name, number)
                     files[path] = StoredFile(path, parts, 0o700 if about.st_mode & 0o100 else 0o600)
             except (FileNotFoundError, PermissionError) as error:
                 log.warning("workspace.left_out: a file cannot be stored: %s", error)
@@ -117,7 +117,7 @@ def _let_owner_in(name: str, parent: int) -> None:
             os.chmod(name, 0o700, dir_fd=parent)
 
 
-def _digests(name: str, folder: int) -> tuple[bytes, ...]:
+def part_digests(name: str, folder: int) -> tuple[bytes, ...]:
     return tuple(sha256(data).digest() for data in _parts(name, folder))
 
 

@@ -84,7 +84,7 @@ def work(spans: object) -> None:
     ],
 )
 def test_a_receiver_that_is_named_without_a_path_is_asked_at_the_usual_one(given, asked):
-    assert otlp_export._traces_url(given) == asked
+    assert otlp_export.traces_url(given) == asked
 
 
 async def test_a_receiver_that_is_not_there_is_told_of_once_and_nothing_else(
@@ -130,7 +130,7 @@ async def test_that_spans_are_taken_again_is_told_once(caplog):
             return results.pop(0)
 
     caplog.set_level("INFO")
-    exporter = otlp_export._warns_once(Flaky(), "http://there")
+    exporter = otlp_export.log_failures_once(Flaky(), "http://there")
     for _ in range(4):
         exporter.export([])
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [

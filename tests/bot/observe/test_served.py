@@ -32,7 +32,9 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, fr
         }
         settings = Settings.model_validate(given, strict=False)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run._run, settings, {"DISCORD_TOKEN": "t"}, Stop(1), Notify.from_environ({}))
+            tasks.start_soon(
+                run.serve_until_stopped, settings, {"DISCORD_TOKEN": "t"}, Stop(1), Notify.from_environ({})
+            )
             with anyio.fail_after(20):
                 await seat.ready.wait()
                 await seat.say("list")

@@ -162,7 +162,7 @@ async def test_threads_are_called_stuck_only_when_the_disk_answers_and_are_free_
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_real_threads_and_the_real_disk_answer(tmp_path):
     workers = watch_workers(tmp_path, ())
-    await workers._probe_threads()
-    await workers._probe_disk()
-    await watch_workers(tmp_path / "gone", ())._probe_disk()
+    await workers.probe_threads()
+    await workers.probe_disk()
+    await watch_workers(tmp_path / "gone", ()).probe_disk()
     assert list(tmp_path.iterdir()) == []

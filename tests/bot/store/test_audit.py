@@ -198,8 +198,8 @@ async def test_a_disk_that_refuses_holds_nobody_up_and_what_waits_is_written_lat
     async with audit.writing({}):
         for n in range(MOST_WAITING + 10):
             audit.tell("cancel", {"n": str(n)})
-        await audit._flush()
-        await audit._flush()
+        await audit.flush()
+        await audit.flush()
         disk.refuse.clear()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "audit.not_written",

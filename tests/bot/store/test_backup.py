@@ -167,7 +167,7 @@ async def test_what_a_conversation_cost_is_in_every_copy_that_knows_the_conversa
 
 async def test_a_schedule_that_changes_while_the_journal_is_read_is_read_again(data, tmp_path, monkeypatch):
     changes = iter([b"new 1", b"new 2"])
-    honest = backup._content
+    honest = backup.read_content
 
     def content(path):
         found = honest(path)
@@ -175,7 +175,7 @@ async def test_a_schedule_that_changes_while_the_journal_is_read_is_read_again(d
             (data / "schedules.json").write_bytes(change)
         return found
 
-    monkeypatch.setattr(backup, "_content", content)
+    monkeypatch.setattr(backup, "read_content", content)
     (data / "schedules.json").write_bytes(b"old")
     back_up(data, tmp_path / "b.tar.gz", now)
     put_back(tmp_path / "b.tar.gz", tmp_path / "again")

@@ -97,7 +97,6 @@ async def test_a_value_of_a_newer_version_is_left_as_it_is(dsn):
     async with workers(dsn, 1) as [seat]:
         with pytest.raises(NewerSchema, match="newer"):
             await seat.store.states.open("names", Names())
-        seat.store.states._states.clear()
 
 
 async def test_a_role_has_one_holder_at_a_time_and_passes_on_when_that_one_dies(dsn):

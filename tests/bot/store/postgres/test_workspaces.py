@@ -107,9 +107,9 @@ async def test_what_has_not_changed_is_neither_read_nor_sent_again(dsn, seats, m
             (root / f"f{number}").write_bytes(b"%d" % number)
         await one.store.keep_workspace(THREAD)
         read = []
-        digests = local_files._digests
+        digests = local_files.part_digests
         monkeypatch.setattr(
-            local_files, "_digests", lambda name, folder: read.append(name) or digests(name, folder)
+            local_files, "part_digests", lambda name, folder: read.append(name) or digests(name, folder)
         )
         await one.store.keep_workspace(THREAD)
         assert read == []
@@ -156,14 +156,14 @@ async def test_files_from_before_the_database_are_kept_and_stored_after_the_firs
 
 
 async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seats, monkeypatch, caplog):
-    digests = local_files._digests
+    digests = local_files.part_digests
 
     def refuse(name, folder):
         if name == "mine":
             raise PermissionError(13, "Permission denied", name)
         return digests(name, folder)
 
-    monkeypatch.setattr(local_files, "_digests", refuse)
+    monkeypatch.setattr(local_files, "part_digests", refuse)
     async with seats(dsn, 1) as [one]:
         root = await own(one)
         (root / "mine").write_bytes(b"a")
