@@ -48,7 +48,7 @@ class Events(Workspace):
         again = Delivery(delivery.kind, delivery.payload)
         again.attempt, again.reason = delivery.attempt + 1, "timeout"
         self.sockets.deliveries.append(again)
-        self.sockets._send(again)
+        self.sockets.send(again)
         return again
 
     def told(self, message: Message, kind: str, more: Json) -> Delivery:

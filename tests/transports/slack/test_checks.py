@@ -3,6 +3,7 @@
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 
+import aiohttp
 import pytest
 
 import transports.slack.checks as module
@@ -105,12 +106,9 @@ async def test_two_tokens_of_two_apps_are_told():
 
 
 async def test_another_copy_of_the_bot_is_told():
-    async with FakeSlack() as slack:
-        options = Options(BOT_TOKEN, APP_TOKEN, slack.api_base_url)
-        async with module.open_web(options.api_base_url, options.bot_token) as web:
-            url = await module._open(web, APP_TOKEN)
-            async with web.session.ws_connect(url):
-                found = await look(slack)
+    async with FakeSlack() as slack, aiohttp.ClientSession() as session:
+        async with session.ws_connect(slack.sockets.ticket()):
+            found = await look(slack)
         assert found["slack.socket"].state == "warn"
         assert "1 more of this app is open" in found["slack.socket"].found
 

@@ -18,7 +18,7 @@ from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TableHold
 
-MOST_SAID = 100_000
+MOST_SHOWN = 100_000
 """Characters of a turn that are shown live; the rest comes with the final text."""
 
 MOST_CARDS = 50
@@ -72,12 +72,12 @@ class Batch:
         return {"chunks": [{"type": "markdown_text", "text": before}, *chunks] if before else chunks}
 
 
-class Script:
+class UnsentContent:
     def __init__(self, links: Links) -> None:
         self._links = links
         self._pieces: list[str | Card] = []
-        self._said = 0
-        self.begin()
+        self._length = 0
+        self.restart()
 
     @property
     def has_text(self) -> bool:
@@ -87,27 +87,27 @@ class Script:
     def has_cards(self) -> bool:
         return any(isinstance(piece, Card) for piece in self._pieces)
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Drop unsent text, and the state of the text before it."""
         self._paused = False
         self._safe, self._tables = SafeStream(self._links), TableHold()
         self._pieces = [piece for piece in self._pieces if isinstance(piece, Card)]
 
-    def say(self, delta: str) -> None:
-        self._said += len(delta)
-        if self._said > MOST_SAID or not (text := self._tables.feed(self._safe.feed(delta))):
+    def add_text(self, delta: str) -> None:
+        self._length += len(delta)
+        if self._length > MOST_SHOWN or not (text := self._tables.feed(self._safe.feed(delta))):
             return
         self._add(f"\n\n{text}" if self._paused else text)
         self._paused = False
 
-    def pause(self) -> None:
+    def end_step(self) -> None:
         """Add what is held back: this step's text is complete."""
         text = self._tables.feed(self._safe.end()) + self._tables.end()
         self._add(text)
         self._safe, self._tables = SafeStream(self._links), TableHold()
-        self._paused = self._paused or self._said > 0
+        self._paused = self._paused or self._length > 0
 
-    def card(self, card: Card) -> None:
+    def add_card(self, card: Card) -> None:
         for place, piece in enumerate(self._pieces):
             if isinstance(piece, Card) and piece.id == card.id:
                 self._pieces[place] = card

@@ -42,8 +42,8 @@ class LatestCalls(Generic[K]):
         self._web, self._method, self._on_done = web, method, on_done
         self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
-        self._wanted = anyio.Event()
-        self._asking: K | None = None
+        self._requested = anyio.Event()
+        self._in_flight: K | None = None
 
     @property
     def waiting(self) -> int:
@@ -52,35 +52,35 @@ class LatestCalls(Generic[K]):
 
     def busy(self, key: K) -> bool:
         """Return whether a call about it waits or is on its way."""
-        return key in self._soon or key in self._later or self._asking == key
+        return key in self._soon or key in self._later or self._in_flight == key
 
-    def want(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
+    def request(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
         if not self.offered:
             return
         if soon:
             self._later.pop(key, None)
-        line = self._soon if soon or key in self._soon else self._later
-        line[key] = (arguments, TRIES)
+        queue = self._soon if soon or key in self._soon else self._later
+        queue[key] = (arguments, TRIES)
         if self.waiting > MOST_WAITING:
             (self._later or self._soon).popitem(last=False)
-        self._wanted.set()
+        self._requested.set()
 
-    def forget(self, key: K) -> bool:
+    def cancel(self, key: K) -> bool:
         """Take it back; False if it is too late for that."""
         return self._soon.pop(key, None) is not None or self._later.pop(key, None) is not None
 
     async def run(self) -> None:
         while self.offered:
             while not (self._soon or self._later):
-                self._wanted = anyio.Event()
-                await self._wanted.wait()
+                self._requested = anyio.Event()
+                await self._requested.wait()
             await self._web.limits.take(self._method, urgent=False)
             if self._soon or self._later:  # it may have been taken back
                 await self._ask(*(self._soon or self._later).popitem(last=False))
 
     async def _ask(self, key: K, wanted: tuple[Arguments, int]) -> None:
         arguments, tries = wanted
-        self._asking = key
+        self._in_flight = key
         try:
             await self._web.ask(self._method, **arguments)
         except SlackRefused as refused:
@@ -90,7 +90,7 @@ class LatestCalls(Generic[K]):
             if tries > 1 and not (key in self._soon or key in self._later):
                 self._soon[key] = (arguments, tries - 1)
         finally:
-            self._asking = None
+            self._in_flight = None
         if not self.busy(key):
             self._on_done(key)
 
