@@ -56,10 +56,6 @@ class Sockets:
         self._tickets.add(ticket)
         return f"{self.slack.url.replace('http', 'ws', 1)}/link?ticket={ticket}&app_id={APP}"
 
-    def kill_tickets(self) -> None:
-        """Make every address that was given out and not used yet a dead one."""
-        self._tickets.clear()
-
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """One websocket, from the handshake to its end."""
         ticket = request.query.get("ticket", "")
