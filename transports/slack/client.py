@@ -90,7 +90,7 @@ class _Leftovers:
 
 @dataclass(frozen=True, kw_only=True)
 class _Connection(Connection[Web]):
-    """``sweeping`` is held while a thread is swept: many at once would hold up what was missed."""
+    """``sweeping`` is held while a thread is swept: many sweeps at once would delay the catch-up."""
 
     me: Me
     intake: Intake

@@ -82,10 +82,6 @@ async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
         await slack.until(lambda: slack.session("D1", direct.ts).status == "active")
 
 
-LONG = "words " * 1_200
-"""About 2,100 tokens: twice that is more than the model of the next test reads."""
-
-
 async def test_a_stranger_who_mentions_the_bot_is_refused_alone_and_one_who_talks_is_ignored(tmp_path):
     model = Scripted()
     served = only_served(users=("U1",))

@@ -14,10 +14,10 @@ import anyio
 from cachetools import LRUCache
 
 TOLERANCE = 1e-6
-"""Tolerance for inexact clocks and sums; it is owed, so it never adds up."""
+"""Tolerance for inexact clocks and sums. The bucket keeps the debt, so it never adds up."""
 
 MOST_CHANNELS = 4_096
-"""Channels whose bucket is kept. Posts to so many others take a quarter of an hour, and no pause is that long."""
+"""Channels whose bucket is cached. Posts to this many channels take a quarter of an hour, longer than any pause."""
 
 LONGEST_PAUSE_S = 120.0
 """The cap of a Retry-After; then one call goes out to ask again."""
@@ -69,7 +69,7 @@ FLOORS_S: dict[str, float] = {"chat.update": 1.5}
 """An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
 
 FLOOR_S = 1.0
-"""Nobody reads faster than a piece a second, and one stream alone would use up the workspace's budget."""
+"""Nobody reads faster than one update a second, and a faster stream would use up the workspace's budget."""
 
 
 def rate_of(method: str) -> Rate:
@@ -87,7 +87,7 @@ class Bucket:
         self._at = now
 
     def wait(self, now: float, *, beyond: int = 0) -> float:
-        """Return the seconds until a token is there *beyond* so many others, 0.0 if it is."""
+        """Return the seconds until there is a token besides *beyond* others; 0.0 if there is one now."""
         self._refill(now)
         missing = beyond + 1 - self._level
         return missing / self.rate.per_second if missing > TOLERANCE else 0.0
@@ -161,7 +161,7 @@ class Limits:
             lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
 
     def spacing(self, method: str, sharers: int) -> float:
-        """Return the seconds between calls of *method* for each of so many live drafts."""
+        """Return the seconds between calls of *method* for each of *sharers* live drafts."""
         return max(FLOORS_S.get(method, FLOOR_S), sharers / rate_of(method).per_second)
 
     def _lanes_of(self, method: str, channel: str) -> list[Lane]:

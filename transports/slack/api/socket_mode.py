@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["event", "action", "command", "other"]
 Take = Callable[[Kind, Mapping[str, JsonValue]], Awaitable[Mapping[str, JsonValue] | None]]
-"""Makes one payload durable, and returns the body of its acknowledgement; if it raises, there is none."""
+"""Makes one payload durable and returns the body of its acknowledgement. If it raises, nothing is acknowledged."""
 
 MAX_CONCURRENT = 256
 """Envelopes that are handled at a time; the rest stays unread in the socket. Slack sends at most 8 a second."""

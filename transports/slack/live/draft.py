@@ -44,12 +44,12 @@ from transports.slack.post.rewrite import DraftMessage
 log = logging.getLogger(__name__)
 
 STREAMS, POSTS = 6, 8
-"""Live at once in a workspace. chat.stopStream is tier 2 (20 a minute), chat.update tier 3 (50 a minute): so many
-final texts get through within 20 s, together; a stream needs one of each."""
+"""The most streams and posts that are live at once in a workspace. chat.stopStream is tier 2 (20 a minute) and
+chat.update tier 3 (50 a minute): all their final texts get through within 20 s. A stream needs one call of each."""
 
 
 class LiveDrafts:
-    """What the drafts of a workspace share: the limit of live drafts, and whether Slack has streams there."""
+    """The limit of live drafts in a workspace, and whether Slack has streams there."""
 
     def __init__(self, web: Web, *, team: str = "", in_channels: bool = False) -> None:
         self.web, self.team = web, team
@@ -75,7 +75,7 @@ class LiveDrafts:
 
 
 class Draft:
-    """``to`` is the person it answers, ``on_message`` is told when a message of the draft begins or ends.
+    """``to`` is the person it answers; ``on_message`` is called when a message of the draft begins or ends.
 
     Events come in by `feed`, calls go out in `run`.
     """
@@ -109,7 +109,7 @@ class Draft:
         return self._calls.lost
 
     def feed(self, event: TurnEvent) -> None:
-        """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
+        """Take in an event of the turn. Never blocks; the text it holds is bounded."""
         for writer in self._writers:
             match event:
                 case TextDelta(text):

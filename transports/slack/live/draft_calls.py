@@ -54,14 +54,14 @@ class DraftCalls:
         await self._finished.wait()
 
     async def call(self, method: str, channel: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
-        """Make the call when it is its turn. Raises as `web.Web.call`."""
+        """Make the call when it is its turn. Raises as `Web.call`."""
         await self._web.limits.take(method, channel, urgent=False)
         return await self._ask(method, channel, arguments)
 
     async def try_call(
         self, method: str, channel: str, **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Make the call if the rate limit has one to spare, else return None. Raises as `web.Web.call`."""
+        """Make the call if the rate limit has a spare one, else return None. Raises as `Web.call`."""
         await anyio.lowlevel.checkpoint()  # the draft may be over
         if not self._web.limits.try_take(method, channel):
             return None

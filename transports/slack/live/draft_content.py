@@ -6,7 +6,6 @@ newest state is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -22,12 +21,8 @@ MOST_SHOWN = 100_000
 """Characters of a turn that are shown live; the rest comes with the final text."""
 
 MOST_CARDS = 50
-LONGEST_WORD = 80
 CARD_BYTES = 100
-"""Our estimate of what a card takes beside its title; Slack does not document it."""
-
-
-_WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
+"""Our estimate of the size of a card without its title; Slack does not document it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,7 @@ class UnsentContent:
         self._paused = False
 
     def end_step(self) -> None:
-        """Add what is held back: this step's text is complete."""
+        """Add the text that is held back: the step is complete."""
         text = self._tables.feed(self._safe.end()) + self._tables.end()
         self._add(text)
         self._safe, self._tables = SafeStream(self._links), TableHold()
@@ -132,15 +127,6 @@ class UnsentContent:
             taken.append(self._pieces.pop(0))
             room -= size
         return Batch(tuple(taken)), not self._pieces
-
-    def rest_of_word(self) -> str:
-        """Take the rest of a word that the sent text broke off in."""
-        if not self._pieces or isinstance(piece := self._pieces[0], Card):
-            return ""
-        if not (word := _WORD.match(piece)):
-            return ""
-        self._pieces[0] = piece[word.end() :]
-        return word[0]
 
     def put_back(self, batch: Batch) -> None:
         later, self._pieces = self._pieces, []

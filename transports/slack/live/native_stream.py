@@ -76,7 +76,7 @@ class NativeStream:
         self._unsent, self._running = UnsentContent(links), RunningTools()
         self._cards = True
         self._silent = False
-        self._must_stop = False  # the open message is to be stopped
+        self._must_stop = False  # whether the open message has to be stopped
         self._fences = Fences()
 
     @property
@@ -183,30 +183,26 @@ class NativeStream:
         return True
 
     async def _send(self, method: str, batch: Batch, **arguments: JsonValue) -> Shape | None:
-        """Make the call; cards alone only if the rate limit has a call to spare."""
+        """Make the call. Cards without text go out only if the rate limit has a spare call."""
         send = self._calls.call if batch.text.strip() else self._calls.try_call
         return await send(method, self._thread.channel, **arguments)
 
     async def _stop(self, live: LivePost) -> bool:
         """End the message; return False if that has to be tried again."""
-        rest = "" if live.withdrawn or live.text[-1:].isspace() else self._unsent.rest_of_word()
-        last = rest + self._fences.seam[0]
+        last = self._fences.seam[0]
         unfinished = Tag("", draft=True).metadata()
         channel = self._thread.channel
         try:
             await self._calls.call(STOP, channel, ts=live.ts, markdown_text=last or None, metadata=unfinished)
         except TransportRateLimited:
-            self._unsent.put_back(Batch((rest,)))
             return False
         except SlackRefused as refused:  # Slack has ended it
-            self._unsent.put_back(Batch((rest,)))
             self._silent = refused.error == STOPPED
         except TransportUnavailable as error:
             log.info("live.unknown: nobody knows whether a stream ended: %s", error)
             live.confirmed = False
         else:
             live.text += last
-            self._fences.feed(rest)
         live.open = self._must_stop = False
         if live.withdrawn:
             self._fences = Fences()

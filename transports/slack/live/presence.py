@@ -87,7 +87,7 @@ class _Message(LiveMessage):
     tools: RunningTools = field(default_factory=RunningTools)
 
     def note(self, event: TurnEvent) -> None:
-        """Keep what the turn does."""
+        """Remember the tools that run, and what the turn waits for."""
         match event:
             case ToolStarted():
                 self.tools.started(event)
@@ -208,7 +208,7 @@ class Presence(shared.Presence[_Message, Draft]):
         return "" if live.thread in self._renamed else live.title
 
     def _repeat_status(self, live: _Message, message_id: str) -> None:
-        """Say what goes on after a message of the draft began or ended: Slack takes the words away then."""
+        """Repeat the status after a message of the draft began or ended: Slack removes it then."""
         if self._running.get(live.thread) == message_id:
             self._words.request(live.thread, words_arguments(live.thread, live.status_shown), soon=False)
 

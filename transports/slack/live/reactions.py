@@ -46,7 +46,7 @@ class Reactions:
         return self._removing.waiting >= MOST_LATE
 
     def add(self, channel: str, ts: str, name: str) -> None:
-        """Add a reaction to a message; presses and slash commands are none in Slack, and get none."""
+        """Add a reaction to a message; presses and slash commands are not messages in Slack, and get none."""
         if is_stamp(ts):
             self._adding.request((channel, ts, name), _arguments((channel, ts, name)))
 

@@ -271,7 +271,7 @@ class SafeStream:
         """Read the address at *at*, before which *scheme* belongs, and whose first word ends at *end*."""
         begins = end + (3 if ahead.text.startswith("://", end) else 0)
         if literal := _LITERAL.match(ahead.text, begins):
-            ahead.need(literal.end(), 1)  # whether it is closed decides what it is
+            ahead.need(literal.end(), 1)  # an IPv6 address only if its bracket is closed
         found = _ADDRESS.match(ahead.text, begins, max(begins, at + LINK))
         stop = found.end() if found else begins
         if stop < at + LINK:

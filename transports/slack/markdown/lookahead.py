@@ -72,7 +72,7 @@ class Lookahead:
         return None
 
     def unquoted(self, at: int, quotes: int) -> int | None:
-        """Return where the line goes on after so many quote marks; None if it has fewer."""
+        """Return where the line continues after *quotes* quote marks; None if it has fewer."""
         for _ in range(quotes):
             at = self.over(at, " \t", 8)
             if self.text[at : at + 1] != ">":

@@ -48,7 +48,7 @@ def parts(text: str, links: Links) -> tuple[Part, ...]:
 
 
 def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
-    """Cut first and make safe then, so that what a cut leaves of a construct is safe too."""
+    """Cut before making safe, so that a construct that a cut breaks is safe too."""
     for piece in split(text, room):
         markdown = filled(safe(piece, links))
         if len(markdown) <= MAX_PART:
@@ -95,7 +95,7 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape as mrkdwn demands, and break what Slack would link."""
+    """Escape for mrkdwn, and break the addresses and mentions that Slack would make live."""
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(entity, char)
     return break_live(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -92,7 +92,7 @@ async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool
 
 
 async def _call_when_stopped(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
-    """Call what Slack refuses for a message that is being streamed; stop the stream if it is."""
+    """Call a method that Slack refuses during a stream; if it refuses, stop the stream and call again."""
     try:
         await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
     except SlackRefused as refused:
