@@ -31,7 +31,7 @@ from transports.slack.live.draft_content import inert
 from transports.slack.live.native_stream import LivePost
 from transports.slack.markdown.blocks import markdown_block
 from transports.slack.markdown.links import Links
-from transports.slack.markdown.split import parts, plain
+from transports.slack.markdown.split import plain, split_markdown
 from transports.slack.post.post_tags import Tag
 
 log = logging.getLogger(__name__)
@@ -146,8 +146,8 @@ class EditedPost:
 
     def _view(self) -> str:
         text = self._text.strip()
-        fitting = parts(text[:MOST_SHOWN], self._links)
-        texts = [fitting[0].markdown] if fitting else []
+        fitting = split_markdown(text[:MOST_SHOWN], self._links)
+        texts = [fitting[0]] if fitting else []
         if len(fitting) > 1 or len(text) > MOST_SHOWN:
             texts.append(NOTHING)
         if words := self._running.words:

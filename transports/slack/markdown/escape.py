@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from transports.base.text import PREFIX, clean, continued, trim_address
+from transports.base.text import PREFIX, Fence, clean, continued, trim_address
 from transports.slack.markdown.links import (
     ZERO_WIDTH,
     Links,
@@ -60,15 +59,6 @@ _PREFIX = re.compile(PREFIX)
 _LONGEST_PREFIX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """The open fence: the beginning of its lines, its mark, and the depth of its quotes."""
-
-    prefix: str
-    mark: str
-    quotes: int
-
-
 def safe(text: str, links: Links) -> str:
     """Return *text* without pings, previews and misleading links."""
     stream = SafeStream(links)
@@ -90,7 +80,7 @@ class SafeStream:
         self._line = ""  # how the line at hand began, as written
         self._last = ""  # the character given out last
         self._bold = False
-        self._code: _Code | None = None
+        self._code: Fence | None = None  # the open one
 
     def feed(self, delta: str) -> str:
         """Take the next piece; return the decided output."""
@@ -175,7 +165,7 @@ class SafeStream:
             return None
         language = re.sub(r"[^\w+#.-]", "", (info.split() or [""])[0])[:40]
         prefix = continued(self._line)
-        self._code = _Code(prefix, ahead.text[at:end], prefix.count(">"))
+        self._code = Fence(prefix, ahead.text[at:end], language, prefix.count(">"))
         return min(info_end + 1, len(ahead.text)), f"```{language}\n"
 
     def _apart(self, piece: str) -> str:
@@ -289,7 +279,7 @@ class SafeStream:
         following = ahead.text[stop : stop + 1]
         return stop, without_pings(address) + (" " if following in tuple("<[`") or following > "\x7f" else "")
 
-    def _code_line(self, ahead: Lookahead, at: int, code: _Code) -> tuple[int, str]:
+    def _code_line(self, ahead: Lookahead, at: int, code: Fence) -> tuple[int, str]:
         """Begin a line of a fence: its end, the end of the quote around it, or more code."""
         inside = ahead.unquoted(at, code.quotes)
         if inside is None:

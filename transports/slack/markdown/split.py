@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from transports.base.text import clean, is_delimiter, split
 from transports.slack.markdown.escape import safe
@@ -31,20 +30,12 @@ _CODE = re.compile(r"`([^`]*)`")
 _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One message: ``markdown`` for a markdown block, ``plain`` for ``text=`` (escaped mrkdwn)."""
-
-    markdown: str
-    plain: str
-
-
-def parts(text: str, links: Links) -> tuple[Part, ...]:
-    """Return *text* in parts that each fit one message; none for a blank text."""
+def split_markdown(text: str, links: Links) -> tuple[str, ...]:
+    """Return *text* as safe Markdown in parts that each fit one markdown block; none for a blank text."""
     text = clean(text)
     growth = len(filled(safe(text, links))) / max(1, len(text))
     room = MAX_PART if growth <= 1 else int(0.95 * MAX_PART / growth)
-    return tuple(Part(markdown, plain(markdown)) for markdown in _fitting(text, links, room))
+    return tuple(_fitting(text, links, room))
 
 
 def _fitting(text: str, links: Links, room: int) -> Iterator[str]:

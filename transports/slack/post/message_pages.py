@@ -9,7 +9,7 @@ from html import escape
 from threads.model import Choice, Outgoing
 from transports.slack.markdown.blocks import Block, choice_block, feedback_block, markdown_block, note_block
 from transports.slack.markdown.links import Links
-from transports.slack.markdown.split import parts, words
+from transports.slack.markdown.split import plain, split_markdown, words
 from transports.slack.post.post_tags import Tag
 
 MAX_PARTS = 4
@@ -26,7 +26,6 @@ class Page:
     """One message. ``below`` are the blocks under its text, and ``aside`` is their plain text."""
 
     markdown: str
-    plain: str
     tag: Tag
     below: tuple[Block, ...] = ()
     aside: str = ""
@@ -34,6 +33,11 @@ class Page:
     @property
     def blocks(self) -> list[Block]:
         return [markdown_block(self.markdown), *self.below]
+
+    @property
+    def plain(self) -> str:
+        """The beginning of the text, for notifications and for search."""
+        return plain(self.markdown)
 
     @property
     def words(self) -> str:
@@ -50,14 +54,11 @@ def pages(
     parts is always inert: it must be split into the same parts when a post goes on after a crash.
     """
     text = outgoing.text.strip() or "…"
-    shown = parts(text, replace(links, live=False))
+    shown = split_markdown(text, replace(links, live=False))
     if len(shown) == 1 and not inert:
-        shown = parts(text, replace(links, live=True))
+        shown = split_markdown(text, replace(links, live=True))
     posted = shown[:most]
-    result = [
-        Page(part.markdown, part.plain, Tag(outgoing.key, number, len(posted)))
-        for number, part in enumerate(posted)
-    ]
+    result = [Page(part, Tag(outgoing.key, number, len(posted))) for number, part in enumerate(posted)]
     if len(posted) < len(shown):
         result[-1] = _with_note(result[-1], CUT)
     result[-1] = _with_controls(result[-1], outgoing, feedback=feedback)
