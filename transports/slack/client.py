@@ -77,9 +77,9 @@ class Options:
 
 @dataclass(slots=True)
 class _Leftovers:
-    """A thread that may hold unfinished messages since a ts, of killed processes or, ``again``, of this one.
+    """Unfinished messages that a thread may hold since a ts, of killed processes or, ``again``, of this one.
 
-    ``turn_began``: a turn has begun there.
+    ``turn_began``: a turn has begun there since the sweep began.
     """
 
     since: str
@@ -129,18 +129,21 @@ class _Connection(Connection[Web]):
         """Note that a thread may hold an unfinished message, which would look like a second answer."""
         since = since_of(message_key(thread, message_id))
         if since and thread.root:
-            found = self.leftovers.setdefault(thread, _Leftovers(since))
-            found.since, found.again = min(found.since, since, key=instant), found.again or again
+            leftovers = self.leftovers.setdefault(thread, _Leftovers(since))
+            leftovers.since, leftovers.again = (
+                min(leftovers.since, since, key=instant),
+                leftovers.again or again,
+            )
 
     def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if end.interrupted or end.outcome == "undelivered":  # its draft was handed over and not taken
             self._note_leftovers(thread, message_id, again=not end.again)
-        if (found := self.leftovers.get(thread)) and not found.sweeping:
-            found.sweeping = self.presence.soon(partial(self._sweep_leftovers, thread, found))
+        if (leftovers := self.leftovers.get(thread)) and not leftovers.sweeping:
+            leftovers.sweeping = self.presence.soon(partial(self._sweep_leftovers, thread, leftovers))
 
-    async def _sweep_leftovers(self, thread: ThreadId, found: _Leftovers) -> None:
+    async def _sweep_leftovers(self, thread: ThreadId, leftovers: _Leftovers) -> None:
         """Delete the unfinished messages of a thread, as soon as no turn runs there."""
-        if not found.again:
+        if not leftovers.again:
             await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
         while self.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many
             await anyio.sleep(CLOSED_EVERY_S)
@@ -148,9 +151,12 @@ class _Connection(Connection[Web]):
         async def sweep() -> None:
             while self.presence.quiet_in(thread):
                 async with self.sweeping:
-                    found.turn_began = not self.presence.quiet_in(thread)
-                    if not found.turn_began and await self.posting.sweep(
-                        thread, found.since, again=found.again, undisturbed=lambda: not found.turn_began
+                    leftovers.turn_began = not self.presence.quiet_in(thread)
+                    if not leftovers.turn_began and await self.posting.sweep(
+                        thread,
+                        leftovers.since,
+                        again=leftovers.again,
+                        undisturbed=lambda: not leftovers.turn_began,
                     ):
                         self.leftovers.pop(thread, None)
                         return
@@ -158,7 +164,7 @@ class _Connection(Connection[Web]):
         try:
             await retry_sweep(sweep, thread)
         finally:
-            found.sweeping = False
+            leftovers.sweeping = False
 
 
 class Slack(Client[Options, Web, _Connection]):

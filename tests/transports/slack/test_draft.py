@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.settling import beside
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, drained, virtual_slack
+from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
 from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
 from transports.slack.live.draft import Draft, LiveDrafts
 from transports.slack.live.draft_content import UnsentContent, cut
@@ -270,7 +270,7 @@ async def test_a_first_message_whose_answer_is_lost_is_not_sent_again(channel, m
         await chat.write("one\n\n", seconds=5)
         await chat.write("two ", seconds=30)
         assert await chat.draft.hand_over() == ()
-    assert drained(chat.slack) == {method: 1}
+    assert count_calls(chat.slack) == {method: 1}
 
 
 @pytest.mark.parametrize("applied", [True, False])

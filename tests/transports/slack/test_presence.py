@@ -13,7 +13,7 @@ import pytest
 
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Message
 from tests.transports.settling import beside
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, drained, virtual_slack
+from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
 from threads.model import (
     Outgoing,
     Resumed,
@@ -210,7 +210,7 @@ async def test_a_workspace_that_offers_none_of_it_is_asked_once():
     async with beside(chat.presence.run):
         for _ in range(20):
             await chat.watch(Taken(), TurnStarted("x"), TurnSettled("withdrawn"), seconds=5)
-    assert all(count == 1 for count in drained(chat.slack).values())
+    assert all(count == 1 for count in count_calls(chat.slack).values())
 
 
 async def test_a_clear_that_fails_is_made_again():

@@ -140,14 +140,14 @@ async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_mark
     async with anyio.create_task_group() as tasks:
         bot = Bot(tasks, tmp_path, slack, disk)
         tasks.start_soon(bot.journal.run, bot)
-        told = []
+        sent = []
         for n in range(8):
             said = bot.say()
             said["event"]["client_msg_id"] = f"c-{n // 2}"  # each is sent twice
-            told.append(said["event"]["ts"])
+            sent.append(said["event"]["ts"])
             tasks.start_soon(bot.hear, said)
             await anyio.sleep(SLOW_S / 3)
         await anyio.sleep(100)
         tasks.cancel_scope.cancel()
-    assert bot.routed == told[::2]
-    assert sorted(bot.acked) == told
+    assert bot.routed == sent[::2]
+    assert sorted(bot.acked) == sent

@@ -1,6 +1,6 @@
 """Calls that set a state, such as a status or a reaction: only the newest of each counts, and it may be late.
 
-Each method has one `LatestCalls`, so that calls about the same thing go out in order. A thing that is wanted again
+Each method has one `LatestCalls`, so that calls with the same key go out in order. A key that is requested again
 keeps its place in the queue. New states go before repeated ones. A method that the workspace does not offer is called
 once.
 """
@@ -26,7 +26,7 @@ K = TypeVar("K", bound=Hashable)
 Arguments = dict[str, JsonValue]
 
 MOST_WAITING = 2_000
-"""Things that wait for their call; the oldest is given up."""
+"""Calls that wait; beyond, the oldest is dropped."""
 
 TRIES = 3
 
@@ -35,7 +35,7 @@ HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supporte
 
 
 class LatestCalls(Generic[K]):
-    """``on_done`` gets each key when its call was answered, whatever the answer."""
+    """``on_done`` gets each key after its call was answered, whatever the answer is."""
 
     def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:
         self.offered = True
@@ -65,9 +65,10 @@ class LatestCalls(Generic[K]):
             (self._later or self._soon).popitem(last=False)
         self._requested.set()
 
-    def cancel(self, key: K) -> bool:
-        """Take it back; False if it is too late for that."""
-        return self._soon.pop(key, None) is not None or self._later.pop(key, None) is not None
+    def cancel(self, key: K) -> None:
+        """Drop a call that still waits."""
+        self._soon.pop(key, None)
+        self._later.pop(key, None)
 
     async def run(self) -> None:
         while self.offered:
