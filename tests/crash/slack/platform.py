@@ -78,7 +78,7 @@ class Spoken:
 
 
 class Workspace(FakeSlack):
-    """The fake, told of each delivery, and telling of each acknowledgement."""
+    """The fake, which trips the chance at each delivery and acknowledgement."""
 
     def __init__(self, chance: SlackChance, **given: Any) -> None:
         hurried = {"ack_budget": ACK_BUDGET_S, "redeliver_after": REDELIVER_AFTER_S, "rate_scale": 10}

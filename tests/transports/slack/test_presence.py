@@ -291,7 +291,7 @@ async def test_turns_that_never_end_are_forgotten_when_there_are_too_many(monkey
         assert {call.args["thread_ts"] for call in repeated} == {thread.root for thread in threads[-20:]}
 
 
-async def _turn(chat, thread, ts, seconds, told):
+async def _turn(chat, thread, ts, seconds, delays):
     """A turn that says a word every half second, then its answer."""
     said = ""
     chat.presence.show(thread, ts, Taken("x", "U1"))
@@ -302,7 +302,7 @@ async def _turn(chat, thread, ts, seconds, told):
         await anyio.sleep(0.5)
     began = anyio.current_time()
     await chat.answer(thread, ts, f"{said}end")
-    told.append(anyio.current_time() - began)
+    delays.append(anyio.current_time() - began)
 
 
 DIRECT, SHARED = [f"D{number}" for number in range(100)], [f"C{number}" for number in range(20)]
@@ -313,7 +313,7 @@ DIRECT, SHARED = [f"D{number}" for number in range(100)], [f"C{number}" for numb
 )
 async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_nobody(channels):
     chat = Chat()
-    told, threads = [], []
+    delays, threads = [], []
     for channel in channels:
         chat.slack.channel(channel, kind="im" if channel.startswith("D") else "public", user="U1")
     async with beside(chat.presence.run):
@@ -322,10 +322,10 @@ async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_
                 channel = channels[number % len(channels)]
                 ts = chat.asks(channel)
                 threads.append(ThreadId("slack", "T1", channel, ts))
-                turns.start_soon(partial(_turn, chat, threads[-1], ts, 300, told))
+                turns.start_soon(partial(_turn, chat, threads[-1], ts, 300, delays))
         await anyio.sleep(600)
-    assert len(told) == 100
-    assert max(told) < 25, "a final text has half a minute to get through"
+    assert len(delays) == 100
+    assert max(delays) < 25, "a final text has half a minute to get through"
     assert not chat.slack.limited
     for thread in threads:
         posts = chat.slack.thread(thread.channel, thread.root)[1:]

@@ -50,7 +50,7 @@ def visible(text):
     return re.sub(r"(?m)[ \t]+$", lambda found: "·" * len(found[0]), text)
 
 
-def told(text, *, streamed):
+def render_sections(text, *, streamed):
     """All that Slack may get of *text*, for a person to read."""
     pieces = text.split("¦") if streamed else [text]
     text = "".join(pieces)
@@ -71,7 +71,7 @@ def told(text, *, streamed):
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("*.md")))
 def test_golden(name):
-    got = told(read(GOLDEN / f"{name}.md"), streamed=name.startswith("stream-"))
+    got = render_sections(read(GOLDEN / f"{name}.md"), streamed=name.startswith("stream-"))
     expected = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         expected.write_text(got, encoding="utf-8")
