@@ -11,7 +11,7 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from tests.fakes.slack import ApiError, FakeSlack
+from tests.fakes.slack import FakeSlack
 
 pytestmark = pytest.mark.anyio
 
@@ -152,31 +152,6 @@ async def test_without_a_link_an_event_is_retried_kept_or_lost():
                     assert said.events[0].state == "lost"
 
 
-@pytest.mark.parametrize("fault", ["reset", "refresh_requested", "warning", "close"])
-async def test_a_link_that_ends_is_replaced_and_the_event_of_the_gap_is_not_lost(fault):
-    async with slack_and_bot(0.2, ack_budget=0.1, redeliver_after=(0.0, 0.3, 1.0)) as (slack, _):
-        [link] = slack.sockets.links
-        if fault == "reset":
-            link.reset()
-        elif fault == "close":
-            await link.close()
-        else:
-            link.disconnect(fault)
-        said = slack.say("U1", "D1", "in the gap")
-        await slack.until(lambda: slack.sockets.links and slack.sockets.links[-1] is not link)
-        await said
-        assert slack.sockets.opened == 2
-
-
-async def test_a_frozen_link_answers_no_ping_and_is_replaced():
-    async with slack_and_bot(0.2) as (slack, _):
-        [link] = slack.sockets.links
-        await slack.until(lambda: link.pings)
-        link.freeze()
-        await slack.until(lambda: slack.sockets.opened == 2)
-        await slack.say("U1", "D1", "hello")
-
-
 async def test_a_silent_link_looks_alive_but_brings_no_events():
     async with slack_and_bot(0.1, ack_budget=0.1, redeliver_after=(0.0,)) as (slack, bot):
         [link] = slack.sockets.links
@@ -187,29 +162,6 @@ async def test_a_silent_link_looks_alive_but_brings_no_events():
         assert await bot.client.is_connected()
         link.thaw()
         await slack.say("U1", "D1", "hello")
-
-
-async def test_a_dead_address_is_retried_for_ever_by_the_sdk_until_it_asks_for_another():
-    async with slack_and_bot(0.05) as (slack, bot):
-        slack.sockets.refuse = True
-        slack.sockets.links[0].reset()
-        await slack.until(lambda: slack.sockets.refused >= 3)
-        slack.sockets.kill_tickets()
-        slack.sockets.refuse = False
-        before = len(slack.calls_to("apps.connections.open"))
-        refused = slack.sockets.refused
-        await slack.until(lambda: slack.sockets.refused >= refused + 2)
-        assert len(slack.calls_to("apps.connections.open")) == before
-        bot.client.wss_uri = None
-        await slack.until(lambda: slack.sockets.links)
-
-
-async def test_opening_a_link_can_be_refused():
-    async with slack_and_bot(0.05) as (slack, _):
-        slack.fail("apps.connections.open", ApiError("internal_error"), ApiError("internal_error"))
-        slack.sockets.links[0].disconnect("refresh_requested")
-        await slack.until(lambda: slack.sockets.opened == 2)
-        assert len(slack.calls_to("apps.connections.open")) == 4
 
 
 async def test_five_thousand_events_are_acknowledged():

@@ -9,7 +9,7 @@ import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Garbage, Html, RateLimited, Slow, Stall
+from tests.fakes.slack import ApiError, FakeSlack, Garbage, Html, RateLimited, Slow
 from tests.fakes.slack.rules import Refusal, check_blocks, set_off
 
 pytestmark = pytest.mark.anyio
@@ -48,14 +48,6 @@ async def test_auth_test_tells_who_we_are_and_what_was_granted():
         answer = await client.auth_test()
     assert (answer["user_id"], answer["bot_id"], answer["team_id"]) == ("UBOT", "BBOT", "T1")
     assert answer.headers["x-oauth-scopes"] == "chat:write,im:history"
-
-
-async def test_one_session_uses_one_connection():
-    async with slack_and_client() as (slack, client):
-        for _ in range(20):
-            await client.auth_test()
-        assert len(slack.connections) == 1
-        assert [call.method for call in slack.calls] == ["auth.test"] * 20
 
 
 async def test_tokens_are_told_apart():
@@ -493,34 +485,6 @@ async def test_scripted_faults_come_in_order_and_then_all_is_well():
         await client.chat_postMessage(channel="C1", text="x")
         assert len(slack.posts()) == 1
         assert len(slack.calls_to("chat.postMessage")) == 5
-
-
-@pytest.mark.parametrize("how", ["rst", "fin"])
-@pytest.mark.parametrize("applied", [False, True])
-async def test_a_cut_connection_may_have_been_applied(how, applied):
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Cut(applied, how))
-        with pytest.raises(aiohttp.ClientError):
-            await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == applied
-
-
-async def test_an_error_page_after_the_call_was_applied():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Html(500, applied=True), when=lambda args: args["channel"] == "C2")
-        await client.chat_postMessage(channel="C1", text="x")
-        with pytest.raises(SlackApiError):
-            await client.chat_postMessage(channel="C2", text="x")
-        assert len(slack.posts()) == 2
-
-
-async def test_a_stalled_call_is_never_answered():
-    async with slack_and_client() as (slack, client):
-        slack.fail("auth.test", Stall())
-        client.session._timeout = aiohttp.ClientTimeout(total=0.1)
-        with pytest.raises(TimeoutError):
-            await client.auth_test()
-        assert (await client.auth_test())["ok"]
 
 
 async def test_a_gate_holds_a_call_until_it_is_opened():

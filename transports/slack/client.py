@@ -76,21 +76,21 @@ class Options:
 
 
 @dataclass(slots=True)
-class _Untidy:
-    """A thread that may hold unfinished messages since a ts, of killed processes or, ``again``, of this one.
+class _Leftovers:
+    """Unfinished messages that a thread may hold since a ts, of killed processes or, ``again``, of this one.
 
-    ``disturbed``: a turn has begun there.
+    ``turn_began``: a turn has begun there since the sweep began.
     """
 
     since: str
     again: bool = False
-    tidying: bool = False
-    disturbed: bool = False
+    sweeping: bool = False
+    turn_began: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Connection(Connection[Web]):
-    """``tidying`` is held while a thread is swept: many at once would hold up what was missed."""
+    """``sweeping`` is held while a thread is swept: many sweeps at once would delay the catch-up."""
 
     me: Me
     intake: Intake
@@ -99,8 +99,8 @@ class _Connection(Connection[Web]):
     presses: PressedButtons
     names: UserNames
     url: str
-    untidy: dict[ThreadId, _Untidy] = field(default_factory=dict)
-    tidying: anyio.Lock = field(default_factory=anyio.Lock)
+    leftovers: dict[ThreadId, _Leftovers] = field(default_factory=dict)
+    sweeping: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
         links = self.presence.links_for(outgoing.thread, outgoing.reply_to, live=True)
@@ -111,13 +111,13 @@ class _Connection(Connection[Web]):
             try:
                 await self.posting.sweep(thread, since)
             except PostFailed:
-                self._leave(thread, message_id, again=True)
+                self._note_leftovers(thread, message_id, again=True)
 
     def follow_up(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         if isinstance(event, TurnSettled):
             self._settled(thread, message_id, event)
-        elif isinstance(event, Taken | TurnStarted) and thread in self.untidy:
-            self.untidy[thread].disturbed = True
+        elif isinstance(event, Taken | TurnStarted) and thread in self.leftovers:
+            self.leftovers[thread].turn_began = True
 
     async def name_of(self, user: str) -> str:
         return await self.names.of(user)
@@ -125,40 +125,46 @@ class _Connection(Connection[Web]):
     async def retire(self, press: ButtonPress) -> None:
         await self.presses.retire(press)
 
-    def _leave(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
+    def _note_leftovers(self, thread: ThreadId, message_id: str, *, again: bool) -> None:
         """Note that a thread may hold an unfinished message, which would look like a second answer."""
         since = since_of(message_key(thread, message_id))
         if since and thread.root:
-            left = self.untidy.setdefault(thread, _Untidy(since))
-            left.since, left.again = min(left.since, since, key=instant), left.again or again
+            leftovers = self.leftovers.setdefault(thread, _Leftovers(since))
+            leftovers.since, leftovers.again = (
+                min(leftovers.since, since, key=instant),
+                leftovers.again or again,
+            )
 
     def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if end.interrupted or end.outcome == "undelivered":  # its draft was handed over and not taken
-            self._leave(thread, message_id, again=not end.again)
-        if (left := self.untidy.get(thread)) and not left.tidying:
-            left.tidying = self.presence.soon(partial(self._tidy, thread, left))
+            self._note_leftovers(thread, message_id, again=not end.again)
+        if (leftovers := self.leftovers.get(thread)) and not leftovers.sweeping:
+            leftovers.sweeping = self.presence.soon(partial(self._sweep_leftovers, thread, leftovers))
 
-    async def _tidy(self, thread: ThreadId, left: _Untidy) -> None:
+    async def _sweep_leftovers(self, thread: ThreadId, leftovers: _Leftovers) -> None:
         """Delete the unfinished messages of a thread, as soon as no turn runs there."""
-        if not left.again:
+        if not leftovers.again:
             await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
         while self.presence.closing_in(thread):  # noqa: ASYNC110 - many may wait for many
             await anyio.sleep(CLOSED_EVERY_S)
 
-        async def tidy() -> None:
+        async def sweep() -> None:
             while self.presence.quiet_in(thread):
-                async with self.tidying:
-                    left.disturbed = not self.presence.quiet_in(thread)
-                    if not left.disturbed and await self.posting.sweep(
-                        thread, left.since, again=left.again, undisturbed=lambda: not left.disturbed
+                async with self.sweeping:
+                    leftovers.turn_began = not self.presence.quiet_in(thread)
+                    if not leftovers.turn_began and await self.posting.sweep(
+                        thread,
+                        leftovers.since,
+                        again=leftovers.again,
+                        undisturbed=lambda: not leftovers.turn_began,
                     ):
-                        self.untidy.pop(thread, None)
+                        self.leftovers.pop(thread, None)
                         return
 
         try:
-            await retry_sweep(tidy, thread)
+            await retry_sweep(sweep, thread)
         finally:
-            left.tidying = False
+            leftovers.sweeping = False
 
 
 class Slack(Client[Options, Web, _Connection]):
@@ -228,7 +234,7 @@ class Slack(Client[Options, Web, _Connection]):
             stream_in_channels=options.stream_in_channels,
         )
         tasks.start_soon(presence.run)
-        owing = any(isinstance(event, Taken) and event.again for *_, event in self._early)
+        has_pending = any(isinstance(event, Taken) and event.again for *_, event in self._early)
         posting, names = Posting(web, identity, feedback=options.feedback), UserNames(web)
         intake = Intake(
             tasks,
@@ -241,7 +247,7 @@ class Slack(Client[Options, Web, _Connection]):
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,
-            read_from=anyio.current_time() + OUTCOMES_FIRST_S * owing,
+            read_from=anyio.current_time() + OUTCOMES_FIRST_S * has_pending,
         )
         with suppress(StoreUnavailable):  # a sign that stays is no reason not to serve
             presence.soon(partial(presence.clear, await self._recent(BUSY_WITHIN_S, MOST_CLEARED)))

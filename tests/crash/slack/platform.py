@@ -78,20 +78,20 @@ class Spoken:
 
 
 class Workspace(FakeSlack):
-    """The fake, told of each delivery, and telling of each acknowledgement."""
+    """The fake, which trips the chance at each delivery and acknowledgement."""
 
     def __init__(self, chance: SlackChance, **given: Any) -> None:
         hurried = {"ack_budget": ACK_BUDGET_S, "redeliver_after": REDELIVER_AFTER_S, "rate_scale": 10}
         super().__init__(rate_limits=True, **(hurried | given))
         self.script = self.chance = chance
-        send = self.sockets._send
+        send = self.sockets.send
 
         def sending(delivery: Delivery) -> None:
             send(delivery)
             if delivery.state == "sent":
                 chance.trip("deliver")
 
-        self.sockets._send = sending  # type: ignore[method-assign]
+        self.sockets.send = sending  # type: ignore[method-assign]
         self._known = 0
 
     def changed(self) -> None:

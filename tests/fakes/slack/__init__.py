@@ -18,7 +18,7 @@ Counted: ``calls`` ``calls_to(method)`` ``limited`` ``impatient`` ``connections`
 Faults: ``fail("chat.postMessage", Cut(applied=True), RateLimited(2), forever=False, when=lambda args: ...)``,
 ``gate(method)`` then ``await gate.reached()`` and ``gate.open()``, ``heal()``, ``revoke()``, ``scopes.discard(...)``.
 Links: ``sockets.links[0].reset() .freeze() .silence() .thaw() .disconnect(reason)``, ``await link.close()``,
-``sockets.refuse = True``, ``sockets.kill_tickets()``; ``FakeSlack(ack_budget=, redeliver_after=, offline=)``.
+``sockets.refuse = True``; ``FakeSlack(ack_budget=, redeliver_after=, offline=)``.
 Limits: ``FakeSlack(rate_limits=True, rate_scale=10)``. ``FakeSlack(echo=False)`` sends no events of own posts.
 Time: ``clock`` (spans) and ``wall`` (ts) are injected; waits for acks and redeliveries are the loop's.
 

@@ -48,10 +48,10 @@ class Events(Workspace):
         again = Delivery(delivery.kind, delivery.payload)
         again.attempt, again.reason = delivery.attempt + 1, "timeout"
         self.sockets.deliveries.append(again)
-        self.sockets._send(again)
+        self.sockets.send(again)
         return again
 
-    def told(self, message: Message, kind: str, more: Json) -> Delivery:
+    def message_event(self, message: Message, kind: str, more: Json) -> Delivery:
         event = message.view() | {"type": kind, "event_ts": message.ts, "channel": message.channel}
         if kind == "message":
             event["channel_type"] = KIND_IN_EVENTS[self.channels[message.channel].kind]
@@ -72,7 +72,7 @@ class Events(Workspace):
     def echo(self, message: Message) -> None:
         """The bot's own post comes back as an event (with its bot_id)."""
         if self.echoes:
-            self.told(message, "message", {})
+            self.message_event(message, "message", {})
 
     def echo_change(self, message: Message, before: Json, *, force: bool = False) -> Any:
         rest = {"message": message.view(), "previous_message": before}

@@ -51,12 +51,12 @@ class Buckets:
             wait = self._take((method, channel), POSTS_PER_SECOND, POSTS_AT_ONCE)
         return wait
 
-    def told(self, method: str, wait: float, channel: str = "") -> None:
-        """The client was told to wait: *method* is not to be called (in *channel*) for that long."""
+    def pause(self, method: str, wait: float, channel: str = "") -> None:
+        """Forbid *method* (in *channel*) for so many seconds, as a Retry-After does."""
         self._until[method, channel] = self.clock() + wait
 
     def impatient(self, method: str, channel: str) -> bool:
-        """Whether a call now comes before the client was told to come back."""
+        """Whether a call comes before the Retry-After of its method is over."""
         return any(self.clock() < self._until.get((method, place), 0.0) for place in ("", channel))
 
     def _take(self, key: tuple[str, str], per_second: float, most: float) -> int:
@@ -69,5 +69,5 @@ class Buckets:
         if passes:
             return 0
         wait = math.ceil((1 - level) / per_second)
-        self.told(key[0], wait, key[1])
+        self.pause(key[0], wait, key[1])
         return wait

@@ -134,7 +134,7 @@ class People(Pressing):
             "message_only": ("message",),
             "mention_only": ("app_mention",),
         }[order]
-        return [self.told(message, kind, more) for kind in wanted if kind == "message" or mentioned]
+        return [self.message_event(message, kind, more) for kind in wanted if kind == "message" or mentioned]
 
     def open_home(self, user: str, tab: str = "messages") -> Delivery:
         """app_home_opened."""

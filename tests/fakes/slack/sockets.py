@@ -56,10 +56,6 @@ class Sockets:
         self._tickets.add(ticket)
         return f"{self.slack.url.replace('http', 'ws', 1)}/link?ticket={ticket}&app_id={APP}"
 
-    def kill_tickets(self) -> None:
-        """Make every address that was given out and not used yet a dead one."""
-        self._tickets.clear()
-
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """One websocket, from the handshake to its end."""
         ticket = request.query.get("ticket", "")
@@ -80,7 +76,7 @@ class Sockets:
         link.send(self._hello())
         pump = asyncio.ensure_future(link.pump())
         try:
-            self._flush()
+            self.flush()
             self.slack.changed()
             await self._read(link, socket)
         except ConnectionError:
@@ -134,10 +130,10 @@ class Sockets:
         delivery = Delivery(kind, payload)
         if self.remember:
             self.deliveries.append(delivery)
-        self._send(delivery)
+        self.send(delivery)
         return delivery
 
-    def _send(self, delivery: Delivery) -> None:
+    def send(self, delivery: Delivery) -> None:
         link = self._next_link()
         if link is None:
             self._without_link(delivery)
@@ -174,10 +170,10 @@ class Sockets:
         else:
             self._again(delivery, "connection_failed")
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         kept, self._kept = self._kept, []
         for delivery in kept:
-            self._send(delivery)
+            self.send(delivery)
 
     def _ack(self, frame: Json) -> None:
         delivery = self._outstanding.pop(frame.get("envelope_id", ""), None)
@@ -205,7 +201,7 @@ class Sockets:
         wait = self.redeliver_after[delivery.attempt]
         delivery.attempt += 1
         delivery.reason = reason
-        delivery.at(asyncio.get_running_loop().call_later(wait, self._send, delivery))
+        delivery.at(asyncio.get_running_loop().call_later(wait, self.send, delivery))
 
     def stop(self) -> None:
         for delivery in [*self._outstanding.values(), *self.deliveries]:

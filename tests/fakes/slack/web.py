@@ -104,7 +104,7 @@ async def under_fault(
     slack.changed()
     match fault:
         case faults.RateLimited(retry_after):
-            slack.buckets.told(name, retry_after)
+            slack.buckets.pause(name, retry_after)
             return too_many(retry_after)
         case faults.Html(status):
             return web.Response(status=status, text=PAGE.format(status), content_type="text/html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import anyio
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.settling import beside
-from tests.transports.slack.virtual import BACKEND, VirtualWeb, drained, virtual_slack
+from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
 from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
-from transports.slack.live.draft import Draft, Seats
-from transports.slack.live.draft_content import Script, cut
+from transports.slack.live.draft import Draft, LiveDrafts
+from transports.slack.live.draft_content import UnsentContent, cut
 from transports.slack.live.native_stream import ROTATE_BYTES
 from transports.slack.markdown.escape import safe
 from transports.slack.markdown.links import Links
@@ -28,23 +29,31 @@ def anyio_backend():
     return BACKEND
 
 
-class Scene:
+class Chat:
     """A question in a channel, and the draft of its answer."""
 
     def __init__(self, channel="D1", **more):
         self.slack = virtual_slack(**more)
         self.channel = channel
-        self.seats = Seats(VirtualWeb(self.slack))
+        self.shared = LiveDrafts(VirtualWeb(self.slack))
         self.root = self.slack.put(Message(channel, self.slack.next_ts(), "how?", user="U1")).ts
         self.draft = self.new()
 
     def new(self):
         thread = ThreadId("slack", "T1", self.channel, self.root)
-        return Draft(thread, self.seats, Links(frozenset({"ok.example"})), to="U1")
+        return Draft(thread, self.shared, Links(frozenset({"ok.example"})), to="U1")
 
     def say(self, *deltas):
         for delta in deltas:
             self.draft.feed(TextDelta(delta))
+
+    async def write(self, delta, *, seconds):
+        """Let the model write, and so many seconds go by."""
+        await self.feed(TextDelta(delta), seconds=seconds)
+
+    async def feed(self, event, *, seconds):
+        self.draft.feed(event)
+        await anyio.sleep(seconds)
 
     @property
     def posts(self):
@@ -68,16 +77,21 @@ def _text(post):
     )
 
 
+@asynccontextmanager
+async def drafting(channel="D1"):
+    """A chat while its draft runs."""
+    chat = Chat(channel)
+    async with beside(chat.draft.run):
+        yield chat
+
+
 async def test_a_direct_message_is_streamed_and_handed_over_open():
-    scene = Scene()
-    async with beside(scene.draft.run):
+    async with drafting() as chat:
         for word in ("one", "two", "three", "four"):
-            scene.say(word + " ")
-            await anyio.sleep(1)
-        messages = await scene.draft.hand_over()
-        scene.say("never shown ")
-        await anyio.sleep(60)
-    [post] = scene.posts
+            await chat.write(word + " ", seconds=1)
+        messages = await chat.draft.hand_over()
+        await chat.write("never shown ", seconds=60)
+    [post] = chat.posts
     assert [message.kind for message in messages] == ["stream"]
     assert messages[0].shown == post.text
     assert post.text.startswith("one two three")
@@ -86,177 +100,150 @@ async def test_a_direct_message_is_streamed_and_handed_over_open():
 
 
 async def test_after_the_hand_over_no_call_goes_out_and_the_one_on_its_way_is_waited_for():
-    scene = Scene()
-    gate = scene.slack.gate("chat.appendStream")
-    async with beside(scene.draft.run) as tasks:
-        scene.say("first ")
-        await anyio.sleep(2)
-        scene.say("second ")
+    chat = Chat()
+    gate = chat.slack.gate("chat.appendStream")
+    async with beside(chat.draft.run) as tasks:
+        await chat.write("first ", seconds=2)
+        chat.say("second ")
         await gate.reached()
         handed = []
 
         async def hand_over():
-            handed.append(await scene.draft.hand_over())
+            handed.append(await chat.draft.hand_over())
 
         tasks.start_soon(hand_over)
         await anyio.sleep(1)
         assert not handed
         gate.open()
         await anyio.sleep(1)
-        calls = len(scene.slack.calls)
-        scene.say("third ")
-        await anyio.sleep(100)
-        assert len(scene.slack.calls) == calls
-    assert handed[0][0].shown == scene.posts[0].text == "first second "
+        calls = len(chat.slack.calls)
+        await chat.write("third ", seconds=100)
+        assert len(chat.slack.calls) == calls
+    assert handed[0][0].shown == chat.posts[0].text == "first second "
 
 
 async def test_a_call_that_never_ends_holds_the_final_text_up_for_ten_seconds_and_is_of_unknown_effect():
-    scene = Scene()
-    scene.slack.gate("chat.appendStream")
-    async with beside(scene.draft.run):
-        scene.say("first ")
-        await anyio.sleep(2)
-        scene.say("second ")
-        await anyio.sleep(2)
+    chat = Chat()
+    chat.slack.gate("chat.appendStream")
+    async with beside(chat.draft.run):
+        await chat.write("first ", seconds=2)
+        await chat.write("second ", seconds=2)
         before = anyio.current_time()
-        [message] = await scene.draft.hand_over()
+        [message] = await chat.draft.hand_over()
         assert anyio.current_time() - before == pytest.approx(10)
     assert (message.kind, message.shown) == ("stream", "")
 
 
 async def test_who_waits_in_line_is_handed_over_at_once():
-    scene = Scene()
+    chat = Chat()
     for _ in range(5):
-        await scene.seats.web.limits.take("chat.startStream")
-    async with beside(scene.draft.run):
-        scene.say("text ")
-        await anyio.sleep(0.5)
+        await chat.shared.web.limits.take("chat.startStream")
+    async with beside(chat.draft.run):
+        await chat.write("text ", seconds=0.5)
         before = anyio.current_time()
-        assert await scene.draft.hand_over() == ()
+        assert await chat.draft.hand_over() == ()
         assert anyio.current_time() == before
 
 
 async def test_a_channel_gets_a_post_that_is_edited_no_faster_than_slack_likes():
-    scene = Scene("C1")
-    async with beside(scene.draft.run):
+    async with drafting("C1") as chat:
         for number in range(200):
-            scene.say(f"w{number} ")
-            await anyio.sleep(0.1)
-        scene.agrees()
-        messages = await scene.draft.hand_over()
-    [post] = scene.posts
+            await chat.write(f"w{number} ", seconds=0.1)
+        chat.agrees()
+        messages = await chat.draft.hand_over()
+    [post] = chat.posts
     assert [message.kind for message in messages] == ["post"]
     assert post.stream is None
     assert post.metadata["event_payload"]["draft"] is True
-    times = [call.at for call in scene.slack.calls_to("chat.postMessage", "chat.update")]
+    times = [call.at for call in chat.slack.calls_to("chat.postMessage", "chat.update")]
     assert min(b - a for a, b in pairwise(times)) >= 1.5
     assert len(times) >= 10
-    assert all(call.args["parse"] == "none" for call in scene.slack.calls_to("chat.update"))
-    assert not scene.slack.limited
+    assert all(call.args["parse"] == "none" for call in chat.slack.calls_to("chat.update"))
+    assert not chat.slack.limited
 
 
 async def test_the_first_post_waits_for_a_paragraph_or_a_moment():
-    scene = Scene("C1")
-    async with beside(scene.draft.run):
-        scene.say("Hm")
-        await anyio.sleep(1.2)
-        assert not scene.posts
+    async with drafting("C1") as chat:
+        await chat.write("Hm", seconds=1.2)
+        assert not chat.posts
         await anyio.sleep(0.5)
-        assert scene.texts == ["Hm"]
-    scene = Scene("C1")
-    async with beside(scene.draft.run):
-        scene.say("A paragraph.\n\nAnd more")
-        await anyio.sleep(0.3)
-        assert len(scene.posts) == 1
+        assert chat.texts == ["Hm"]
+    async with drafting("C1") as chat:
+        await chat.write("A paragraph.\n\nAnd more", seconds=0.3)
+        assert len(chat.posts) == 1
 
 
 async def test_an_edited_draft_shows_the_step_at_hand_and_what_tools_do():
-    scene = Scene("C1")
-    async with beside(scene.draft.run):
-        scene.say("Let me look.\n\n")
-        await anyio.sleep(3)
-        scene.draft.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
-        await anyio.sleep(3)
-        assert scene.texts == ["Let me look.\n\n_reading notes.md…_"]
-        scene.draft.feed(ToolFinished("read_file", True, "c1"))
-        scene.say("It says four.")
-        await anyio.sleep(3)
-        assert scene.texts == ["It says four."]
-        scene.draft.feed(TextReset())
-        await anyio.sleep(3)
-        assert scene.texts == ["…"]
-        scene.agrees()
+    async with drafting("C1") as chat:
+        await chat.write("Let me look.\n\n", seconds=3)
+        await chat.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"), seconds=3)
+        assert chat.texts == ["Let me look.\n\n_reading notes.md…_"]
+        chat.draft.feed(ToolFinished("read_file", True, "c1"))
+        await chat.write("It says four.", seconds=3)
+        assert chat.texts == ["It says four."]
+        await chat.feed(TextReset(), seconds=3)
+        assert chat.texts == ["…"]
+        chat.agrees()
 
 
 async def test_a_stream_is_rotated_before_slack_ends_it():
-    scene = Scene()
+    chat = Chat()
     said = ""
-    async with beside(scene.draft.run):
+    async with beside(chat.draft.run):
         for number in range(400):
-            scene.say(word := f"word{number} ")
+            chat.say(word := f"word{number} ")
             said += word
             await anyio.sleep(2)
-        scene.agrees()
-        await scene.draft.hand_over()
-    assert len(scene.posts) == 4
-    assert "".join(scene.texts).startswith(said[:-40])
-    assert [post.stream.state for post in scene.posts] == ["stopped"] * 3 + ["streaming"]
-    assert not [call for call in scene.slack.calls if call.error]
+        chat.agrees()
+        await chat.draft.hand_over()
+    assert len(chat.posts) == 4
+    assert "".join(chat.texts).startswith(said[:-40])
+    assert [post.stream.state for post in chat.posts] == ["stopped"] * 3 + ["streaming"]
+    assert not [call for call in chat.slack.calls if call.error]
 
 
 async def test_a_stream_is_rotated_before_it_is_full_and_its_code_block_goes_on():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("Here:\n```python\n" + "print('line of code')\n" * 900)
-        await anyio.sleep(20)
-        scene.agrees()
-        await scene.draft.hand_over()
-    assert len(scene.posts) == 3
-    for post in scene.posts:
+    async with drafting() as chat:
+        await chat.write("Here:\n```python\n" + "print('line of code')\n" * 900, seconds=20)
+        chat.agrees()
+        await chat.draft.hand_over()
+    assert len(chat.posts) == 3
+    for post in chat.posts:
         assert len(post.text.encode()) <= ROTATE_BYTES + 100
-    for post in scene.posts[:2]:
+    for post in chat.posts[:2]:
         assert post.text.rstrip().endswith("```")
         assert post.text.count("```") == 2
-    for post in scene.posts[1:]:
+    for post in chat.posts[1:]:
         assert post.text.startswith("```python\nprint(")
 
 
 async def test_a_word_that_fills_a_message_is_not_cut():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("x" * 30_000 + " and so on")
-        await anyio.sleep(30)
-        assert await scene.draft.hand_over() == ()
+    async with drafting() as chat:
+        await chat.write("x" * 30_000 + " and so on", seconds=30)
+        assert await chat.draft.hand_over() == ()
 
 
 @pytest.mark.parametrize("code", ["message_not_in_streaming_state", "msg_too_long"])
 async def test_a_stream_that_slack_ended_goes_on_in_another(code):
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(2)
-        scene.slack.fail("chat.appendStream", ApiError(code))
-        scene.say("two ")
-        await anyio.sleep(10)
-        scene.agrees()
-        messages = await scene.draft.hand_over()
+    async with drafting() as chat:
+        await chat.write("one ", seconds=2)
+        chat.slack.fail("chat.appendStream", ApiError(code))
+        await chat.write("two ", seconds=10)
+        chat.agrees()
+        messages = await chat.draft.hand_over()
     assert [message.shown for message in messages] == ["one ", "two "]
     assert [message.kind for message in messages] == ["post", "stream"]
 
 
 async def test_a_stream_that_a_person_stopped_is_left_alone():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(2)
-        scene.posts[0].stream.state = "stopped_by_user"
-        scene.say("two ")
-        await anyio.sleep(5)
-        calls = len(scene.slack.calls)
-        scene.say("three ")
-        await anyio.sleep(50)
-        assert len(scene.slack.calls) == calls
-        assert [message.kind for message in await scene.draft.hand_over()] == ["post"]
+    async with drafting() as chat:
+        await chat.write("one ", seconds=2)
+        chat.posts[0].stream.state = "stopped_by_user"
+        await chat.write("two ", seconds=5)
+        calls = len(chat.slack.calls)
+        await chat.write("three ", seconds=50)
+        assert len(chat.slack.calls) == calls
+        assert [message.kind for message in await chat.draft.hand_over()] == ["post"]
 
 
 @pytest.mark.parametrize(
@@ -264,134 +251,102 @@ async def test_a_stream_that_a_person_stopped_is_left_alone():
     ["unknown_method", "not_allowed_token_type", "missing_scope", "method_not_supported_for_channel_type"],
 )
 async def test_a_workspace_without_streams_gets_posts_from_then_on(code):
-    scene = Scene()
-    scene.slack.fail("chat.startStream", ApiError(code), forever=True)
-    async with beside(scene.draft.run):
-        scene.say("one two\n\n")
-        await anyio.sleep(10)
-    assert scene.texts == ["one two"]
-    scene.draft = scene.new()
-    async with beside(scene.draft.run):
-        scene.say("three\n\n")
-        await anyio.sleep(10)
-    assert len(scene.posts) == 2
-    assert len(scene.slack.calls_to("chat.startStream")) == 1
+    chat = Chat()
+    chat.slack.fail("chat.startStream", ApiError(code), forever=True)
+    async with beside(chat.draft.run):
+        await chat.write("one two\n\n", seconds=10)
+    assert chat.texts == ["one two"]
+    chat.draft = chat.new()
+    async with beside(chat.draft.run):
+        await chat.write("three\n\n", seconds=10)
+    assert len(chat.posts) == 2
+    assert len(chat.slack.calls_to("chat.startStream")) == 1
 
 
-async def test_a_start_whose_answer_is_lost_is_not_made_again():
-    scene = Scene()
-    scene.slack.fail("chat.startStream", Cut(applied=True))
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(5)
-        scene.say("two ")
-        await anyio.sleep(30)
-        assert await scene.draft.hand_over() == ()
-    assert drained(scene.slack) == {"chat.startStream": 1}
-
-
-async def test_a_post_whose_answer_is_lost_is_not_made_again():
-    scene = Scene("C1")
-    scene.slack.fail("chat.postMessage", Cut(applied=True))
-    async with beside(scene.draft.run):
-        scene.say("one\n\n")
-        await anyio.sleep(5)
-        scene.say("two ")
-        await anyio.sleep(30)
-        assert await scene.draft.hand_over() == ()
-    assert drained(scene.slack) == {"chat.postMessage": 1}
+@pytest.mark.parametrize(("channel", "method"), [("D1", "chat.startStream"), ("C1", "chat.postMessage")])
+async def test_a_first_message_whose_answer_is_lost_is_not_sent_again(channel, method):
+    async with drafting(channel) as chat:
+        chat.slack.fail(method, Cut(applied=True))
+        await chat.write("one\n\n", seconds=5)
+        await chat.write("two ", seconds=30)
+        assert await chat.draft.hand_over() == ()
+    assert count_calls(chat.slack) == {method: 1}
 
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_an_append_whose_answer_is_lost_is_not_made_again(applied):
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(2)
-        scene.slack.fail("chat.appendStream", Cut(applied=applied))
-        scene.say("two ")
-        await anyio.sleep(5)
-        scene.say("three ")
-        await anyio.sleep(5)
-        messages = await scene.draft.hand_over()
-    assert "".join(scene.texts).count("two") == applied
+    async with drafting() as chat:
+        await chat.write("one ", seconds=2)
+        chat.slack.fail("chat.appendStream", Cut(applied=applied))
+        await chat.write("two ", seconds=5)
+        await chat.write("three ", seconds=5)
+        messages = await chat.draft.hand_over()
+    assert "".join(chat.texts).count("two") == applied
     assert [(m.kind, m.shown) for m in messages] == [("post", ""), ("stream", "three ")]
 
 
 async def test_a_rate_limit_loses_nothing():
-    scene = Scene()
-    scene.slack.fail("chat.startStream", RateLimited(5))
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(2)
-        scene.say("two ")
-        await anyio.sleep(20)
-    assert scene.texts == ["one two "]
+    chat = Chat()
+    chat.slack.fail("chat.startStream", RateLimited(5))
+    async with beside(chat.draft.run):
+        await chat.write("one ", seconds=2)
+        await chat.write("two ", seconds=20)
+    assert chat.texts == ["one two "]
 
 
 async def test_text_that_is_taken_back_leaves_the_stream_as_one_to_be_written_over():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("wrong ")
-        await anyio.sleep(2)
-        scene.draft.feed(TextReset())
-        scene.say("right ")
-        await anyio.sleep(5)
-        messages = await scene.draft.hand_over()
+    async with drafting() as chat:
+        await chat.write("wrong ", seconds=2)
+        chat.draft.feed(TextReset())
+        await chat.write("right ", seconds=5)
+        messages = await chat.draft.hand_over()
     assert [(m.kind, m.shown) for m in messages] == [("post", "wrong "), ("stream", "right ")]
 
 
 async def test_text_that_was_not_shown_yet_is_taken_back_without_a_trace():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("wrong ")
-        scene.draft.feed(TextReset())
-        scene.say("right ")
-        await anyio.sleep(5)
-    assert scene.texts == ["right "]
+    async with drafting() as chat:
+        chat.say("wrong ")
+        chat.draft.feed(TextReset())
+        await chat.write("right ", seconds=5)
+    assert chat.texts == ["right "]
 
 
 async def test_tools_have_cards_that_end():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("I read.")
-        scene.draft.feed(ToolStarted("read_file", "", "c1", "reading https://evil.example/?q=1 <!channel>"))
-        await anyio.sleep(3)
-        scene.draft.feed(ToolStarted("shell", "ls", "c2"))
-        scene.draft.feed(ToolFinished("read_file", True, "c1"))
-        scene.draft.feed(ToolFinished("shell", False, "c2"))
-        scene.say("Done. ")
-        await anyio.sleep(3)
-        await scene.draft.hand_over()
-    [post] = scene.posts
+    async with drafting() as chat:
+        chat.say("I read.")
+        await chat.feed(
+            ToolStarted("read_file", "", "c1", "reading https://evil.example/?q=1 <!channel>"), seconds=3
+        )
+        chat.draft.feed(ToolStarted("shell", "ls", "c2"))
+        chat.draft.feed(ToolFinished("read_file", True, "c1"))
+        chat.draft.feed(ToolFinished("shell", False, "c2"))
+        await chat.write("Done. ", seconds=3)
+        await chat.draft.hand_over()
+    [post] = chat.posts
     cards = [(chunk["id"], chunk["status"]) for chunk in post.stream.chunks]
     assert cards == [("c1", "in_progress"), ("c2", "error"), ("c1", "complete")]
     assert post.text == "I read.\n\nDone. "
     assert post.stream.chunks[0]["title"].startswith("reading `https://evil.example/")
     assert "<" not in post.stream.chunks[0]["title"]
-    assert not scene.slack.pings
-    assert not scene.slack.unfurls
+    assert not chat.slack.pings
+    assert not chat.slack.unfurls
 
 
 async def test_cards_that_are_refused_cost_no_text():
-    scene = Scene()
-    scene.slack.fail("chat.startStream", ApiError("invalid_chunks"), when=lambda args: args.get("chunks"))
-    async with beside(scene.draft.run):
-        scene.draft.feed(ToolStarted("shell", "ls", "c1"))
-        await anyio.sleep(3)
-        scene.say("Done. ")
-        await anyio.sleep(3)
-    assert scene.texts == ["Done. "]
+    chat = Chat()
+    chat.slack.fail("chat.startStream", ApiError("invalid_chunks"), when=lambda args: args.get("chunks"))
+    async with beside(chat.draft.run):
+        await chat.feed(ToolStarted("shell", "ls", "c1"), seconds=3)
+        await chat.write("Done. ", seconds=3)
+    assert chat.texts == ["Done. "]
 
 
 async def test_a_stopped_answer_stays_with_a_mark_that_spares_it_from_the_sweep():
     for channel in ("D1", "C1"):
-        scene = Scene(channel)
-        async with beside(scene.draft.run):
-            scene.say("one two\n\n```\ncode ")
-            await anyio.sleep(5)
-            await scene.draft.close("stopped")
-        [post] = scene.posts
+        async with drafting(channel) as chat:
+            await chat.write("one two\n\n```\ncode ", seconds=5)
+            await chat.draft.close("stopped")
+        [post] = chat.posts
         assert _text(post).endswith("\n```\n\n_(stopped)_")
         assert post.stream is None or post.stream.state == "stopped"
         assert post.metadata["event_payload"]["key"]
@@ -399,13 +354,11 @@ async def test_a_stopped_answer_stays_with_a_mark_that_spares_it_from_the_sweep(
 
 
 async def test_a_stream_that_the_stop_button_ended_gets_its_mark_too():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.say("one ")
-        await anyio.sleep(5)
-        scene.posts[0].stream.state = "stopped_by_user"
-        await scene.draft.close("stopped")
-    assert _markdown(scene.posts[0]) == "one \n\n_(stopped)_"
+    async with drafting() as chat:
+        await chat.write("one ", seconds=5)
+        chat.posts[0].stream.state = "stopped_by_user"
+        await chat.draft.close("stopped")
+    assert _markdown(chat.posts[0]) == "one \n\n_(stopped)_"
 
 
 def _markdown(post):
@@ -413,28 +366,24 @@ def _markdown(post):
 
 
 async def test_a_draft_that_says_nothing_is_deleted():
-    scene = Scene()
-    async with beside(scene.draft.run):
-        scene.draft.feed(ToolStarted("shell", "ls", "c1"))
-        await anyio.sleep(5)
-        assert len(scene.posts) == 1
-        await scene.draft.close("undelivered")
-    assert scene.posts == []
+    async with drafting() as chat:
+        await chat.feed(ToolStarted("shell", "ls", "c1"), seconds=5)
+        assert len(chat.posts) == 1
+        await chat.draft.close("undelivered")
+    assert chat.posts == []
 
 
 async def test_nothing_pings_and_no_host_is_fetched_that_nobody_named():
     for channel in ("D1", "C1"):
-        scene = Scene(channel)
-        async with beside(scene.draft.run):
+        async with drafting(channel) as chat:
             for (
                 char
             ) in "Hi <!channel> <@U1> see https://evil.example/?q=SECRET and https://ok.example/a now\n\n":
-                scene.say(char)
-                await anyio.sleep(0.3)
+                await chat.write(char, seconds=0.3)
             await anyio.sleep(60)
-        assert scene.slack.pings == []
-        assert not [url for url in scene.slack.unfurls if "evil" in url]
-        assert "ok.example" in scene.texts[0]
+        assert chat.slack.pings == []
+        assert not [url for url in chat.slack.unfurls if "evil" in url]
+        assert "ok.example" in chat.texts[0]
 
 
 # the pure parts
@@ -477,17 +426,17 @@ def test_a_cut_keeps_to_its_room_and_to_borders(text, room):
 
 
 @given(st.lists(st.text(alphabet="ab <>`\n!@|", max_size=5), max_size=30), st.integers(30, 200))
-def test_what_a_script_gives_out_is_the_safe_text(pieces, room):
-    script, given_out = Script(Links()), ""
+def test_what_is_taken_is_the_safe_text(pieces, room):
+    unsent, given_out = UnsentContent(Links()), ""
     for piece in pieces:
-        script.say(piece)
-        batch, _ = script.take(room)
-        script.put_back(batch)
-        batch, _ = script.take(room)
+        unsent.add_text(piece)
+        batch, _ = unsent.take(room)
+        unsent.put_back(batch)
+        batch, _ = unsent.take(room)
         given_out += batch.text
-    script.pause()
+    unsent.end_step()
     for _ in range(500):
-        batch, whole = script.take(10_000)
+        batch, whole = unsent.take(10_000)
         given_out += batch.text
         if whole:
             break

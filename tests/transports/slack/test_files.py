@@ -54,26 +54,26 @@ async def read(session, url, base, attachment=None, **more):
         return [chunk async for chunk in chunks]
 
 
-def kept(slack, content=b"some notes", name="notes.txt", kind="text/plain"):
+def stored_file(slack, content=b"some notes", name="notes.txt", kind="text/plain"):
     file = slack.new_file(name, content, kind)
     return Attachment(file.id, name, kind, len(content), file.url)
 
 
-async def got(session, slack, attachment, **more):
+async def download(session, slack, attachment, **more):
     chunks = await read(session, "", slack.api_base_url, attachment, token=slack.bot_token, **more)
     return b"".join(chunks)
 
 
 async def refused(session, slack, attachment, **more):
     with pytest.raises(FileUnavailable) as error:
-        await got(session, slack, attachment, **more)
+        await download(session, slack, attachment, **more)
     assert slack.bot_token not in repr(error.value) + str(error.value.__context__)
     return error.value.friendly
 
 
 async def test_a_file_is_read_with_the_token_in_small_chunks(session, slack):
     content = bytes(range(256)) * 4_000
-    attachment = kept(slack, content, "a.bin", "application/octet-stream")
+    attachment = stored_file(slack, content, "a.bin", "application/octet-stream")
     chunks = await read(session, "", slack.api_base_url, attachment, token=slack.bot_token)
     assert b"".join(chunks) == content
     assert max(map(len, chunks)) <= 64 * 1024
@@ -82,12 +82,12 @@ async def test_a_file_is_read_with_the_token_in_small_chunks(session, slack):
 
 async def test_a_login_page_in_place_of_the_file_names_the_missing_scope(session, slack):
     slack.scopes.discard("files:read")
-    assert "files:read" in await refused(session, slack, kept(slack))
+    assert "files:read" in await refused(session, slack, stored_file(slack))
 
 
 async def test_an_html_file_is_a_file_but_the_login_page_in_its_place_is_not(session, slack):
-    page = kept(slack, b"<h1>Mine</h1>", "page.html", "text/html")
-    assert await got(session, slack, page) == b"<h1>Mine</h1>"
+    page = stored_file(slack, b"<h1>Mine</h1>", "page.html", "text/html")
+    assert await download(session, slack, page) == b"<h1>Mine</h1>"
     slack.scopes.discard("files:read")
     assert "files:read" in await refused(session, slack, page)
 
@@ -97,16 +97,16 @@ async def test_an_html_file_is_a_file_but_the_login_page_in_its_place_is_not(ses
 )
 async def test_a_refusal_is_told_after_one_try(session, slack, status, said):
     slack.fail("download", Html(status), Html(status))
-    assert said in await refused(session, slack, kept(slack))
+    assert said in await refused(session, slack, stored_file(slack))
     assert len(slack.downloads) == 1
 
 
 @pytest.mark.parametrize("fault", [Html(500), Html(503), Cut(), RateLimited(0)])
 async def test_what_may_pass_is_tried_twice(session, slack, fault):
     slack.fail("download", fault)
-    assert await got(session, slack, kept(slack)) == b"some notes"
+    assert await download(session, slack, stored_file(slack)) == b"some notes"
     slack.fail("download", fault, forever=True)
-    assert await refused(session, slack, kept(slack))
+    assert await refused(session, slack, stored_file(slack))
     assert (
         len(slack.downloads) <= 6
     )  # aiohttp asks again by itself when a kept connection turns out to be dead
@@ -114,13 +114,13 @@ async def test_what_may_pass_is_tried_twice(session, slack, fault):
 
 async def test_a_long_retry_after_is_not_waited_for(session, slack):
     slack.fail("download", RateLimited(600))
-    assert "wait" in await refused(session, slack, kept(slack))
+    assert "wait" in await refused(session, slack, stored_file(slack))
 
 
 async def test_a_short_retry_after_is_obeyed(session, slack):
     slack.fail("download", RateLimited(1))
     started = time.monotonic()
-    assert await got(session, slack, kept(slack)) == b"some notes"
+    assert await download(session, slack, stored_file(slack)) == b"some notes"
     assert time.monotonic() - started >= 1
 
 
@@ -146,7 +146,7 @@ async def test_a_file_that_breaks_off_is_never_whole(session, reply):
 
 
 async def test_a_file_shorter_than_slack_said_is_never_whole(session, slack):
-    file = kept(slack)
+    file = stored_file(slack)
     longer = Attachment(file.id, file.name, file.media_type, file.size + 1, file.url)
     assert "broke off" in await refused(session, slack, longer)
 

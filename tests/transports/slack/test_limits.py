@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.sim.loop import SimLoop
 from transports.slack.api.rate_limits import (
     CHANNEL,
-    NEARLY,
     RATES,
     TIER_4,
+    TOLERANCE,
     Bucket,
     Limits,
     Rate,
@@ -65,7 +65,7 @@ def test_no_window_holds_more_than_the_burst_and_what_came_in_since(rate, steps)
     for first, begin in enumerate(granted):
         for last in range(first, len(granted)):
             width = granted[last] - begin
-            assert last - first + 1 <= rate.burst + rate.per_second * width + 2 * NEARLY
+            assert last - first + 1 <= rate.burst + rate.per_second * width + 2 * TOLERANCE
 
 
 @given(RATE)

@@ -187,7 +187,7 @@ async def test_an_event_that_could_not_be_taken_comes_again_with_the_same_id(imp
 
 
 async def test_when_nothing_is_taken_any_more_all_is_let_go_and_comes_again(impatient, monkeypatch):
-    monkeypatch.setattr(link_module, "AT_ONCE", 2)
+    monkeypatch.setattr(link_module, "MAX_CONCURRENT", 2)
     monkeypatch.setattr(link_module, "DRAIN_S", 0.05)
     monkeypatch.setattr(socket_module, "STUCK_S", 0.1)
     seen, stuck = [], True
@@ -294,7 +294,7 @@ async def test_events_are_taken_in_the_order_they_came(slack):
 
 
 async def test_no_more_than_a_window_of_events_is_held_and_the_rest_follow_in_order(slack, monkeypatch):
-    monkeypatch.setattr(link_module, "AT_ONCE", 3)
+    monkeypatch.setattr(link_module, "MAX_CONCURRENT", 3)
     take, opened, begun = gate()
     async with serving(slack, take=take) as bot:
         said = [slack.say("U1", "C1", f"{number}") for number in range(10)]
@@ -335,8 +335,7 @@ async def test_a_link_that_asks_for_its_refresh_is_replaced_without_a_gap(slack,
 async def test_a_refresh_that_is_followed_by_a_close_at_once_is_routine_all_the_same(slack):
     async with serving(slack) as bot:
         old = bot.link
-        await old._socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
-        await old.close()  # both are on their way before we read either
+        old.disconnect("refresh_requested", closes_after=0)  # both are on their way before we read either
         await slack.until(lambda: bot.ups == 2)
         await slack.say("U1", "C1", "hello")
     assert bot.end is None
@@ -413,14 +412,14 @@ async def test_a_socket_that_begins_with_an_event_is_up_at_once(slack, monkeypat
 async def test_an_event_between_the_greeting_and_a_farewell_is_not_taken_before_anybody_is_told(
     slack, monkeypatch
 ):
-    flush = slack.sockets._flush
+    flush = slack.sockets.flush
 
     def farewell():
         flush()
         if slack.sockets.opened == 1:
             slack.sockets.links[0].send('{"type": "disconnect", "reason": "warning"}')
 
-    monkeypatch.setattr(slack.sockets, "_flush", farewell)
+    monkeypatch.setattr(slack.sockets, "flush", farewell)
     slack.sockets.offline = "keep"
     said = slack.say("U1", "C1", "hello")
     async with serving(slack) as bot:
@@ -446,7 +445,7 @@ async def test_a_reset_ends_the_link_at_the_next_look(slack):
 async def test_a_link_that_takes_no_acknowledgement_is_replaced_although_its_end_is_not_read_yet(
     slack, monkeypatch
 ):
-    monkeypatch.setattr(link_module, "AT_ONCE", 1)
+    monkeypatch.setattr(link_module, "MAX_CONCURRENT", 1)
     go = anyio.Event()
 
     async def take(kind, body):

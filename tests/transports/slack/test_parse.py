@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threads.model import Attachment, Author, Deleted, Edited, Feedback, Incoming, Spoken, ThreadId
+from transports.shared.bot_loop_guard import IN_A_ROW, BotLoopGuard
 from transports.slack.events.parse_action import ButtonPress, parse_action, parse_command
 from transports.slack.events.parse_event import (
     EventsDropped,
@@ -141,6 +142,15 @@ def test_other_bots_are_heard_only_when_they_are_listened_to():
         assert parse_event(body, listening_to("B2")).inbound[0].author == Author("B2")
     [heard] = parse_event({"event": said("<@UBOT>", bot_id="B2", user="U9")}, listening_to("U9")).inbound
     assert heard.author == Author("U9")
+
+
+@pytest.mark.parametrize("listed", ["B2", "U9"])
+def test_a_bot_is_counted_by_the_id_it_is_listed_under(listed):
+    me = listening_to(listed)
+    guard, beep = BotLoopGuard(me.bots), said("<@UBOT> beep", bot_id="B2", user="U9", thread_ts=ROOT)
+    messages = [{**beep, "ts": f"17000001{number:02}.000200"} for number in range(IN_A_ROW + 2)]
+    admitted = [guard.admits(parse_event({"event": message}, me).inbound[0]) for message in messages]
+    assert admitted.count(True) == IN_A_ROW
 
 
 @pytest.mark.parametrize("subtype", ["channel_join", "channel_topic", "pinned_item", "assistant_app_thread"])

@@ -48,7 +48,7 @@ class Unlimited(Limits):
         return True
 
 
-class Desk:
+class Chat:
     """A person's question in a channel, what answers it, and what the thread shows then."""
 
     def __init__(self, slack, web, channel="C1"):
@@ -111,16 +111,16 @@ class Desk:
         return DraftMessage(answer["ts"], "post", text)
 
     def outbox(self):
-        desk = self
+        chat = self
 
         class Through:
             name, capabilities = "slack", Capabilities(find=True)
 
             async def post(self, outgoing):
-                return await desk.posting.post(outgoing, LINKS)
+                return await chat.posting.post(outgoing, LINKS)
 
             async def find(self, thread, key):
-                return await desk.posting.find(thread, key, live=())
+                return await chat.posting.find(thread, key, live=())
 
             async def reconnected(self):
                 pass
@@ -164,37 +164,37 @@ async def web(slack):
 
 
 @pytest.fixture
-async def desk(slack, web):
-    return Desk(slack, web)
+async def chat(slack, web):
+    return Chat(slack, web)
 
 
 # plain posts
 
 
-async def test_an_answer_goes_to_the_thread_marked_and_without_previews(desk, slack):
-    ts = await desk.post("**Hello** " + EVIL)
-    [_, message] = slack.thread("C1", desk.question)
-    assert (message.ts, message.thread_ts) == (ts, desk.question)
-    assert message.metadata == Tag(desk.key).metadata()
+async def test_an_answer_goes_to_the_thread_marked_and_without_previews(chat, slack):
+    ts = await chat.post("**Hello** " + EVIL)
+    [_, message] = slack.thread("C1", chat.question)
+    assert (message.ts, message.thread_ts) == (ts, chat.question)
+    assert message.metadata == Tag(chat.key).metadata()
     assert message.blocks[0]["type"] == "markdown" and "**Hello**" in message.blocks[0]["text"]
     assert "Hello" in message.text
     assert slack.unfurls == []
-    assert await desk.find() == ts
+    assert await chat.find() == ts
 
 
-async def test_a_post_tried_again_after_it_is_out_is_not_posted_again(desk):
-    assert await desk.post() == await desk.post()
-    assert desk.shown() == ["an answer"]
+async def test_a_post_tried_again_after_it_is_out_is_not_posted_again(chat):
+    assert await chat.post() == await chat.post()
+    assert chat.shown() == ["an answer"]
 
 
-async def test_blank_text_is_no_reason_to_lose_an_ending(desk):
-    await desk.post("  \n ")
-    assert desk.shown() == ["…"]
+async def test_blank_text_is_no_reason_to_lose_an_ending(chat):
+    await chat.post("  \n ")
+    assert chat.shown() == ["…"]
 
 
-async def test_choices_and_feedback_are_below_the_last_part_only(desk, slack):
-    desk.posting = Posting(desk.web, ME, feedback=True)
-    await desk.post(long(2), choices=(Choice("Try again", "/retry 1"),))
+async def test_choices_and_feedback_are_below_the_last_part_only(chat, slack):
+    chat.posting = Posting(chat.web, ME, feedback=True)
+    await chat.post(long(2), choices=(Choice("Try again", "/retry 1"),))
     first, last = [[block["type"] for block in m.blocks] for m in slack.posts()]
     assert first == ["markdown"]
     assert last == [
@@ -204,56 +204,56 @@ async def test_choices_and_feedback_are_below_the_last_part_only(desk, slack):
     ]
 
 
-async def test_only_replies_are_judged(desk, slack):
-    desk.posting = Posting(desk.web, ME, feedback=True)
-    await desk.post(kind="notice")
+async def test_only_replies_are_judged(chat, slack):
+    chat.posting = Posting(chat.web, ME, feedback=True)
+    await chat.post(kind="notice")
     assert [block["type"] for block in slack.posts()[0].blocks] == ["markdown"]
 
 
-async def test_a_post_with_a_blank_root_begins_a_thread_that_holds_its_other_parts(desk, slack):
-    channel = replace(desk.thread, root="")
-    ts = await desk.post(long(2), thread=channel, to="", reply_to="")
+async def test_a_post_with_a_blank_root_begins_a_thread_that_holds_its_other_parts(chat, slack):
+    channel = replace(chat.thread, root="")
+    ts = await chat.post(long(2), thread=channel, to="", reply_to="")
     first, second = slack.posts("C1")
     assert (first.ts, first.thread_ts, second.thread_ts) == (ts, None, ts)
-    desk.restart()
-    assert await desk.posting.find(channel, desk.key, live=()) == ts
+    chat.restart()
+    assert await chat.posting.find(channel, chat.key, live=()) == ts
 
 
 # what Slack refuses
 
 
-async def test_refused_blocks_go_out_as_plain_text_with_the_choices_spelled_out(desk, slack, caplog):
+async def test_refused_blocks_go_out_as_plain_text_with_the_choices_spelled_out(chat, slack, caplog):
     slack.fail("chat.postMessage", ApiError("invalid_blocks"))
-    ts = await desk.post("**Hello**", choices=(Choice("Try again", "/retry 1"),))
+    ts = await chat.post("**Hello**", choices=(Choice("Try again", "/retry 1"),))
     [message] = slack.posts()
     assert message.blocks is None
     assert "Hello" in message.text and "Try again: /retry 1" in message.text
     assert "invalid_blocks" in caplog.text
-    assert await desk.find() == ts
+    assert await chat.find() == ts
 
 
-async def test_a_long_text_whose_blocks_are_refused_goes_out_whole(desk, slack):
+async def test_a_long_text_whose_blocks_are_refused_goes_out_whole(chat, slack):
     slack.fail("chat.postMessage", ApiError("msg_too_long"), forever=True, when=lambda a: "blocks" in a)
     text = "word " * 1500
-    ts = await desk.post(text)
-    assert together(desk.shown()) == together([text])
-    desk.restart()
-    assert await desk.find() == ts
+    ts = await chat.post(text)
+    assert together(chat.shown()) == together([text])
+    chat.restart()
+    assert await chat.find() == ts
 
 
 @pytest.mark.parametrize("error", ["msg_too_long", "invalid_blocks", "no_text"])
-async def test_what_is_refused_in_every_form_is_given_up(desk, slack, error):
+async def test_what_is_refused_in_every_form_is_given_up(chat, slack, error):
     slack.fail("chat.postMessage", ApiError(error), forever=True)
     with pytest.raises(SlackRefused, match=error):
-        await desk.post()
+        await chat.post()
     assert len(slack.calls_to("chat.postMessage")) == 2
 
 
 @pytest.mark.parametrize("error", ["is_archived", "token_revoked", "missing_scope", "thread_not_found"])
-async def test_what_no_form_would_mend_is_given_up_at_once(desk, slack, error):
+async def test_what_no_form_would_mend_is_given_up_at_once(chat, slack, error):
     slack.fail("chat.postMessage", ApiError(error), forever=True)
     with pytest.raises(SlackRefused, match=error) as refused:
-        await desk.outbox().post(desk.answer())
+        await chat.outbox().post(chat.answer())
     assert refused.value.friendly
     assert len(slack.calls_to("chat.postMessage")) == 1
 
@@ -264,22 +264,22 @@ async def test_what_no_form_would_mend_is_given_up_at_once(desk, slack, error):
 @pytest.mark.parametrize(
     "fault", [Cut(), Cut(applied=True), Html(502), Html(503, applied=True), RateLimited()]
 )
-async def test_one_fault_costs_no_answer_and_doubles_none(desk, slack, fault):
+async def test_one_fault_costs_no_answer_and_doubles_none(chat, slack, fault):
     slack.fail("chat.postMessage", fault)
-    ts = await desk.outbox().post(desk.answer())
+    ts = await chat.outbox().post(chat.answer())
     assert [message.ts for message in slack.posts()] == [ts]
 
 
-async def test_a_post_that_goes_on_failing_is_given_up_after_four_tries(desk, slack):
+async def test_a_post_that_goes_on_failing_is_given_up_after_four_tries(chat, slack):
     slack.fail("chat.postMessage", Html(), forever=True)
     with pytest.raises(TransportUnavailable):
-        await desk.outbox().post(desk.answer())
+        await chat.outbox().post(chat.answer())
     assert len(slack.calls_to("chat.postMessage")) == 4
 
 
 @pytest.mark.parametrize("applied", [False, True])
 @pytest.mark.parametrize("lost", [0, 1, 2])
-async def test_a_post_in_three_parts_goes_on_where_a_crash_stopped_it(desk, slack, lost, applied):
+async def test_a_post_in_three_parts_goes_on_where_a_crash_stopped_it(chat, slack, lost, applied):
     text = long(3)
     slack.fail(
         "chat.postMessage",
@@ -287,280 +287,280 @@ async def test_a_post_in_three_parts_goes_on_where_a_crash_stopped_it(desk, slac
         when=lambda args: args["metadata"]["event_payload"]["part"] == lost,
     )
     with pytest.raises(TransportUnavailable) as failed:
-        await desk.post(text)
+        await chat.post(text)
     assert failed.value.maybe_posted
-    desk.restart()
-    found = await desk.find()
+    chat.restart()
+    found = await chat.find()
     assert (found is not None) is (applied and lost == 2)
     before = len(slack.calls_to("chat.postMessage"))
-    ts = found or await desk.post(text)
+    ts = found or await chat.post(text)
     assert len(slack.calls_to("chat.postMessage")) - before == (3 - lost - applied)
-    assert together(desk.shown()) == together([text])
+    assert together(chat.shown()) == together([text])
     assert ts == slack.posts()[0].ts
 
 
-async def test_a_post_with_an_answer_that_makes_no_sense_is_looked_up(desk, slack):
+async def test_a_post_with_an_answer_that_makes_no_sense_is_looked_up(chat, slack):
     slack.fail("chat.postMessage", ApiError("x", {"ok": True, "ts": 7}, applied=True))
-    ts = await desk.outbox().post(desk.answer())
+    ts = await chat.outbox().post(chat.answer())
     assert [message.ts for message in slack.posts()] == [ts]
 
 
-async def test_posts_of_other_keys_channels_and_people_are_not_taken_for_ours(desk, slack):
-    await desk.post(key=f"{desk.key}?q1")
-    there = Desk(slack, desk.web, "C2")
-    there.question = slack.put(Message("C2", desk.question, "same ts", user="U1")).ts
+async def test_posts_of_other_keys_channels_and_people_are_not_taken_for_ours(chat, slack):
+    await chat.post(key=f"{chat.key}?q1")
+    there = Chat(slack, chat.web, "C2")
+    there.question = slack.put(Message("C2", chat.question, "same ts", user="U1")).ts
     assert await there.post()
     slack.put(
-        Message("C1", slack.next_ts(), "copied", "U1", thread_ts=desk.question, metadata={"event_type": "x"})
+        Message("C1", slack.next_ts(), "copied", "U1", thread_ts=chat.question, metadata={"event_type": "x"})
     )
-    assert await desk.find() is None
+    assert await chat.find() is None
 
 
-async def test_a_look_up_reads_every_page_since_the_question(desk, slack):
-    ts = await desk.post()
+async def test_a_look_up_reads_every_page_since_the_question(chat, slack):
+    ts = await chat.post()
     for _ in range(450):
-        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
-    late = Desk(slack, desk.web)
-    late.question = desk.question
-    late_ts = await late.post(key=f"{desk.key}?late")
-    desk.restart()
-    assert await desk.find() == ts
-    assert await desk.posting.find(desk.thread, f"{desk.key}?late", live=()) == late_ts
+        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=chat.question))
+    late = Chat(slack, chat.web)
+    late.question = chat.question
+    late_ts = await late.post(key=f"{chat.key}?late")
+    chat.restart()
+    assert await chat.find() == ts
+    assert await chat.posting.find(chat.thread, f"{chat.key}?late", live=()) == late_ts
     assert len(slack.calls_to("conversations.replies")) == 3
 
 
-async def test_a_look_up_without_end_says_that_it_does_not_know(desk, slack, monkeypatch):
+async def test_a_look_up_without_end_says_that_it_does_not_know(chat, slack, monkeypatch):
     monkeypatch.setattr("transports.slack.api.thread_history.PAGE", 1)
     for _ in range(25):
-        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=desk.question))
+        slack.put(Message("C1", slack.next_ts(), "chatter", "U2", thread_ts=chat.question))
     with pytest.raises(TransportUnavailable):
-        await desk.find()
+        await chat.find()
 
 
-async def test_in_a_thread_that_is_gone_nothing_is_found(desk, slack):
-    slack.message(desk.question).deleted = True
-    assert await desk.find() is None
+async def test_in_a_thread_that_is_gone_nothing_is_found(chat, slack):
+    slack.message(chat.question).deleted = True
+    assert await chat.find() is None
 
 
-async def test_a_look_up_that_is_refused_is_a_failed_one(desk, slack):
+async def test_a_look_up_that_is_refused_is_a_failed_one(chat, slack):
     slack.scopes.discard("channels:history")
     with pytest.raises(PostFailed):
-        await desk.find()
+        await chat.find()
 
 
 # drafts
 
 
-async def test_a_stream_that_shows_the_answer_is_stopped_and_left_alone(desk, slack):
-    desk.posting = Posting(desk.web, ME, feedback=True)
-    draft = await desk.stream("an answer")
-    ts = await desk.post("an answer", [draft])
+async def test_a_stream_that_shows_the_answer_is_stopped_and_left_alone(chat, slack):
+    chat.posting = Posting(chat.web, ME, feedback=True)
+    draft = await chat.stream("an answer")
+    ts = await chat.post("an answer", [draft])
     message = slack.message(ts)
     assert ts == draft.id and message.stream.state == "stopped"
     assert [block["type"] for block in message.blocks] == ["markdown", "context_actions"]
-    assert message.metadata == Tag(desk.key).metadata()
-    assert slack.session("C1", desk.question).status == "active"
+    assert message.metadata == Tag(chat.key).metadata()
+    assert slack.session("C1", chat.question).status == "active"
     assert slack.calls_to("chat.update") == []
-    desk.restart()
-    assert await desk.find() == ts
+    chat.restart()
+    assert await chat.find() == ts
 
 
 @pytest.mark.parametrize("text", ["an answer that goes on", "| a | b |\n| --- | --- |\n| 1 | 2 |"])
-async def test_a_stream_that_shows_anything_else_is_written_anew(desk, slack, text):
-    draft = await desk.stream(text if "|" in text else "an answer")
-    ts = await desk.post(text, [draft])
+async def test_a_stream_that_shows_anything_else_is_written_anew(chat, slack, text):
+    draft = await chat.stream(text if "|" in text else "an answer")
+    ts = await chat.post(text, [draft])
     assert ts == draft.id
-    assert desk.shown() == [text]
-    assert slack.message(ts).metadata == Tag(desk.key).metadata()
+    assert chat.shown() == [text]
+    assert slack.message(ts).metadata == Tag(chat.key).metadata()
     assert slack.calls_to("chat.update")  # only a markdown block of ours draws a table
 
 
-async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(desk, slack):
-    draft = await desk.stream("half of")
+async def test_a_crash_between_stop_and_rewrite_is_not_taken_for_an_answer(chat, slack):
+    draft = await chat.stream("half of")
     gate = slack.gate("chat.update")
     async with anyio.create_task_group() as killed:
-        killed.start_soon(desk.post, "half of it", [draft])
+        killed.start_soon(chat.post, "half of it", [draft])
         await gate.reached()
         killed.cancel_scope.cancel()
     slack.heal()
-    desk.restart()
-    assert await desk.find() is None
-    await desk.post("half of it")
-    assert await desk.posting.sweep(desk.thread, desk.question, again=False)
-    assert desk.shown() == ["half of it"]
+    chat.restart()
+    assert await chat.find() is None
+    await chat.post("half of it")
+    assert await chat.posting.sweep(chat.thread, chat.question, again=False)
+    assert chat.shown() == ["half of it"]
 
 
-async def test_an_edited_draft_becomes_the_answer(desk, slack):
-    draft = await desk.draft("thinking")
-    ts = await desk.post("@here " + EVIL, [draft])
+async def test_an_edited_draft_becomes_the_answer(chat, slack):
+    draft = await chat.draft("thinking")
+    ts = await chat.post("@here " + EVIL, [draft])
     assert ts == draft.id
     assert slack.unfurls == slack.pings == []
     assert [call.args["parse"] for call in slack.calls_to("chat.update")] == ["none"]
-    desk.restart()
-    assert await desk.find() == ts
+    chat.restart()
+    assert await chat.find() == ts
 
 
 @pytest.mark.parametrize("fault", [Cut(), Cut(applied=True), Html(503, applied=True)])
 @pytest.mark.parametrize("method", ["chat.stopStream", "chat.update"])
-async def test_finishing_a_draft_may_fail_once_and_is_done_again(desk, slack, method, fault):
-    draft = await desk.stream("half")
+async def test_finishing_a_draft_may_fail_once_and_is_done_again(chat, slack, method, fault):
+    draft = await chat.stream("half")
     slack.fail(method, fault)
-    assert await desk.post("half and half", [draft]) == draft.id
-    assert desk.shown() == ["half and half"]
+    assert await chat.post("half and half", [draft]) == draft.id
+    assert chat.shown() == ["half and half"]
 
 
 @pytest.mark.parametrize("method", ["chat.stopStream", "chat.update"])
-async def test_a_draft_that_cannot_be_finished_is_replaced_by_a_post(desk, slack, method):
-    draft = await desk.stream("half")
+async def test_a_draft_that_cannot_be_finished_is_replaced_by_a_post(chat, slack, method):
+    draft = await chat.stream("half")
     slack.fail(method, Html(503), forever=True)
-    ts = await desk.post("half and half", [draft])
+    ts = await chat.post("half and half", [draft])
     slack.heal()
     assert ts != draft.id or method == "chat.stopStream"
-    assert desk.shown()[-1] == "half and half"
-    assert await desk.find() == ts
-    assert desk.shown() == ["half and half"]
+    assert chat.shown()[-1] == "half and half"
+    assert await chat.find() == ts
+    assert chat.shown() == ["half and half"]
 
 
 @pytest.mark.parametrize("how", ["expired", "stopped_by_user", "stopped"])
-async def test_a_stream_that_is_over_is_repaired(desk, slack, how):
-    draft = await desk.stream("an ans")
+async def test_a_stream_that_is_over_is_repaired(chat, slack, how):
+    draft = await chat.stream("an ans")
     stream = slack.message(draft.id).stream
     if how == "expired":
         stream.started -= 301
     else:
         stream.state = how
-    assert await desk.post("an answer", [draft]) == draft.id
-    assert desk.shown() == ["an answer"]
+    assert await chat.post("an answer", [draft]) == draft.id
+    assert chat.shown() == ["an answer"]
 
 
-async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(desk, slack):
-    draft = replace(await desk.stream("an ans"), kind="post")
-    assert await desk.post("an answer", [draft]) == draft.id
-    assert desk.shown() == ["an answer"]
+async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(chat, slack):
+    draft = replace(await chat.stream("an ans"), kind="post")
+    assert await chat.post("an answer", [draft]) == draft.id
+    assert chat.shown() == ["an answer"]
 
 
-async def test_a_session_status_that_is_refused_costs_nothing(desk, slack):
-    draft = await desk.stream("an answer")
+async def test_a_session_status_that_is_refused_costs_nothing(chat, slack):
+    draft = await chat.stream("an answer")
     slack.fail("chat.stopStream", ApiError("not_authorized"), when=lambda args: "session_status" in args)
-    assert await desk.post("an answer", [draft]) == draft.id
-    assert desk.shown() == ["an answer"]
+    assert await chat.post("an answer", [draft]) == draft.id
+    assert chat.shown() == ["an answer"]
     assert slack.message(draft.id).stream.state == "stopped"
 
 
 @pytest.mark.parametrize(
     "error", ["message_not_found", "cant_update_message", "edit_window_closed", "unknown_method"]
 )
-async def test_a_draft_that_cannot_be_written_is_replaced(desk, slack, error):
-    draft = await desk.draft("thinking")
+async def test_a_draft_that_cannot_be_written_is_replaced(chat, slack, error):
+    draft = await chat.draft("thinking")
     slack.fail("chat.update", ApiError(error), forever=True)
-    ts = await desk.post("an answer", [draft])
+    ts = await chat.post("an answer", [draft])
     assert ts != draft.id
-    assert desk.shown() == ["an answer"]
+    assert chat.shown() == ["an answer"]
 
 
-async def test_a_draft_whose_plain_text_is_too_long_for_an_edit_is_replaced(desk, slack):
-    draft = await desk.draft("thinking")
+async def test_a_draft_whose_plain_text_is_too_long_for_an_edit_is_replaced(chat, slack):
+    draft = await chat.draft("thinking")
     slack.fail("chat.update", ApiError("invalid_blocks"), forever=True)
     text = "word " * 1000
-    await desk.post(text, [draft])
-    assert together(desk.shown()) == together([text])
+    await chat.post(text, [draft])
+    assert together(chat.shown()) == together([text])
     assert len(slack.posts()) == 1
 
 
-async def test_parts_take_the_drafts_in_their_order_and_the_rest_is_posted_or_deleted(desk, slack):
-    one, two, three = [await desk.draft(str(n)) for n in range(3)]
+async def test_parts_take_the_drafts_in_their_order_and_the_rest_is_posted_or_deleted(chat, slack):
+    one, two, three = [await chat.draft(str(n)) for n in range(3)]
     text = long(2)
-    await desk.post(text, [one, two, three])
+    await chat.post(text, [one, two, three])
     assert [message.ts for message in slack.posts()] == [one.id, two.id]
-    assert together(desk.shown()) == together([text])
+    assert together(chat.shown()) == together([text])
 
-    longer = Desk(slack, desk.web)
+    longer = Chat(slack, chat.web)
     text = long(3)
     await longer.post(text, [await longer.draft("0")])
     assert together(longer.shown()) == together([text])
 
 
-async def test_a_spare_draft_that_cannot_be_deleted_becomes_a_dash(desk, slack):
-    one, two = await desk.draft("1"), await desk.stream("2")
+async def test_a_spare_draft_that_cannot_be_deleted_becomes_a_dash(chat, slack):
+    one, two = await chat.draft("1"), await chat.stream("2")
     slack.fail("chat.delete", ApiError("compliance_exports_prevent_deletion"), forever=True)
-    await desk.post("an answer", [one, two])
-    assert desk.shown() == ["an answer", "-"]
+    await chat.post("an answer", [one, two])
+    assert chat.shown() == ["an answer", "-"]
 
 
-async def test_a_spare_draft_never_costs_the_answer(desk, slack):
-    one, two = await desk.draft("1"), await desk.draft("2")
+async def test_a_spare_draft_never_costs_the_answer(chat, slack):
+    one, two = await chat.draft("1"), await chat.draft("2")
     slack.fail("chat.delete", Html(), forever=True)
     slack.fail("chat.update", Html(), forever=True, when=lambda args: args["ts"] == two.id)
-    assert await desk.post("an answer", [one, two]) == one.id
+    assert await chat.post("an answer", [one, two]) == one.id
 
 
 # what a killed process left
 
 
-async def test_what_a_killed_process_left_is_swept_and_nothing_else(desk, slack):
-    before = await desk.post("of an earlier question", key="slack:T1:C1:1.000001")
-    desk.question = desk.question  # the same thread
-    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
+async def test_what_a_killed_process_left_is_swept_and_nothing_else(chat, slack):
+    before = await chat.post("of an earlier question", key="slack:T1:C1:1.000001")
+    chat.question = chat.question  # the same thread
+    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=chat.question)).ts
     key = f"slack:T1:C1:{question}"
-    orphan, dead_draft, live = await desk.stream("half"), await desk.draft("half"), await desk.stream("live")
-    notice = await desk.post("a notice", key="slack:T1:C1:1.000002")
-    file = Message("C1", slack.next_ts(), "", "UBOT", "BBOT", thread_ts=desk.question, subtype="file_share")
+    orphan, dead_draft, live = await chat.stream("half"), await chat.draft("half"), await chat.stream("live")
+    notice = await chat.post("a notice", key="slack:T1:C1:1.000002")
+    file = Message("C1", slack.next_ts(), "", "UBOT", "BBOT", thread_ts=chat.question, subtype="file_share")
     file.files = [slack.new_file("plot.png", b"1", "image/png")]
-    person = Message("C1", slack.next_ts(), "me", "U2", thread_ts=desk.question)
-    robot = Message("C1", slack.next_ts(), "other bot", None, "BOTHER", thread_ts=desk.question)
+    person = Message("C1", slack.next_ts(), "me", "U2", thread_ts=chat.question)
+    robot = Message("C1", slack.next_ts(), "other bot", None, "BOTHER", thread_ts=chat.question)
     for message in (file, person, robot):
         slack.put(message)
-    desk.restart()
-    assert await desk.posting.find(desk.thread, key, live=[live.id]) is None
+    chat.restart()
+    assert await chat.posting.find(chat.thread, key, live=[live.id]) is None
     looks = len(slack.calls_to("conversations.replies"))
-    assert await desk.posting.sweep(desk.thread, question, again=False)
+    assert await chat.posting.sweep(chat.thread, question, again=False)
     assert len(slack.calls_to("conversations.replies")) == looks
-    assert [message.ts for message in slack.thread("C1", desk.question)] == [
-        *(desk.question, before, question, live.id, notice, file.ts, person.ts, robot.ts)
+    assert [message.ts for message in slack.thread("C1", chat.question)] == [
+        *(chat.question, before, question, live.id, notice, file.ts, person.ts, robot.ts)
     ]
     assert slack.message(orphan.id).deleted and slack.message(dead_draft.id).deleted
 
 
-async def test_an_orphan_older_than_the_question_is_left_alone(desk, slack):
-    orphan = await desk.stream("half")
-    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=desk.question)).ts
-    await desk.posting.sweep(desk.thread, question)
+async def test_an_orphan_older_than_the_question_is_left_alone(chat, slack):
+    orphan = await chat.stream("half")
+    question = slack.put(Message("C1", slack.next_ts(), "and now?", "U1", thread_ts=chat.question)).ts
+    await chat.posting.sweep(chat.thread, question)
     assert not slack.message(orphan.id).deleted
 
 
-async def test_a_look_up_takes_nothing_away_for_that_would_keep_the_answer_waiting(desk, slack):
-    orphan = await desk.stream("half")
-    await desk.find()
+async def test_a_look_up_takes_nothing_away_for_that_would_keep_the_answer_waiting(chat, slack):
+    orphan = await chat.stream("half")
+    await chat.find()
     assert not slack.message(orphan.id).deleted
 
 
-async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(desk, slack):
-    orphan = await desk.stream("half")
-    assert not await desk.posting.sweep(desk.thread, desk.question, undisturbed=lambda: False)
+async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(chat, slack):
+    orphan = await chat.stream("half")
+    assert not await chat.posting.sweep(chat.thread, chat.question, undisturbed=lambda: False)
     assert not slack.message(orphan.id).deleted
 
 
-async def test_a_sweep_spares_what_this_process_has_finished_since_its_first_look(desk, slack):
-    draft = await desk.draft("half")
-    await desk.find()
-    assert await desk.post("an answer", [draft]) == draft.id
-    assert await desk.posting.sweep(desk.thread, desk.question, again=False)
-    assert desk.shown() == ["an answer"]
+async def test_a_sweep_spares_what_this_process_has_finished_since_its_first_look(chat, slack):
+    draft = await chat.draft("half")
+    await chat.find()
+    assert await chat.post("an answer", [draft]) == draft.id
+    assert await chat.posting.sweep(chat.thread, chat.question, again=False)
+    assert chat.shown() == ["an answer"]
 
 
 # one look
 
 
-async def test_one_look_into_a_thread_serves_all_its_messages(desk, slack):
-    questions = [desk.question, *(desk.asks_there() for _ in range(4))]
+async def test_one_look_into_a_thread_serves_all_its_messages(chat, slack):
+    questions = [chat.question, *(chat.asks_there() for _ in range(4))]
     keys = [f"slack:T1:C1:{question}" for question in questions]
-    posted = [await desk.post(f"answer to {key}", key=key) for key in keys[::2]]
-    desk.restart()
+    posted = [await chat.post(f"answer to {key}", key=key) for key in keys[::2]]
+    chat.restart()
     async with anyio.create_task_group() as tasks:
         found = {}
 
         async def look(key):
-            found[key] = await desk.posting.find(desk.thread, key, live=())
+            found[key] = await chat.posting.find(chat.thread, key, live=())
 
         for key in keys:
             tasks.start_soon(look, key)
@@ -568,69 +568,69 @@ async def test_one_look_into_a_thread_serves_all_its_messages(desk, slack):
     assert len(slack.calls_to("conversations.replies")) == 1
 
 
-async def test_what_this_process_tried_to_post_is_looked_for_anew(desk, slack):
-    desk.restart()
-    assert await desk.find() is None
+async def test_what_this_process_tried_to_post_is_looked_for_anew(chat, slack):
+    chat.restart()
+    assert await chat.find() is None
     slack.fail("chat.postMessage", Html(502, applied=True))
     with pytest.raises(TransportUnavailable):
-        await desk.post()
-    assert await desk.find() == slack.posts()[0].ts
+        await chat.post()
+    assert await chat.find() == slack.posts()[0].ts
     assert len(slack.calls_to("conversations.replies")) == 2
 
 
-async def test_a_first_look_that_fails_is_made_again(desk, slack):
-    ts = await desk.post()
-    desk.restart()
+async def test_a_first_look_that_fails_is_made_again(chat, slack):
+    ts = await chat.post()
+    chat.restart()
     slack.fail("conversations.replies", Html(503))
     with pytest.raises(PostFailed):
-        await desk.find()
-    assert await desk.find() == ts
+        await chat.find()
+    assert await chat.find() == ts
 
 
-async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(desk, slack, caplog):
-    orphan = await desk.stream("half")
+async def test_an_orphan_that_cannot_be_deleted_is_left_and_logged(chat, slack, caplog):
+    orphan = await chat.stream("half")
     slack.fail("chat.delete", ApiError("cant_delete_message"), forever=True)
-    assert await desk.posting.sweep(desk.thread, desk.question)
+    assert await chat.posting.sweep(chat.thread, chat.question)
     assert not slack.message(orphan.id).deleted
     assert "cant_delete_message" in caplog.text
 
 
-async def test_an_orphan_that_still_streams_is_stopped_first(desk, slack):
-    orphan = await desk.stream("half")
+async def test_an_orphan_that_still_streams_is_stopped_first(chat, slack):
+    orphan = await chat.stream("half")
     slack.fail("chat.delete", ApiError("streaming_state_conflict"))
-    await desk.posting.sweep(desk.thread, desk.question)
+    await chat.posting.sweep(chat.thread, chat.question)
     assert slack.message(orphan.id).deleted and slack.message(orphan.id).stream.state == "stopped"
 
 
 # long answers
 
 
-async def test_an_answer_of_many_parts_is_its_beginning_and_a_file(desk, slack):
-    desk.posting = Posting(desk.web, ME, feedback=True)
+async def test_an_answer_of_many_parts_is_its_beginning_and_a_file(chat, slack):
+    chat.posting = Posting(chat.web, ME, feedback=True)
     text = long(MAX_PARTS + 1)
-    ts = await desk.post(text, [await desk.stream(""), await desk.draft("more")])
-    _, first, file = slack.thread("C1", desk.question)
-    name = file_name(desk.key)
+    ts = await chat.post(text, [await chat.stream(""), await chat.draft("more")])
+    _, first, file = slack.thread("C1", chat.question)
+    name = file_name(chat.key)
     assert first.ts == ts and text.startswith(seen(first)[:500])
     assert name in str(first.blocks[1]) and first.blocks[-1]["type"] == "context_actions"
     assert [f.name for f in file.files] == [name] and file.files[0].content.decode() == text
-    desk.restart()
-    assert await desk.find() == ts
-    assert await desk.post(text) == ts
+    chat.restart()
+    assert await chat.find() == ts
+    assert await chat.post(text) == ts
     assert len(slack.posts()) == 2
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_crash_at_the_file_neither_loses_nor_doubles_it(desk, slack, applied):
+async def test_a_crash_at_the_file_neither_loses_nor_doubles_it(chat, slack, applied):
     text = long(MAX_PARTS + 1)
     slack.fail("files.completeUploadExternal", Cut(applied=applied))
-    ts = await desk.outbox().post(desk.answer(text))
+    ts = await chat.outbox().post(chat.answer(text))
     file, page = slack.posts()
-    assert (seen(file), page.ts) == (f"[{file_name(desk.key)}]", ts)
+    assert (seen(file), page.ts) == (f"[{file_name(chat.key)}]", ts)
 
 
 @pytest.mark.parametrize("how", ["scope", "upload", "share"])
-async def test_where_no_file_is_taken_all_parts_are_posted(desk, slack, how):
+async def test_where_no_file_is_taken_all_parts_are_posted(chat, slack, how):
     if how == "scope":
         slack.scopes.discard("files:write")
     elif how == "upload":
@@ -640,40 +640,40 @@ async def test_where_no_file_is_taken_all_parts_are_posted(desk, slack, how):
     else:
         slack.fail("files.completeUploadExternal", ApiError("file_share_limit_reached"), forever=True)
     text = long(MAX_PARTS + 1)
-    ts = await desk.post(text)
-    assert together(desk.shown()) == together([text])
-    desk.restart()
-    assert await desk.find() == ts
+    ts = await chat.post(text)
+    assert together(chat.shown()) == together([text])
+    chat.restart()
+    assert await chat.find() == ts
 
 
-async def test_a_file_that_was_shared_before_a_crash_is_not_shared_again(desk, slack):
+async def test_a_file_that_was_shared_before_a_crash_is_not_shared_again(chat, slack):
     text = long(MAX_PARTS + 1)
     slack.fail("chat.postMessage", Html(503))
     with pytest.raises(TransportUnavailable):
-        await desk.post(text)
-    desk.restart()
-    assert await desk.find() is None
-    ts = await desk.post(text)
+        await chat.post(text)
+    chat.restart()
+    assert await chat.find() is None
+    ts = await chat.post(text)
     [file, page] = slack.posts()
-    assert (file.files[0].name, page.ts) == (file_name(desk.key), ts)
-    desk.restart()
-    assert await desk.find() == ts
+    assert (file.files[0].name, page.ts) == (file_name(chat.key), ts)
+    chat.restart()
+    assert await chat.find() == ts
 
 
-async def test_a_long_answer_to_a_channel_itself_is_in_messages(desk, slack):
+async def test_a_long_answer_to_a_channel_itself_is_in_messages(chat, slack):
     text = long(MAX_PARTS + 1)
-    ts = await desk.post(text, thread=replace(desk.thread, root=""), to="", reply_to="")
+    ts = await chat.post(text, thread=replace(chat.thread, root=""), to="", reply_to="")
     assert together(map(seen, slack.posts())) == together([text])
     assert {message.thread_ts for message in slack.posts()[1:]} == {ts}
 
 
 async def test_an_upload_address_that_fails_is_tried_twice_and_then_all_parts_are_posted(
-    desk, slack, quick_pause
+    chat, slack, quick_pause
 ):
     text = long(MAX_PARTS + 1)
     slack.fail("upload", Cut(), Html(503))
-    await desk.post(text)
-    assert together(desk.shown()) == together([text])
+    await chat.post(text)
+    assert together(chat.shown()) == together([text])
 
 
 @pytest.fixture
@@ -681,22 +681,22 @@ def quick_pause(monkeypatch):
     monkeypatch.setattr(uploads, "PAUSE_S", 0.01)
 
 
-async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(desk, slack):
+async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(chat, slack):
     slack.scopes.discard("files:write")
     turn = itertools.cycle([False, True])
     slack.fail("chat.postMessage", Cut(), forever=True, when=lambda _: next(turn))
     text = long(8)
-    ts = await desk.outbox().post(desk.answer(text))
-    assert together(desk.shown()) == together([text])
+    ts = await chat.outbox().post(chat.answer(text))
+    assert together(chat.shown()) == together([text])
     assert slack.posts()[0].ts == ts
 
 
-async def test_an_endless_answer_without_files_ends_with_a_word(desk, slack):
+async def test_an_endless_answer_without_files_ends_with_a_word(chat, slack):
     slack.scopes.discard("files:write")
-    ts = await desk.post(long(MOST_PARTS + 1))
+    ts = await chat.post(long(MOST_PARTS + 1))
     assert len(slack.posts()) == MOST_PARTS
     assert CUT in str(slack.posts()[-1].blocks)
-    assert await desk.find() == ts
+    assert await chat.find() == ts
 
 
 # for one person alone
@@ -710,57 +710,57 @@ async def test_an_endless_answer_without_files_ends_with_a_word(desk, slack):
         {"thread": ThreadId("slack", "T1", "C1", ""), "reply_to": "slash-1"},
     ],
 )
-async def test_what_is_for_one_is_shown_to_one(desk, slack, more):
-    ts = await desk.post(EVIL, **more)
+async def test_what_is_for_one_is_shown_to_one(chat, slack, more):
+    ts = await chat.post(EVIL, **more)
     assert slack.posts() == []
     [post] = slack.ephemerals
     assert (post.ts, post.user) == (ts, "U1")
-    assert post.thread_ts == (None if "thread" in more else desk.question)
+    assert post.thread_ts == (None if "thread" in more else chat.question)
     assert slack.unfurls == []
-    desk.restart()
-    assert await desk.find() is None  # nobody can know
+    chat.restart()
+    assert await chat.find() is None  # nobody can know
 
 
 async def test_in_a_dm_what_is_for_one_is_an_ordinary_post(slack, web):
-    desk = Desk(slack, web, "D1")
-    await desk.post(kind="refusal")
-    assert slack.ephemerals == [] and desk.shown() == ["an answer"]
+    chat = Chat(slack, web, "D1")
+    await chat.post(kind="refusal")
+    assert slack.ephemerals == [] and chat.shown() == ["an answer"]
 
 
 @pytest.mark.parametrize("error", ["user_not_in_channel", "unknown_method", "messages_tab_disabled"])
-async def test_where_ephemeral_is_refused_it_is_an_ordinary_post(desk, slack, error):
+async def test_where_ephemeral_is_refused_it_is_an_ordinary_post(chat, slack, error):
     slack.fail("chat.postEphemeral", ApiError(error), forever=True)
-    await desk.post(kind="refusal")
-    assert desk.shown() == ["an answer"]
+    await chat.post(kind="refusal")
+    assert chat.shown() == ["an answer"]
 
 
 # questions
 
 
-async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(desk, slack):
-    key = f"{desk.key}?q1"
-    ts = await desk.post(f"May I? {EVIL}", key=key, kind="notice", choices=(Choice("Yes", "/approve"),))
-    await desk.posting.close_question(desk.posting.questions.pop(key), "Approved by <@U1>")
+async def test_a_closed_question_has_no_buttons_and_says_how_it_ended(chat, slack):
+    key = f"{chat.key}?q1"
+    ts = await chat.post(f"May I? {EVIL}", key=key, kind="notice", choices=(Choice("Yes", "/approve"),))
+    await chat.posting.close_question(chat.posting.questions.pop(key), "Approved by <@U1>")
     message = slack.message(ts)
     assert "approve" not in str(message.blocks).lower().replace("approved", "")
     assert "Approved by" in str(message.blocks)
     assert message.metadata == Tag(key).metadata()
     assert slack.unfurls == []
-    assert key not in desk.posting.questions
-    assert desk.posting.questions.pop_all_of(desk.key) == []
+    assert key not in chat.posting.questions
+    assert chat.posting.questions.pop_all_of(chat.key) == []
 
 
 # files out
 
 
-async def test_a_file_is_shown_in_the_thread_under_its_name(desk, slack, tmp_path):
+async def test_a_file_is_shown_in_the_thread_under_its_name(chat, slack, tmp_path):
     (tmp_path / "a.bin").write_bytes(b"\x00\x01" * 100_000)
-    await desk.posting.attach(desk.thread, desk.key, tmp_path / "a.bin", "../plot.bin")
+    await chat.posting.attach(chat.thread, chat.key, tmp_path / "a.bin", "../plot.bin")
     [file] = slack.posts()[0].files
     assert (file.name, file.content) == ("plot.bin", b"\x00\x01" * 100_000)
 
 
-async def test_a_large_file_is_never_in_memory_as_a_whole(desk, slack, tmp_path, monkeypatch):
+async def test_a_large_file_is_never_in_memory_as_a_whole(chat, slack, tmp_path, monkeypatch):
     path, size = tmp_path / "big.bin", 30_000_000
     with path.open("wb") as file:
         file.truncate(size)
@@ -773,7 +773,7 @@ async def test_a_large_file_is_never_in_memory_as_a_whole(desk, slack, tmp_path,
         return chunk
 
     monkeypatch.setattr(anyio.AsyncFile, "read", counted)
-    await desk.posting.attach(desk.thread, desk.key, path, "big.bin")
+    await chat.posting.attach(chat.thread, chat.key, path, "big.bin")
     assert max(read) <= uploads.CHUNK and sum(read) == size
     assert len(slack.posts()[0].files[0].content) == size
 
@@ -782,42 +782,42 @@ async def test_a_large_file_is_never_in_memory_as_a_whole(desk, slack, tmp_path,
     "content,most,said", [(b"", 10, "empty"), (b"x" * 11, 10, "at most"), (None, 10, "read")]
 )
 async def test_a_file_that_cannot_be_sent_is_refused_with_the_reason(
-    desk, slack, tmp_path, content, most, said, monkeypatch
+    chat, slack, tmp_path, content, most, said, monkeypatch
 ):
     monkeypatch.setattr(uploads, "MAX_BYTES", most)
     if content is not None:
         (tmp_path / "f").write_bytes(content)
     with pytest.raises(TransportRejected) as refused:
-        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
+        await chat.posting.attach(chat.thread, chat.key, tmp_path / "f", "f")
     assert said in refused.value.friendly
     assert slack.calls_to("files.getUploadURLExternal") == []
 
 
-async def test_a_missing_scope_is_named_to_the_person(desk, slack, tmp_path):
+async def test_a_missing_scope_is_named_to_the_person(chat, slack, tmp_path):
     (tmp_path / "f").write_bytes(b"x")
     slack.scopes.discard("files:write")
     with pytest.raises(TransportRejected) as refused:
-        await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
+        await chat.posting.attach(chat.thread, chat.key, tmp_path / "f", "f")
     assert "files:write" in refused.value.friendly
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_file_whose_share_was_lost_is_shown_once(desk, slack, tmp_path, applied, monkeypatch):
+async def test_a_file_whose_share_was_lost_is_shown_once(chat, slack, tmp_path, applied, monkeypatch):
     (tmp_path / "f").write_bytes(b"x")
     slack.fail("files.completeUploadExternal", Cut(applied=applied))
     monkeypatch.setattr("transports.slack.post.posting.PAUSE_S", 0.01)
-    await desk.posting.attach(desk.thread, desk.key, tmp_path / "f", "f")
+    await chat.posting.attach(chat.thread, chat.key, tmp_path / "f", "f")
     assert len(slack.posts()) == 1
 
 
 async def test_a_file_that_shrinks_while_it_is_sent_is_a_failed_post(
-    desk, slack, tmp_path, monkeypatch, quick_pause
+    chat, slack, tmp_path, monkeypatch, quick_pause
 ):
     path = tmp_path / "f"
     path.write_bytes(b"x" * 200_000)
     monkeypatch.setattr(uploads, "of_file", partial(_then, uploads.of_file, lambda: path.write_bytes(b"x")))
     with pytest.raises(PostFailed):
-        await desk.posting.attach(desk.thread, desk.key, path, "f")
+        await chat.posting.attach(chat.thread, chat.key, path, "f")
     assert slack.posts() == []
 
 
@@ -890,13 +890,13 @@ def test_a_tag_comes_back_as_it_was():
         assert tag_of({"metadata": tag.metadata()}) == tag
 
 
-async def test_a_rewrite_that_was_done_but_never_answered_is_not_said_twice(desk, slack):
-    draft = await desk.draft("half")
+async def test_a_rewrite_that_was_done_but_never_answered_is_not_said_twice(chat, slack):
+    draft = await chat.draft("half")
     slack.fail("chat.update", Html(503, applied=True), forever=True)
-    await desk.post("half and half", [draft])
-    assert desk.shown() == ["half and half"]
+    await chat.post("half and half", [draft])
+    assert chat.shown() == ["half and half"]
     slack.fail("chat.delete", Html(503), forever=True)
-    other = await desk.draft("more")
+    other = await chat.draft("more")
     with pytest.raises(TransportUnavailable):
-        await desk.post("more and more", [other], key="slack:T1:C1:1760000099.000100")
-    assert desk.shown().count("more and more") == 1
+        await chat.post("more and more", [other], key="slack:T1:C1:1760000099.000100")
+    assert chat.shown().count("more and more") == 1

@@ -112,16 +112,17 @@ async def test_a_copy_on_the_socket_and_one_out_of_the_history_are_one_message(t
     assert bot.acked == [copies[live]["event"]["ts"]]
 
 
-async def test_a_copy_that_is_acknowledged_is_on_disk_also_if_the_first_one_was_not_taken(tmp_path):
+async def test_a_copy_that_is_acknowledged_is_on_disk_also_if_the_first_one_was_not_taken(
+    tmp_path, monkeypatch
+):
     async with listening(tmp_path, Slack()) as (bot, tasks):
         first, second = bot.say(), bot.say()
-        write = bot.journal._write
 
-        def full(_):
-            bot.journal._write = write
+        def full(*_):
+            monkeypatch.undo()
             raise OSError(28, "No space left on device")
 
-        bot.journal._write = full
+        monkeypatch.setattr("threads.journal.journal.write_all", full)
         for copy in (first, second):
             tasks.start_soon(bot.hear, copy)
         await anyio.sleep(2 * SLOW_S)
@@ -139,14 +140,14 @@ async def test_after_a_restart_what_is_said_first_is_taken_first_though_the_mark
     async with anyio.create_task_group() as tasks:
         bot = Bot(tasks, tmp_path, slack, disk)
         tasks.start_soon(bot.journal.run, bot)
-        told = []
+        sent = []
         for n in range(8):
             said = bot.say()
             said["event"]["client_msg_id"] = f"c-{n // 2}"  # each is sent twice
-            told.append(said["event"]["ts"])
+            sent.append(said["event"]["ts"])
             tasks.start_soon(bot.hear, said)
             await anyio.sleep(SLOW_S / 3)
         await anyio.sleep(100)
         tasks.cancel_scope.cancel()
-    assert bot.routed == told[::2]
-    assert sorted(bot.acked) == told
+    assert bot.routed == sent[::2]
+    assert sorted(bot.acked) == sent

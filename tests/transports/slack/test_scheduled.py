@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.slack import FakeSlack, Message
 from tests.transports.bot import bot_over
 from tests.transports.slack.bot import transport
-from tests.transports.slack.test_posting import ME, Desk, Unlimited
+from tests.transports.slack.test_posting import ME, Chat, Unlimited
 from tests.world import Scripted, calls, says
 from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id
@@ -61,35 +61,35 @@ async def test_its_answer_comes_in_the_thread_and_nothing_is_asked_of_slack_abou
 
 
 @pytest.fixture
-async def desk():
+async def chat():
     async with FakeSlack() as slack, open_web(slack.api_base_url, slack.bot_token, Unlimited()) as web:
-        yield Desk(slack, web)
+        yield Chat(slack, web)
 
 
-def key_of(desk, due):
-    return f"slack:T1:{desk.channel}:{scheduled_id('s1', due)}"
+def key_of(chat, due):
+    return f"slack:T1:{chat.channel}:{scheduled_id('s1', due)}"
 
 
-async def test_after_a_crash_it_is_found_without_reading_all_of_a_long_thread(desk):
-    slack = desk.slack
+async def test_after_a_crash_it_is_found_without_reading_all_of_a_long_thread(chat):
+    slack = chat.slack
     for ago in range(900, 300, -1):
         ts = f"{time.time() - ago:.6f}"
-        slack.put(Message("C1", ts, "chatter", "U2", thread_ts=desk.question))
-    key = key_of(desk, datetime.now(UTC))
-    ts = await desk.post(key=key, reply_to=key.rpartition(":")[2])
-    desk.posting = Posting(desk.web, ME)
+        slack.put(Message("C1", ts, "chatter", "U2", thread_ts=chat.question))
+    key = key_of(chat, datetime.now(UTC))
+    ts = await chat.post(key=key, reply_to=key.rpartition(":")[2])
+    chat.posting = Posting(chat.web, ME)
     before = len(slack.calls_to("conversations.replies"))
-    assert await desk.posting.find(desk.thread, key, live=()) == ts
+    assert await chat.posting.find(chat.thread, key, live=()) == ts
     assert len(slack.calls_to("conversations.replies")) == before + 1
 
 
-async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(desk):
-    key = key_of(desk, datetime.now(UTC))
-    slack = desk.slack
-    slack.put(Message("C1", slack.next_ts(), "half an ans", "UBOT", thread_ts=desk.question, bot_id="BBOT"))
-    assert await desk.posting.find(desk.thread, key, live=()) is None
-    assert await desk.posting.sweep(desk.thread, since_of(key), again=False)
-    assert desk.shown() == []
+async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(chat):
+    key = key_of(chat, datetime.now(UTC))
+    slack = chat.slack
+    slack.put(Message("C1", slack.next_ts(), "half an ans", "UBOT", thread_ts=chat.question, bot_id="BBOT"))
+    assert await chat.posting.find(chat.thread, key, live=()) is None
+    assert await chat.posting.sweep(chat.thread, since_of(key), again=False)
+    assert chat.shown() == []
 
 
 def test_it_is_looked_for_from_a_minute_before_it_was_due():

@@ -82,10 +82,6 @@ async def test_a_typed_and_a_native_stop_end_the_turn(tmp_path):
         await slack.until(lambda: slack.session("D1", direct.ts).status == "active")
 
 
-LONG = "words " * 1_200
-"""About 2,100 tokens: twice that is more than the model of the next test reads."""
-
-
 async def test_a_stranger_who_mentions_the_bot_is_refused_alone_and_one_who_talks_is_ignored(tmp_path):
     model = Scripted()
     served = only_served(users=("U1",))
@@ -219,10 +215,10 @@ async def test_the_link_to_a_thread_is_its_permalink_can_be_pressed_and_has_no_p
         assert link == f"{slack.url}/archives/C1/p{said.ts.replace('.', '')}"
         assert edge.link(ThreadId("slack", "T1", "C1", "")) == f"{slack.url}/archives/C1"
         assert linked(link.replace("http:", "https:")) == (said.ts, said.ts), "`why` takes it"
-        told = Outgoing(
+        notice = Outgoing(
             ThreadId("slack", "T1", "C2", ""), "escalation:1", f"It was in {link} (ref 1)", "notice"
         )
-        await edge.post(told)
+        await edge.post(notice)
         (post,) = [message for message in slack.channels["C2"].messages.values() if message.ours]
         assert link in str(post.blocks)
         assert f"`{link}`" not in str(post.blocks)

@@ -25,7 +25,7 @@ from transports.slack import client
 pytestmark = pytest.mark.anyio
 
 
-async def alive(slack):
+async def assert_answers(slack):
     """Prove that the bot still answers."""
     said = await slack.say("U3", "D3", "still there?")
     await slack.until(lambda: answers(slack, "D3", said.ts))
@@ -40,7 +40,7 @@ async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_
         said = await slack.say("U1", "C1", "<@UBOT> hi")
         assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
         assert len(slack.calls_to("chat.postMessage")) <= 2
-        await alive(slack)
+        await assert_answers(slack)
 
 
 @pytest.mark.parametrize("code", ["invalid_blocks", "msg_blocks_too_long", "invalid_arguments"])
@@ -70,7 +70,7 @@ async def test_odd_events_are_acknowledged_and_nothing_breaks(tmp_path):
         await slack.sockets.deliver("interactive", {"type": "view_submission", "view": {}}).delivered()
         await slack.sockets.deliver("slash_commands", {}).delivered()
         await slack.rate_limit_events().delivered()
-        await alive(slack)
+        await assert_answers(slack)
 
 
 async def test_a_file_that_cannot_be_read_is_told_to_the_person_and_the_model(tmp_path):
@@ -148,7 +148,7 @@ async def test_a_missing_scope_is_said_at_the_start(tmp_path, caplog):
     async with FakeSlack() as slack:
         slack.scopes.discard("reactions:write")
         async with bot_in(slack, tmp_path, Scripted()):
-            await alive(slack)
+            await assert_answers(slack)
     assert "reactions:write" in caplog.text
 
 

@@ -68,12 +68,9 @@ async def answering(answer):
     app.router.add_route("*", "/{path:.*}", answer)
     runner = aio.AppRunner(app)
     await runner.setup()
-    site = aio.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await aio.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        async with open_web(
-            f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/api/", BOT_TOKEN
-        ) as web:
+        async with open_web(f"http://127.0.0.1:{runner.addresses[0][1]}/api/", BOT_TOKEN) as web:
             yield web
     finally:
         await runner.cleanup()

@@ -66,7 +66,7 @@ def virtual_slack(**more):
     )
 
 
-def drained(slack):
+def count_calls(slack):
     """How many calls of each method Slack had."""
     counts = {}
     for call in slack.calls:

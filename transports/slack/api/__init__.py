@@ -1,1 +1,1 @@
-"""How Slack is reached: its Web API, Socket Mode, and what it says when it refuses."""
+"""Slack's Web API and Socket Mode, their limits and errors."""

@@ -11,7 +11,7 @@ from threads.errors import PostFailed, TransportRateLimited, TransportRejected, 
 from transports.shared.retry import retry_seconds
 
 Kind = Literal["token", "scope", "place", "shape", "gone", "unsupported", "other"]
-"""Who must act on a refusal, see `FRIENDLY` and `ADVICE`."""
+"""The cause of a refusal, see `FRIENDLY` and `ADVICE`."""
 
 CODES: dict[Kind, str] = {
     "token": """
@@ -42,7 +42,7 @@ CODES: dict[Kind, str] = {
         enterprise_is_restricted missing_recipient_user_id missing_recipient_team_id http_404 http_405
     """,
 }
-"""Slack's codes, and statuses of what is not Slack; one that is not here is "other"."""
+"""Slack's codes, and the HTTP statuses of other servers; any other code is "other"."""
 
 KINDS = {code: kind for kind, codes in CODES.items() for code in codes.split()}
 

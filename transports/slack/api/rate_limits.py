@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import anyio
 from cachetools import LRUCache
 
-NEARLY = 1e-6
-"""Tolerance for inexact clocks and sums; it is owed, so it never adds up."""
+TOLERANCE = 1e-6
+"""Tolerance for inexact clocks and sums. The bucket keeps the debt, so it never adds up."""
 
 MOST_CHANNELS = 4_096
-"""Channels whose bucket is kept. Posts to so many others take a quarter of an hour, and no pause is that long."""
+"""Channels whose bucket is cached. Posts to this many channels take a quarter of an hour, longer than any pause."""
 
 LONGEST_PAUSE_S = 120.0
 """The cap of a Retry-After; then one call goes out to ask again."""
@@ -69,7 +69,7 @@ FLOORS_S: dict[str, float] = {"chat.update": 1.5}
 """An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
 
 FLOOR_S = 1.0
-"""Nobody reads faster than a piece a second, and one stream alone would use up the workspace's budget."""
+"""Nobody reads faster than one update a second, and a faster stream would use up the workspace's budget."""
 
 
 def rate_of(method: str) -> Rate:
@@ -87,10 +87,10 @@ class Bucket:
         self._at = now
 
     def wait(self, now: float, *, beyond: int = 0) -> float:
-        """Return the seconds until a token is there *beyond* so many others, 0.0 if it is."""
+        """Return the seconds until there is a token besides *beyond* others; 0.0 if there is one now."""
         self._refill(now)
         missing = beyond + 1 - self._level
-        return missing / self.rate.per_second if missing > NEARLY else 0.0
+        return missing / self.rate.per_second if missing > TOLERANCE else 0.0
 
     def take(self, now: float) -> None:
         self._refill(now)
@@ -128,7 +128,7 @@ class Lane:
                 await anyio.sleep(wait)
             self.bucket.take(clock())
 
-    def spare(self, now: float) -> bool:
+    def has_spare(self, now: float) -> bool:
         """Return whether a token beyond the reserve is left and nobody waits."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
 
@@ -149,7 +149,7 @@ class Limits:
     def try_take(self, method: str, channel: str = "") -> bool:
         """Take a call only if nobody waits and the reserve stays untouched: for calls that may be dropped."""
         lanes, now = self._lanes_of(method, channel), self._clock()
-        if not all(lane.spare(now) for lane in lanes):
+        if not all(lane.has_spare(now) for lane in lanes):
             return False
         for lane in lanes:
             lane.bucket.take(now)
@@ -161,7 +161,7 @@ class Limits:
             lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
 
     def spacing(self, method: str, sharers: int) -> float:
-        """Return the seconds between calls of *method* for each of so many live drafts."""
+        """Return the seconds between calls of *method* for each of *sharers* live drafts."""
         return max(FLOORS_S.get(method, FLOOR_S), sharers / rate_of(method).per_second)
 
     def _lanes_of(self, method: str, channel: str) -> list[Lane]:
@@ -190,7 +190,7 @@ class SharedLimits(Limits):
     def __init__(self, take_shared: TakeShared, workers: Callable[[], int]) -> None:
         super().__init__()
         self._take_shared, self.workers = take_shared, workers
-        self._spare: dict[str, Bucket] = {}
+        self._droppable: dict[str, Bucket] = {}
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
         await super().take(method, channel, urgent=urgent)
@@ -202,10 +202,10 @@ class SharedLimits(Limits):
 
     def try_take(self, method: str, channel: str = "") -> bool:
         now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self.workers()))
-        spare = self._spare.get(method)
-        if spare is None or spare.rate.per_minute != per_minute:
-            spare = self._spare[method] = Bucket(Rate(per_minute, 1), now)
-        if spare.wait(now) or not super().try_take(method, channel):
+        bucket = self._droppable.get(method)
+        if bucket is None or bucket.rate.per_minute != per_minute:
+            bucket = self._droppable[method] = Bucket(Rate(per_minute, 1), now)
+        if bucket.wait(now) or not super().try_take(method, channel):
             return False
-        spare.take(now)
+        bucket.take(now)
         return True

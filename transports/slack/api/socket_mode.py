@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["event", "action", "command", "other"]
 Take = Callable[[Kind, Mapping[str, JsonValue]], Awaitable[Mapping[str, JsonValue] | None]]
-"""Makes one payload durable, and returns the body of its acknowledgement; if it raises, there is none."""
+"""Makes one payload durable and returns the body of its acknowledgement. If it raises, nothing is acknowledged."""
 
-AT_ONCE = 256
+MAX_CONCURRENT = 256
 """Envelopes that are handled at a time; the rest stays unread in the socket. Slack sends at most 8 a second."""
 DRAIN_S = 3.0
 """How long a released socket waits for open envelopes: Slack's deadline for an acknowledgement."""
@@ -70,7 +70,7 @@ class SocketModeLink:
         self._app = AsyncApp(
             name="threadfast",
             token=client.token or "unused",  # or Bolt reads it from the environment; nothing is sent with it
-            before_authorize=_Taking(take),
+            before_authorize=_TakeEvent(take),
             request_verification_enabled=False,  # the two that would come before ours are for HTTP
             ssl_check_enabled=False,
         )
@@ -90,7 +90,7 @@ class SocketModeLink:
         current: Socket | None = None
         while True:
             try:
-                fresh: Socket = await sockets.start(self._hold, connected)
+                fresh: Socket = await sockets.start(self._run_socket, connected)
             except (LinkDown, TransportFatal) as error:
                 return error
             finally:
@@ -103,21 +103,21 @@ class SocketModeLink:
                 return end
             log.info("link.renewed: %s", end)
 
-    async def _hold(self, connected: Callable[[], None], *, task_status: TaskStatus[Socket]) -> None:
+    async def _run_socket(self, connected: Callable[[], None], *, task_status: TaskStatus[Socket]) -> None:
         """Open a socket, hold it until it is released, finish its envelopes, close it."""
-        room, announced = anyio.Semaphore(AT_ONCE, fast_acquire=True), anyio.Event()
+        slots, announced = anyio.Semaphore(MAX_CONCURRENT, fast_acquire=True), anyio.Event()
 
         async def envelope(frame: Frame) -> None:
             await announced.wait()
-            await room.acquire()
-            taking.start_soon(self._answer, socket, frame, room)
+            await slots.acquire()
+            taking.start_soon(self._answer, socket, frame, slots)
 
         socket = Socket(
             app_token=self._app_token,
             web_client=self._client,
             ping_interval=self._ping_interval,
             silent_s=self._silent_s,
-            hello=self._greeted,
+            hello=self._check_hello,
             envelope=envelope,
             heard=self._heard,
         )
@@ -129,7 +129,7 @@ class SocketModeLink:
                     reading.start_soon(socket.receive_messages)
                     reading.start_soon(socket.watch)
                     with anyio.move_on_after(HELLO_WITHIN_S):  # or it is refused, in the first frame
-                        await socket.spoken.wait()
+                        await socket.greeted.wait()
                     if socket.ended is None:
                         connected()
                         announced.set()
@@ -148,7 +148,7 @@ class SocketModeLink:
         except TimeoutError as error:
             raise LinkDown(f"no connection within {OPEN_WITHIN_S:.0f} s") from error
 
-    async def _answer(self, socket: Socket, frame: Frame, room: anyio.Semaphore) -> None:
+    async def _answer(self, socket: Socket, frame: Frame, slots: anyio.Semaphore) -> None:
         """Handle one envelope, and acknowledge it if that worked."""
         try:
             await send_async_response(socket, *await self._dispatch(frame), start_time=0)
@@ -157,7 +157,7 @@ class SocketModeLink:
             # Events from before it broke may still wait to be read.
             socket.end(Renew(f"no acknowledgement can be sent: {error}"))
         finally:
-            room.release()
+            slots.release()
 
     async def _dispatch(self, frame: Frame) -> tuple[SocketModeRequest, BoltResponse]:
         """Run an envelope through Bolt. One that Bolt cannot read is acknowledged: a repeat would not help."""
@@ -173,7 +173,7 @@ class SocketModeLink:
             log.warning("link.unreadable: an envelope without a payload: %s", sorted(frame))
         return SocketModeRequest("unread", str(frame["envelope_id"]), {}), BoltResponse(status=200)
 
-    def _greeted(self, frame: Frame) -> None:
+    def _check_hello(self, frame: Frame) -> None:
         count = frame.get("num_connections")
         log.debug("link.hello: %s links", count)
         ours = self._open + LINKS_EACH * (self._workers() - 1)
@@ -185,7 +185,7 @@ class SocketModeLink:
             )
 
 
-class _Taking(AsyncMiddleware):
+class _TakeEvent(AsyncMiddleware):
     """The first and last middleware: it handles and answers every request."""
 
     def __init__(self, take: Take) -> None:

@@ -87,7 +87,7 @@ class Web:
     async def try_call(
         self, method: str, *, channel: str = "", **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Call *method* if the limits have a call to spare. Returns None if it was not made or failed."""
+        """Call *method* if the limits have a spare call. Returns None if the call was not made or failed."""
         if not self.limits.try_take(method, channel):
             return None
         try:

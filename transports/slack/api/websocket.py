@@ -81,8 +81,8 @@ class Socket(SocketModeClient):
         )
         self._silent_s, self._hello, self._envelope, self._heard = silent_s, hello, envelope, heard
         self._frames = 0
-        self._spoke_at = self.opened_at = anyio.current_time()
-        self._over, self.spoken, self.released = anyio.Event(), anyio.Event(), anyio.Event()
+        self._last_event_at = self.opened_at = anyio.current_time()
+        self._over, self.greeted, self.released = anyio.Event(), anyio.Event(), anyio.Event()
         self.reading = True
         """False while a frame is handled: then the peer is not the slow one."""
         self.ended: BotError | None = None
@@ -102,7 +102,7 @@ class Socket(SocketModeClient):
             why = f"{type(error).__name__} {getattr(error, 'status', '')}".rstrip()
             # not chained: the error has the address, with a ticket that opens a socket
             raise LinkDown(f"no socket at the address Slack gave ({why})") from None
-        self._spoke_at = self.opened_at = anyio.current_time()
+        self._last_event_at = self.opened_at = anyio.current_time()
 
     async def issue_new_wss_url(self) -> str:
         """Ask for an address, which is good for one connection. Raises `LinkDown` or `TransportFatal`."""
@@ -134,7 +134,7 @@ class Socket(SocketModeClient):
     async def enqueue_message(self, message: str) -> None:
         """Handle one text frame; the next one is not read before this returns."""
         self._frames += 1
-        self.spoken.set()
+        self.greeted.set()
         try:
             frame = json.loads(message)
         except ValueError:
@@ -145,7 +145,7 @@ class Socket(SocketModeClient):
             case {"type": "disconnect"}:
                 self.end(_disconnect(frame.get("reason")))
             case {"envelope_id": str()}:
-                self._spoke_at = anyio.current_time()
+                self._last_event_at = anyio.current_time()
                 self.reading = False
                 await self._envelope(frame)
                 self.reading = True
@@ -161,7 +161,7 @@ class Socket(SocketModeClient):
             await anyio.sleep(self.ping_interval / LOOKS_PER_PING)
             if self.current_session.closed:
                 return self.end(LinkDown("the connection broke"))
-            quiet_s = anyio.current_time() - self._spoke_at
+            quiet_s = anyio.current_time() - self._last_event_at
             if not self.reading and quiet_s > STUCK_S:
                 return self.end(LinkDown("what came is not taken any more"))
             if quiet_s > self._silent_s:
@@ -199,7 +199,7 @@ class Socket(SocketModeClient):
         if self.ended is None:
             self.ended = why
             self._over.set()
-            self.spoken.set()
+            self.greeted.set()
 
     async def over(self) -> BotError:
         """Wait for the end and return the reason."""

@@ -137,7 +137,7 @@ class History:
         self._active: Mapping[str, Sequence[str]] = {}
         self._active_of = 0
         """The gap for which ``_active`` was read."""
-        self._asking = anyio.Lock()
+        self._lock = anyio.Lock()
 
     def verdict(self, refused: TransportRejected) -> Verdict:
         match refused:
@@ -162,50 +162,50 @@ class History:
     async def read(self, channel: str, gap: int) -> str:
         """Hand over the missed messages of a channel, oldest first, in rounds."""
         await anyio.sleep_until(self._not_before)
-        found = await self._new_round(channel, gap)
+        round_ = await self._new_round(channel, gap)
         while True:
             # A thread that is quiet when it is read may get a message later in this round.
             began, upto = self._marks.clock(), NEVER
-            await self._fill(channel, found)
-            for incoming in found.ordered():
+            await self._fill(channel, round_)
+            for incoming in round_.ordered():
                 await self._sink(replace(incoming, stale=self._is_stale(incoming)))
                 upto = incoming.id
-            if not found.cut:
+            if not round_.cut:
                 return min(upto, began, key=instant)
             log.info(
                 "catch_up.long: more than %d messages were missed in %s: going on", MOST_AT_ONCE, channel
             )
-            found = CatchUpRound(instant(upto), MOST_AT_ONCE, threads=found.threads)
+            round_ = CatchUpRound(instant(upto), MOST_AT_ONCE, threads=round_.threads)
 
     def _is_stale(self, incoming: Incoming) -> bool:
         return self._now().timestamp() - float(instant(incoming.id)) > self._max_age_s
 
     async def _new_round(self, channel: str, gap: int) -> CatchUpRound:
-        async with self._asking:
+        async with self._lock:
             if self._active_of < gap:
                 self._active, self._active_of = await self._active_threads(), gap
         threads = dict.fromkeys(filter(is_stamp, self._active.get(channel, ())))
         return CatchUpRound(instant(self._marks.begin_of(channel)), MOST_AT_ONCE, threads=threads)
 
-    async def _fill(self, channel: str, found: CatchUpRound) -> None:
+    async def _fill(self, channel: str, round_: CatchUpRound) -> None:
         # Newest first, back to the first page that begins before the mark: it also shows which older threads moved.
         # And further back, if that takes fewer calls than to ask for each thread that is older still.
         async with aclosing(self._pages("conversations.history", "messages", channel=channel)) as pages:
             async for page in pages:
-                found.add(self._parsed(page, channel))
-                is_after = [found.note(message) for message in page]
-                if not (all(is_after) or found.goes_back()):
+                round_.add(self._parsed(page, channel))
+                is_after = [round_.note(message) for message in page]
+                if not (all(is_after) or round_.goes_back()):
                     break
-        for root in list(found.threads):
-            await self._read_thread(channel, root, found)
+        for root in list(round_.threads):
+            await self._read_thread(channel, root, round_)
 
-    async def _read_thread(self, channel: str, root: str, found: CatchUpRound) -> None:
-        oldest = f"{max(found.since, Decimal(0)):.6f}"
+    async def _read_thread(self, channel: str, root: str, round_: CatchUpRound) -> None:
+        oldest = f"{max(round_.since, Decimal(0)):.6f}"
         try:
             async for page in self._pages(
                 "conversations.replies", "messages", channel=channel, ts=root, oldest=oldest
             ):
-                found.add(self._parsed(page, channel))
+                round_.add(self._parsed(page, channel))
         except SlackRefused as refused:
             if refused.kind != "gone":
                 raise
@@ -213,8 +213,8 @@ class History:
 
     def _parsed(self, page: Sequence[Shape], channel: str) -> list[Incoming]:
         direct = is_direct(channel)
-        found = (parse_message(message, channel, self._me, direct=direct) for message in page)
-        return [incoming for incoming in found if incoming]
+        parsed = (parse_message(message, channel, self._me, direct=direct) for message in page)
+        return [incoming for incoming in parsed if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:
         return await retry(partial(self._web.call, method, urgent=False, **arguments), PAUSES_S, _log_retry)

@@ -70,13 +70,13 @@ class Intake:
         self.buttons = PressedButtons(web, names)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent = presence, recent
-        self._cap = BotLoopGuard(me.bots)
+        self._loop_guard = BotLoopGuard(me.bots)
         history = History(
             web,
             marks,
             me,
-            self._hear,
-            active_threads=self._active,
+            self._deliver,
+            active_threads=self._active_threads,
             now=now,
             max_age_s=max_age_s,
             not_before=read_from,
@@ -98,7 +98,7 @@ class Intake:
                 await self._action(body)
             case "command":
                 if incoming := parse_command(dict(body), self._me):
-                    await self._hear(incoming)
+                    await self._deliver(incoming)
             case "other":
                 log.info("intake.ignored: a payload of a kind that is not used")
             case _:
@@ -109,14 +109,14 @@ class Intake:
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
-            self._heed(signal)
+            self._apply(signal)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
             self._close_gaps()
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
                 await self._marks.note()  # or the next message there would be missed after a kill
                 for event in parsed.inbound:
-                    await self._hear(event)
+                    await self._deliver(event)
         except StoreUnavailable:
             self._close_gaps()
             raise
@@ -125,27 +125,27 @@ class Intake:
         match parse_action(dict(body), self._me):
             case ButtonPress() as press:
                 self.buttons.add(press)
-                await self._hear(press.incoming)
+                await self._deliver(press.incoming)
             case Feedback() as feedback:
-                await self._hear(feedback)
+                await self._deliver(feedback)
                 self._presence.soon(partial(self.buttons.thank, feedback))
             case None:
                 log.info("intake.ignored: a button that is not ours")
 
-    async def _hear(self, event: Inbound) -> None:
-        if not isinstance(event, Incoming) or self._cap.admits(event):
+    async def _deliver(self, event: Inbound) -> None:
+        if not isinstance(event, Incoming) or self._loop_guard.admits(event):
             await self._sink(event)
 
     def _close_gaps(self) -> None:
         self._tasks.start_soon(partial(self._catch_up.run, gap=False))
 
-    async def _active(self) -> dict[str, list[str]]:
+    async def _active_threads(self) -> dict[str, list[str]]:
         active: dict[str, list[str]] = {}
         for thread in await self._recent(ACTIVE_WITHIN_S, MOST_ACTIVE):
             active.setdefault(thread.channel, []).append(thread.root)
         return active
 
-    def _heed(self, signal: Signal) -> None:
+    def _apply(self, signal: Signal) -> None:
         match signal:
             case SessionRenamed(thread):
                 self._presence.renamed(thread)

@@ -1,4 +1,4 @@
-"""Slack's events as values: what goes to the sink, and what only this transport needs; pure.
+"""Slack's events as values: events for the sink, and signals for this transport alone; pure.
 
 Every event that is a message also says how far its channel has come (``moved``), whoever wrote it. A mention comes
 twice, as ``message`` and ``app_mention``, with the same id and meaning, so either may come first or alone.
@@ -90,7 +90,7 @@ class _Event:
 
 
 def parse_event(body: JsonValue, me: Me) -> Parsed:
-    """Read the payload of one events_api envelope. Never raises: what it cannot read is ``odd``."""
+    """Read the payload of one events_api envelope. Never raises: an unreadable one is ``odd``."""
     if not isinstance(body, dict):
         return Parsed(odd="a payload that is not an object")
     if string(body, "type") == "app_rate_limited":

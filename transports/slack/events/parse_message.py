@@ -87,7 +87,7 @@ def parse_message(
 
 
 def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
-    """Return a message as an earlier line of its thread; None for one without words."""
+    """Return a message as an earlier line of its thread; None if it has no words."""
     if string(message, "subtype") not in {*SAID, "bot_message"} or message.get("hidden"):
         return None
     # An app's post in a person's name has both ids; the person did not type it.
@@ -179,7 +179,7 @@ def _files(message: Shape) -> tuple[Attachment, ...]:
 
 
 def _attachment(file: Shape) -> Attachment:
-    """Return one file. It may have no address (beyond a plan's limit), or one outside of Slack: fetching it tells."""
+    """Return one file. Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it."""
     name = string(file, "name") or string(file, "title") or "file"
     return Attachment(
         id=identifier(file, "id"),

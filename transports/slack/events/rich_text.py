@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 
 from transports.slack.api.json_fields import Shape, part, parts, string
 
@@ -28,12 +29,8 @@ def _words(shape: Shape, depth: int) -> str:
     return _BRANCHES[kind](_all(inner, depth - 1), shape)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
 def _plain(shape: Shape) -> str:
-    return _escaped(string(shape, "text"))
+    return escape(string(shape, "text"), quote=False)
 
 
 def _link(shape: Shape) -> str:

@@ -25,5 +25,5 @@ STAMPS = Scale(
     at=at,
     before=before,
     just_before=lambda ts: before(ts, TICK),
-    unheard=is_direct,  # only a DM is opened with no word to us; the bot is asked into all others
+    unheard=is_direct,  # a DM is opened without telling the bot; it is invited into all others
 )

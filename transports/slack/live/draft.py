@@ -2,7 +2,7 @@
 
 | state  | event                                             | next   |
 |--------|---------------------------------------------------|--------|
-| silent | something to show, and a seat is free             | live   |
+| silent | something to show, and a slot is free             | live   |
 | live   | its stream is refused                             | silent, as a post that is edited |
 | either | `hand_over`: the final text goes into its messages| over   |
 | either | `close`: no final text will come                  | over   |
@@ -10,8 +10,8 @@
 Each call shows the newest state, so a draft that waits misses nothing. A turn is never held up: what cannot be shown
 now comes with the final text.
 
-The number of live drafts in a workspace is limited (`Seats`): each live message needs a call when its answer is
-final; all of these calls must get through within seconds. A draft without a seat waits; its thread's status shows
+The number of live drafts in a workspace is limited (`LiveDrafts`): each live message needs a call when its answer is
+final; all of these calls must get through within seconds. A draft without a slot waits; its thread's status shows
 meanwhile that the turn runs.
 """
 
@@ -36,7 +36,7 @@ from threads.model import (
 from transports.slack.api.web_api import Web
 from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.edited_post import UPDATE, EditedPost
-from transports.slack.live.native_stream import APPEND, Live, NativeStream
+from transports.slack.live.native_stream import APPEND, LivePost, NativeStream
 from transports.slack.live.unfinished_draft import close_messages
 from transports.slack.markdown.links import Links
 from transports.slack.post.rewrite import DraftMessage
@@ -44,38 +44,38 @@ from transports.slack.post.rewrite import DraftMessage
 log = logging.getLogger(__name__)
 
 STREAMS, POSTS = 6, 8
-"""Live at once in a workspace. chat.stopStream is tier 2 (20 a minute), chat.update tier 3 (50 a minute): so many
-final texts get through within 20 s, together; a stream needs one of each."""
+"""The most streams and posts that are live at once in a workspace. chat.stopStream is tier 2 (20 a minute) and
+chat.update tier 3 (50 a minute): all their final texts get through within 20 s. A stream needs one call of each."""
 
 
-class Seats:
-    """What the drafts of a workspace share: the limit of live drafts, and whether Slack has streams there."""
+class LiveDrafts:
+    """The limit of live drafts in a workspace, and whether Slack has streams there."""
 
     def __init__(self, web: Web, *, team: str = "", in_channels: bool = False) -> None:
         self.web, self.team = web, team
         self.streams = self.edits = True
         self._in_channels = in_channels
-        self._free = {APPEND: anyio.Semaphore(STREAMS), UPDATE: anyio.Semaphore(POSTS)}
+        self._free_slots = {APPEND: anyio.Semaphore(STREAMS), UPDATE: anyio.Semaphore(POSTS)}
 
     def streams_in(self, channel: str) -> bool:
         """Return whether a live answer there is a stream: in a channel only the asker would see it."""
         return self.streams and (self._in_channels or channel.startswith("D"))
 
     @asynccontextmanager
-    async def seat(self, *, stream: bool) -> AsyncIterator[str]:
-        """Wait for a seat, and yield its method: an edited post if all streams are taken."""
-        method = APPEND if stream and self._free[APPEND].value else UPDATE
-        async with self._free[method]:
+    async def slot(self, *, stream: bool) -> AsyncIterator[str]:
+        """Wait for a slot, and yield its method: an edited post if all streams are taken."""
+        method = APPEND if stream and self._free_slots[APPEND].value else UPDATE
+        async with self._free_slots[method]:
             yield method
 
     def spacing(self, method: str) -> float:
         """Return how long a live draft leaves between its calls, in seconds."""
         most = STREAMS if method == APPEND else POSTS
-        return self.web.limits.spacing(method, most - self._free[method].value)
+        return self.web.limits.spacing(method, most - self._free_slots[method].value)
 
 
 class Draft:
-    """``to`` is the person it answers, ``on_message`` is told when a message of the draft begins or ends.
+    """``to`` is the person it answers; ``on_message`` is called when a message of the draft begins or ends.
 
     Events come in by `feed`, calls go out in `run`.
     """
@@ -83,25 +83,25 @@ class Draft:
     def __init__(
         self,
         thread: ThreadId,
-        seats: Seats,
+        shared: LiveDrafts,
         links: Links,
         *,
         to: str,
         on_message: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_message = on_message
-        self._thread, self._seats = thread, seats
-        self._calls = DraftCalls(seats.web)
+        self._thread, self._shared = thread, shared
+        self._calls = DraftCalls(shared.web)
         self._changed = anyio.Event()
-        self._handed = False
-        stream = seats.streams_in(thread.channel)
-        self._native = NativeStream(self._calls, thread, (to, seats.team), links) if stream else None
+        self._handed_over = False
+        stream = shared.streams_in(thread.channel)
+        self._native = NativeStream(self._calls, thread, (to, shared.team), links) if stream else None
         self._edited = EditedPost(self._calls, thread, links)
 
     @property
     def messages(self) -> tuple[DraftMessage, ...]:
         """Return its messages, oldest first, with what they show."""
-        return tuple(live.message for live in self._lives)
+        return tuple(live.message for live in self._posts)
 
     @property
     def lost(self) -> bool:
@@ -109,11 +109,11 @@ class Draft:
         return self._calls.lost
 
     def feed(self, event: TurnEvent) -> None:
-        """Take in what goes on in the turn. Never blocks; how much is kept is bounded."""
+        """Take in an event of the turn. Never blocks; the text it holds is bounded."""
         for writer in self._writers:
             match event:
                 case TextDelta(text):
-                    writer.say(text)
+                    writer.add_text(text)
                 case TextReset() | TurnStarted():
                     writer.reset()
                 case ToolStarted():
@@ -130,63 +130,63 @@ class Draft:
 
     async def hand_over(self) -> tuple[DraftMessage, ...]:
         """End all calls, and return the messages: the final text is written over them."""
-        self._handed = True
+        self._handed_over = True
         await self._calls.end()
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
         """End the draft without a final text: messages with text stay, the others are deleted."""
-        if not self._handed:
-            self._handed = True
+        if not self._handed_over:
+            self._handed_over = True
             await self._calls.end()
-            await close_messages(self._seats.web, self._thread, self._lives, stopped=outcome == "stopped")
+            await close_messages(self._shared.web, self._thread, self._posts, stopped=outcome == "stopped")
 
     @property
-    def _lives(self) -> list[Live]:
-        return self._native.lives if self._native and self._native.lives else self._edited.lives
+    def _posts(self) -> list[LivePost]:
+        return self._native.posts if self._native and self._native.posts else self._edited.posts
 
     @property
     def _writers(self) -> list[NativeStream | EditedPost]:
         """Return the writers that get events: both, until it is decided which one shows them."""
-        if self._native and self._native.lives:
+        if self._native and self._native.posts:
             return [self._native]
         return [self._native, self._edited] if self._native else [self._edited]
 
     async def _show(self) -> None:
-        await self._due(self._edited if self._native is None else self._native)
+        await self._wait_until_due(self._edited if self._native is None else self._native)
         while not self._calls.over:
-            async with self._seats.seat(stream=self._native is not None) as method:
+            async with self._shared.slot(stream=self._native is not None) as method:
                 writer = self._native if self._native and method == APPEND else self._edited
                 if writer is self._edited:
                     self._native = None
-                    if not self._seats.edits:
+                    if not self._shared.edits:
                         return
-                await self._keep(writer)
-            if not writer.barred:
+                await self._run_writer(writer)
+            if not writer.unavailable:
                 return
             if writer is self._edited:
-                self._seats.edits = False
+                self._shared.edits = False
                 log.warning(
                     "live.no_edits: Slack lets nothing be edited here: answers appear when they are whole"
                 )
                 return
-            if writer.barred == "workspace" and self._seats.streams:
-                self._seats.streams = False
+            if writer.unavailable == "workspace" and self._shared.streams:
+                self._shared.streams = False
                 log.warning(
                     "live.no_streams: Slack has no streams here: live answers are posts that are edited"
                 )
             self._native = None
 
-    async def _keep(self, writer: NativeStream | EditedPost) -> None:
+    async def _run_writer(self, writer: NativeStream | EditedPost) -> None:
         while not writer.done:
-            await self._due(writer)
-            before = [live.open for live in writer.lives]
+            await self._wait_until_due(writer)
+            before = [live.open for live in writer.posts]
             await writer.flush()
-            if [live.open for live in writer.lives] != before:
+            if [live.open for live in writer.posts] != before:
                 self._on_message()
-            await anyio.sleep(self._seats.spacing(writer.method))
+            await anyio.sleep(self._shared.spacing(writer.method))
 
-    async def _due(self, writer: NativeStream | EditedPost) -> None:
+    async def _wait_until_due(self, writer: NativeStream | EditedPost) -> None:
         while (wait := writer.due(now := anyio.current_time()) - now) > 0:
             self._changed = anyio.Event()
             with anyio.move_on_after(wait):

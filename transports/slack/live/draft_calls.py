@@ -13,9 +13,9 @@ from pydantic import JsonValue
 from threads.errors import PostFailed
 from transports.slack.api.web_api import Web
 
-BEGINS = frozenset({"chat.postMessage", "chat.startStream"})
+NEW_MESSAGE_METHODS = frozenset({"chat.postMessage", "chat.startStream"})
 
-OVER_WITHIN_S = 10.0
+END_WITHIN_S = 10.0
 """How long the end of a draft waits for a call that is being made; after that its result is unknown."""
 
 
@@ -26,42 +26,42 @@ class DraftCalls:
         """Whether Slack may show a message whose ts is unknown."""
         self._web = web
         self._scope = anyio.CancelScope()
-        self._asking = False
-        self._quiet: anyio.Event | None = None
+        self._calling = False
+        self._finished: anyio.Event | None = None
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work*, which makes its calls through here, until it is done or the draft is over."""
         if self.over:
             return
-        self._quiet = anyio.Event()
+        self._finished = anyio.Event()
         try:
             with self._scope:
                 await work()
         finally:
-            self._quiet.set()
+            self._finished.set()
 
     async def end(self) -> None:
         """Make no further call; return when none is being made."""
         self.over = True
-        if not self._asking:
+        if not self._calling:
             self._scope.cancel()
-        if self._quiet is None:
+        if self._finished is None:
             return
-        with anyio.move_on_after(OVER_WITHIN_S):
-            await self._quiet.wait()
+        with anyio.move_on_after(END_WITHIN_S):
+            await self._finished.wait()
             return
         self._scope.cancel()
-        await self._quiet.wait()
+        await self._finished.wait()
 
     async def call(self, method: str, channel: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
-        """Make the call when it is its turn. Raises as `web.Web.call`."""
+        """Make the call when it is its turn. Raises as `Web.call`."""
         await self._web.limits.take(method, channel, urgent=False)
         return await self._ask(method, channel, arguments)
 
     async def try_call(
         self, method: str, channel: str, **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Make the call if the rate limit has one to spare, else return None. Raises as `web.Web.call`."""
+        """Make the call if the rate limit has a spare one, else return None. Raises as `Web.call`."""
         await anyio.lowlevel.checkpoint()  # the draft may be over
         if not self._web.limits.try_take(method, channel):
             return None
@@ -71,17 +71,17 @@ class DraftCalls:
         self, method: str, channel: str, arguments: Mapping[str, JsonValue]
     ) -> Mapping[str, JsonValue]:
         await anyio.lowlevel.checkpoint_if_cancelled()  # or the call would go out and its answer be lost
-        self._asking, begun = True, method in BEGINS
+        self._calling, may_be_lost = True, method in NEW_MESSAGE_METHODS
         try:
             answer = await self._web.ask(method, channel=channel, **arguments)
-            begun = False
+            may_be_lost = False
         except PostFailed as error:
-            begun = begun and error.maybe_posted
+            may_be_lost = may_be_lost and error.maybe_posted
             raise
         else:
             return answer
         finally:
-            self.lost = self.lost or begun
-            self._asking = False
+            self.lost = self.lost or may_be_lost
+            self._calling = False
             if self.over:
                 self._scope.cancel()

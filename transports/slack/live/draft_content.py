@@ -6,7 +6,6 @@ newest state is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,16 +17,12 @@ from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import TableHold
 
-MOST_SAID = 100_000
+MOST_SHOWN = 100_000
 """Characters of a turn that are shown live; the rest comes with the final text."""
 
 MOST_CARDS = 50
-LONGEST_WORD = 80
 CARD_BYTES = 100
-"""Our estimate of what a card takes beside its title; Slack does not document it."""
-
-
-_WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}(?=\s)")
+"""Our estimate of the size of a card without its title; Slack does not document it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +67,12 @@ class Batch:
         return {"chunks": [{"type": "markdown_text", "text": before}, *chunks] if before else chunks}
 
 
-class Script:
+class UnsentContent:
     def __init__(self, links: Links) -> None:
         self._links = links
         self._pieces: list[str | Card] = []
-        self._said = 0
-        self.begin()
+        self._length = 0
+        self.restart()
 
     @property
     def has_text(self) -> bool:
@@ -87,27 +82,27 @@ class Script:
     def has_cards(self) -> bool:
         return any(isinstance(piece, Card) for piece in self._pieces)
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Drop unsent text, and the state of the text before it."""
         self._paused = False
         self._safe, self._tables = SafeStream(self._links), TableHold()
         self._pieces = [piece for piece in self._pieces if isinstance(piece, Card)]
 
-    def say(self, delta: str) -> None:
-        self._said += len(delta)
-        if self._said > MOST_SAID or not (text := self._tables.feed(self._safe.feed(delta))):
+    def add_text(self, delta: str) -> None:
+        self._length += len(delta)
+        if self._length > MOST_SHOWN or not (text := self._tables.feed(self._safe.feed(delta))):
             return
         self._add(f"\n\n{text}" if self._paused else text)
         self._paused = False
 
-    def pause(self) -> None:
-        """Add what is held back: this step's text is complete."""
+    def end_step(self) -> None:
+        """Add the text that is held back: the step is complete."""
         text = self._tables.feed(self._safe.end()) + self._tables.end()
         self._add(text)
         self._safe, self._tables = SafeStream(self._links), TableHold()
-        self._paused = self._paused or self._said > 0
+        self._paused = self._paused or self._length > 0
 
-    def card(self, card: Card) -> None:
+    def add_card(self, card: Card) -> None:
         for place, piece in enumerate(self._pieces):
             if isinstance(piece, Card) and piece.id == card.id:
                 self._pieces[place] = card
@@ -132,15 +127,6 @@ class Script:
             taken.append(self._pieces.pop(0))
             room -= size
         return Batch(tuple(taken)), not self._pieces
-
-    def rest_of_word(self) -> str:
-        """Take the rest of a word that the sent text broke off in."""
-        if not self._pieces or isinstance(piece := self._pieces[0], Card):
-            return ""
-        if not (word := _WORD.match(piece)):
-            return ""
-        self._pieces[0] = piece[word.end() :]
-        return word[0]
 
     def put_back(self, batch: Batch) -> None:
         later, self._pieces = self._pieces, []

@@ -3,10 +3,10 @@
 | state  | event                                                | next   |
 |--------|------------------------------------------------------|--------|
 | none   | a paragraph, or 1.5 s after the first word           | posted |
-| none   | the post was refused, or its answer was lost         | mute   |
+| none   | the post was refused, or its answer was lost         | silent |
 | posted | the text is another one: it is written over          | posted |
-| posted | Slack does not let it be edited                      | mute   |
-| posted | somebody deleted it                                  | mute, and forgotten |
+| posted | Slack does not let it be edited                      | silent |
+| posted | somebody deleted it                                  | silent, and forgotten |
 
 A step's text is the text since the last tool began. It replaces the text before it, as the final text will. While
 tools run, a line below says what they do.
@@ -28,10 +28,10 @@ from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import string
 from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.draft_content import inert
-from transports.slack.live.native_stream import Live
+from transports.slack.live.native_stream import LivePost
 from transports.slack.markdown.blocks import markdown_block
 from transports.slack.markdown.links import Links
-from transports.slack.markdown.split import parts, plain
+from transports.slack.markdown.split import plain, split_markdown
 from transports.slack.post.post_tags import Tag
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class EditedPost:
 
     def __init__(self, calls: DraftCalls, thread: ThreadId, links: Links) -> None:
         self.done = False
-        self.barred: Literal["", "turn", "workspace"] = ""
-        self.lives: list[Live] = []
+        self.unavailable: Literal["", "turn", "workspace"] = ""
+        self.posts: list[LivePost] = []
         self._calls, self._thread, self._links = calls, thread, links
         self._running = RunningTools()
         self._text = ""
@@ -60,7 +60,7 @@ class EditedPost:
         self._first_at = math.inf
         self._blocks = True
 
-    def say(self, delta: str) -> None:
+    def add_text(self, delta: str) -> None:
         if self._over:
             self._text, self._over = "", False
         if len(self._text) <= MOST_SHOWN:
@@ -84,15 +84,15 @@ class EditedPost:
         """Return when to make the next call."""
         if not self._changed:
             return math.inf
-        if self.lives or "\n\n" in self._text.strip():
+        if self.posts or "\n\n" in self._text.strip():
             return now
         return self._first_at + FIRST_AFTER_S
 
     async def flush(self) -> None:
         self._changed = False
         text = self._view()
-        live = self.lives[0] if self.lives else None
-        if not text or (live and live.sure and live.text == text):
+        live = self.posts[0] if self.posts else None
+        if not text or (live and live.confirmed and live.text == text):
             return
         try:
             await self._show(live, text)
@@ -105,7 +105,7 @@ class EditedPost:
             self._changed = bool(live) or not error.maybe_posted
             self.done = live is None and error.maybe_posted  # one may be out: `Draft.lost` has it swept
 
-    async def _show(self, live: Live | None, text: str) -> None:
+    async def _show(self, live: LivePost | None, text: str) -> None:
         content: dict[str, JsonValue] = body(text, blocks=self._blocks)
         unfinished = Tag("", draft=True).metadata()
         if live is None:
@@ -119,40 +119,40 @@ class EditedPost:
                 **content,
             )
             if ts := string(answer, "ts"):
-                self.lives.append(Live(ts, anyio.current_time(), text, open=False))
+                self.posts.append(LivePost(ts, anyio.current_time(), text, open=False))
             else:
                 self.done = True
             return
-        live.sure = False  # until the answer is there
+        live.confirmed = False  # until the answer is there
         try:
             await self._calls.call(
                 UPDATE, self._thread.channel, ts=live.ts, parse="none", link_names=False, **content
             )
         except PostFailed as error:
-            live.sure = not error.maybe_posted
+            live.confirmed = not error.maybe_posted
             raise
-        live.sure, live.text = True, text
+        live.confirmed, live.text = True, text
 
-    def _refused(self, live: Live | None, refused: SlackRefused) -> None:
+    def _refused(self, live: LivePost | None, refused: SlackRefused) -> None:
         log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
         if refused.kind == "shape" and self._blocks:
             self._blocks, self._changed = False, True
             return
         self.done = True
         if live and refused.kind in ("unsupported", "scope"):
-            self.barred = "workspace"
+            self.unavailable = "workspace"
         if live and refused.error == "message_not_found":
-            self.lives.clear()
+            self.posts.clear()
 
     def _view(self) -> str:
         text = self._text.strip()
-        fitting = parts(text[:MOST_SHOWN], self._links)
-        texts = [fitting[0].markdown] if fitting else []
+        fitting = split_markdown(text[:MOST_SHOWN], self._links)
+        texts = [fitting[0]] if fitting else []
         if len(fitting) > 1 or len(text) > MOST_SHOWN:
             texts.append(NOTHING)
         if words := self._running.words:
             texts.append(f"_{inert(words, self._links)}{NOTHING}_")
-        return "\n\n".join(texts) or (NOTHING if self.lives else "")
+        return "\n\n".join(texts) or (NOTHING if self.posts else "")
 
     def _touch(self) -> None:
         self._changed = True

@@ -1,6 +1,6 @@
 """Calls that set a state, such as a status or a reaction: only the newest of each counts, and it may be late.
 
-Each method has one `LatestCalls`, so that calls about the same thing go out in order. A thing that is wanted again
+Each method has one `LatestCalls`, so that calls with the same key go out in order. A key that is requested again
 keeps its place in the queue. New states go before repeated ones. A method that the workspace does not offer is called
 once.
 """
@@ -26,7 +26,7 @@ K = TypeVar("K", bound=Hashable)
 Arguments = dict[str, JsonValue]
 
 MOST_WAITING = 2_000
-"""Things that wait for their call; the oldest is given up."""
+"""Calls that wait; beyond, the oldest is dropped."""
 
 TRIES = 3
 
@@ -35,15 +35,15 @@ HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supporte
 
 
 class LatestCalls(Generic[K]):
-    """``on_done`` gets each key when its call was answered, whatever the answer."""
+    """``on_done`` gets each key after its call was answered, whatever the answer is."""
 
     def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:
         self.offered = True
         self._web, self._method, self._on_done = web, method, on_done
         self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
-        self._wanted = anyio.Event()
-        self._asking: K | None = None
+        self._requested = anyio.Event()
+        self._in_flight: K | None = None
 
     @property
     def waiting(self) -> int:
@@ -52,35 +52,36 @@ class LatestCalls(Generic[K]):
 
     def busy(self, key: K) -> bool:
         """Return whether a call about it waits or is on its way."""
-        return key in self._soon or key in self._later or self._asking == key
+        return key in self._soon or key in self._later or self._in_flight == key
 
-    def want(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
+    def request(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
         if not self.offered:
             return
         if soon:
             self._later.pop(key, None)
-        line = self._soon if soon or key in self._soon else self._later
-        line[key] = (arguments, TRIES)
+        queue = self._soon if soon or key in self._soon else self._later
+        queue[key] = (arguments, TRIES)
         if self.waiting > MOST_WAITING:
             (self._later or self._soon).popitem(last=False)
-        self._wanted.set()
+        self._requested.set()
 
-    def forget(self, key: K) -> bool:
-        """Take it back; False if it is too late for that."""
-        return self._soon.pop(key, None) is not None or self._later.pop(key, None) is not None
+    def cancel(self, key: K) -> None:
+        """Drop a call that still waits."""
+        self._soon.pop(key, None)
+        self._later.pop(key, None)
 
     async def run(self) -> None:
         while self.offered:
             while not (self._soon or self._later):
-                self._wanted = anyio.Event()
-                await self._wanted.wait()
+                self._requested = anyio.Event()
+                await self._requested.wait()
             await self._web.limits.take(self._method, urgent=False)
             if self._soon or self._later:  # it may have been taken back
                 await self._ask(*(self._soon or self._later).popitem(last=False))
 
     async def _ask(self, key: K, wanted: tuple[Arguments, int]) -> None:
         arguments, tries = wanted
-        self._asking = key
+        self._in_flight = key
         try:
             await self._web.ask(self._method, **arguments)
         except SlackRefused as refused:
@@ -90,7 +91,7 @@ class LatestCalls(Generic[K]):
             if tries > 1 and not (key in self._soon or key in self._later):
                 self._soon[key] = (arguments, tries - 1)
         finally:
-            self._asking = None
+            self._in_flight = None
         if not self.busy(key):
             self._on_done(key)
 

@@ -44,7 +44,7 @@ from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
-from transports.slack.live.draft import Draft, Seats
+from transports.slack.live.draft import Draft, LiveDrafts
 from transports.slack.live.latest_wins import LatestCalls
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.thread_status import (
@@ -77,17 +77,17 @@ MOST_JOBS = 2_000
 
 
 @dataclass(slots=True)
-class _Live(LiveMessage):
+class _Message(LiveMessage):
     draft: Draft | None = None
     author: str = ""
     hosts: frozenset[str] = frozenset()
     title: str = ""
-    shown: Status = IDLE
+    status_shown: Status = IDLE
     waiting: Waiting | None = None
     tools: RunningTools = field(default_factory=RunningTools)
 
     def note(self, event: TurnEvent) -> None:
-        """Keep what the turn does."""
+        """Remember the tools that run, and what the turn waits for."""
         match event:
             case ToolStarted():
                 self.tools.started(event)
@@ -101,7 +101,7 @@ class _Live(LiveMessage):
                 pass
 
 
-class Presence(shared.Presence[_Live, Draft]):
+class Presence(shared.Presence[_Message, Draft]):
     """``allowed`` are hosts whose links stay live, ``prompts`` pairs of title and message."""
 
     def __init__(
@@ -113,25 +113,25 @@ class Presence(shared.Presence[_Live, Draft]):
         prompts: Sequence[tuple[str, str]] = (),
         stream_in_channels: bool = False,
     ) -> None:
-        super().__init__(_Live, MOST_JOBS)
+        super().__init__(_Message, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
-        self._seats = Seats(web, team=team, in_channels=stream_in_channels)
+        self._drafts = LiveDrafts(web, team=team, in_channels=stream_in_channels)
         self._sessions: LatestCalls[ThreadId] = LatestCalls(web, SESSION)
         self._words: LatestCalls[ThreadId] = LatestCalls(web, WORDS)
         self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
         self._reactions = Reactions(web)
         self._running: dict[ThreadId, str] = {}
         self._closing: list[ThreadId] = []
-        self._beats: dict[ThreadId, float] = {}
-        self._beat = anyio.Event()
+        self._heartbeats: dict[ThreadId, float] = {}
+        self._heartbeat_due = anyio.Event()
         self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
-        boards = (self._sessions, self._words, self._suggestions, *self._reactions.boards)
+        queues = (self._sessions, self._words, self._suggestions, *self._reactions.queues)
         async with anyio.create_task_group() as tasks:
-            for board in boards:
+            for board in queues:
                 tasks.start_soon(board.run)
-            tasks.start_soon(self._keep_beating)
+            tasks.start_soon(self._run_heartbeats)
             tasks.start_soon(super().run)
 
     def quiet_in(self, thread: ThreadId) -> bool:
@@ -165,91 +165,91 @@ class Presence(shared.Presence[_Live, Draft]):
         """Suggest prompts. Without ``thread_ts``: with one, Slack says ok and shows nothing (agent view)."""
         prompts: list[JsonValue] = [{"title": title, "message": message} for title, message in self._prompts]
         if prompts:
-            self._suggestions.want(channel, {"channel_id": channel, "prompts": prompts})
+            self._suggestions.request(channel, {"channel_id": channel, "prompts": prompts})
 
-    def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+    def _note(self, live: _Message, message_id: str, event: TurnEvent) -> None:
         thread = live.thread
         match event:
             case Taken(text=text, author=author):
                 live.author, live.hosts = author, hosts_in(text)
-                spared = is_direct(thread.channel) or self._reactions.late
-                shows = spared and (self._sessions.offered or self._words.offered)
-                if not shows or self._running.get(thread, message_id) != message_id:
+                has_status = is_direct(thread.channel) or self._reactions.late
+                status_is_enough = has_status and (self._sessions.offered or self._words.offered)
+                if not status_is_enough or self._running.get(thread, message_id) != message_id:
                     self._reactions.add(thread.channel, message_id, EYES)
             case TurnStarted(text=text, author=author):
                 live.author, live.hosts = author or live.author, live.hosts | hosts_in(text)
                 self._started(live, message_id, text)
             case _:
                 live.note(event)
-        self._draw(live, message_id, event)
+        self._feed_draft(live, message_id, event)
         if self._running.get(thread) == message_id:
-            self._say(live, status(live.tools.words, live.waiting))
+            self._update_status(live, status(live.tools.words, live.waiting))
 
-    def _started(self, live: _Live, message_id: str, text: str) -> None:
+    def _started(self, live: _Message, message_id: str, text: str) -> None:
         thread, live.waiting = live.thread, None
         live.tools.clear()
         if not is_stamp(thread.root):
             return
         self._running[thread] = message_id
         live.title = title_of(text) if message_id == thread.root else ""
-        live.shown = status("", None)
-        self._show_status(thread, live.shown, title=self._title(live))
+        live.status_shown = status("", None)
+        self._show_status(thread, live.status_shown, title=self._title(live))
 
-    def _say(self, live: _Live, wanted: Status) -> None:
-        if wanted == live.shown:
+    def _update_status(self, live: _Message, wanted: Status) -> None:
+        if wanted == live.status_shown:
             return
-        if wanted.session != live.shown.session:
-            self._sessions.want(live.thread, session_arguments(live.thread, wanted, self._title(live)))
-        live.shown = wanted
-        self._words.want(live.thread, words_arguments(live.thread, wanted), soon=False)
-        self._beats_again(live.thread)
+        if wanted.session != live.status_shown.session:
+            self._sessions.request(live.thread, session_arguments(live.thread, wanted, self._title(live)))
+        live.status_shown = wanted
+        self._words.request(live.thread, words_arguments(live.thread, wanted), soon=False)
+        self._schedule_heartbeat(live.thread)
 
-    def _title(self, live: _Live) -> str:
+    def _title(self, live: _Message) -> str:
         return "" if live.thread in self._renamed else live.title
 
-    def _say_again(self, live: _Live, message_id: str) -> None:
-        """Say what goes on after a message of the draft began or ended: Slack takes the words away then."""
+    def _repeat_status(self, live: _Message, message_id: str) -> None:
+        """Repeat the status after a message of the draft began or ended: Slack removes it then."""
         if self._running.get(live.thread) == message_id:
-            self._words.want(live.thread, words_arguments(live.thread, live.shown), soon=False)
+            self._words.request(live.thread, words_arguments(live.thread, live.status_shown), soon=False)
 
     def _show_status(self, thread: ThreadId, wanted: Status, *, title: str = "", soon: bool = True) -> None:
-        self._sessions.want(thread, session_arguments(thread, wanted, title), soon=soon)
-        self._words.want(thread, words_arguments(thread, wanted), soon=soon)
+        self._sessions.request(thread, session_arguments(thread, wanted, title), soon=soon)
+        self._words.request(thread, words_arguments(thread, wanted), soon=soon)
         if wanted == IDLE:
-            self._beats.pop(thread, None)
+            self._heartbeats.pop(thread, None)
         else:
-            self._beats_again(thread)
+            self._schedule_heartbeat(thread)
 
-    def _beats_again(self, thread: ThreadId) -> None:
-        self._beats.pop(thread, None)
-        self._beats[thread] = anyio.current_time() + HEARTBEAT_S
-        self._beat.set()
+    def _schedule_heartbeat(self, thread: ThreadId) -> None:
+        self._heartbeats.pop(thread, None)
+        self._heartbeats[thread] = anyio.current_time() + HEARTBEAT_S
+        self._heartbeat_due.set()
 
-    async def _keep_beating(self) -> None:
+    async def _run_heartbeats(self) -> None:
         while True:
-            while not self._beats:
-                self._beat = anyio.Event()
-                await self._beat.wait()
-            thread, due = next(iter(self._beats.items()))
+            while not self._heartbeats:
+                self._heartbeat_due = anyio.Event()
+                await self._heartbeat_due.wait()
+            thread, due = next(iter(self._heartbeats.items()))
             await anyio.sleep_until(due)
             live = self._messages.get((thread, self._running.get(thread, "")))
-            if self._beats.get(thread) != due:
+            if self._heartbeats.get(thread) != due:
                 continue
             if live is None:
-                del self._beats[thread]
+                del self._heartbeats[thread]
                 continue
-            self._words.want(thread, words_arguments(thread, live.shown), soon=False)
-            self._beats_again(thread)
+            self._words.request(thread, words_arguments(thread, live.status_shown), soon=False)
+            self._schedule_heartbeat(thread)
 
-    def _draw(self, live: _Live, message_id: str, event: TurnEvent) -> None:
+    def _feed_draft(self, live: _Message, message_id: str, event: TurnEvent) -> None:
         if live.draft is None and isinstance(event, TextDelta | ToolStarted) and is_stamp(live.thread.root):
             links = self.links_for(live.thread, message_id, live=False)
             live.draft = Draft(
                 live.thread,
-                self._seats,
+                self._drafts,
                 links,
                 to=live.author,
-                on_message=partial(self._say_again, live, message_id),
+                on_message=partial(self._repeat_status, live, message_id),
             )
             self.soon(live.draft.run)
         if live.draft:

@@ -20,7 +20,7 @@ from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
 
-MOST_THERE = 2_000
+MOST_PRESENT = 2_000
 """Our reactions that are remembered, so that they can be removed."""
 
 MOST_LATE = 20
@@ -33,11 +33,11 @@ class Reactions:
     def __init__(self, web: Web) -> None:
         self._adding: LatestCalls[Key] = LatestCalls(web, ADD, self._added)
         self._removing: LatestCalls[Key] = LatestCalls(web, REMOVE)
-        self._there: FIFOCache[Key, None] = FIFOCache(MOST_THERE)
+        self._present: FIFOCache[Key, None] = FIFOCache(MOST_PRESENT)
         self._unwanted: set[Key] = set()
 
     @property
-    def boards(self) -> tuple[LatestCalls[Key], LatestCalls[Key]]:
+    def queues(self) -> tuple[LatestCalls[Key], LatestCalls[Key]]:
         return self._adding, self._removing
 
     @property
@@ -46,26 +46,26 @@ class Reactions:
         return self._removing.waiting >= MOST_LATE
 
     def add(self, channel: str, ts: str, name: str) -> None:
-        """Add a reaction to a message; presses and slash commands are none in Slack, and get none."""
+        """Add a reaction to a message; presses and slash commands are not messages in Slack, and get none."""
         if is_stamp(ts):
-            self._adding.want((channel, ts, name), _arguments((channel, ts, name)))
+            self._adding.request((channel, ts, name), _arguments((channel, ts, name)))
 
     def remove(self, channel: str, ts: str, name: str, *, maybe: bool = False) -> None:
         """Remove a reaction; *maybe*: an earlier process may have added it."""
         key = (channel, ts, name)
-        self._adding.forget(key)
+        self._adding.cancel(key)
         if self._adding.busy(key):
             self._unwanted.add(key)
-        elif key in self._there or (maybe and is_stamp(ts)):
-            self._there.pop(key, None)
-            self._removing.want(key, _arguments(key))
+        elif key in self._present or (maybe and is_stamp(ts)):
+            self._present.pop(key, None)
+            self._removing.request(key, _arguments(key))
 
     def _added(self, key: Key) -> None:
         if key in self._unwanted:
             self._unwanted.discard(key)
-            self._removing.want(key, _arguments(key))
+            self._removing.request(key, _arguments(key))
             return
-        self._there[key] = None
+        self._present[key] = None
 
 
 def _arguments(key: Key) -> Arguments:

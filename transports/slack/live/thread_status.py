@@ -35,7 +35,7 @@ LONGEST_TITLE = 80
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A session is processing, suspended while a person must decide, and active when nothing goes on."""
+    """A session is processing, suspended while a person must decide, and active when no turn runs."""
 
     session: Literal["processing", "suspended", "active"] = "active"
     words: str = ""
@@ -45,7 +45,7 @@ IDLE = Status()
 
 
 def status(activity: str, waiting: Waiting | None) -> Status:
-    """Return what to show for a running turn; *activity* is what its tools do, such as "reading notes.md"."""
+    """Return what to show for a running turn; *activity* describes its tools, such as "reading notes.md"."""
     if waiting is None:
         return Status("processing", _short(f"is {activity}…") if activity else THINKING)
     words = _short(waiting_words(waiting))

@@ -14,7 +14,7 @@ from threads.model import ThreadId
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.web_api import Web
 from transports.slack.live.edited_post import UPDATE, body
-from transports.slack.live.native_stream import STOP, Live
+from transports.slack.live.native_stream import STOP, LivePost
 from transports.slack.markdown.open_fences import Fences
 from transports.slack.post.post_tags import Tag
 from transports.slack.post.rewrite import remove
@@ -28,11 +28,11 @@ KEPT = Tag("kept").metadata()
 WITHIN_S = 120.0
 
 
-async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, stopped: bool) -> None:
+async def close_messages(web: Web, thread: ThreadId, posts: Sequence[LivePost], *, stopped: bool) -> None:
     """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
-    remaining = [live for live in lives if live.text.strip() and not live.stale]
+    remaining = [live for live in posts if live.text.strip() and not live.withdrawn]
     with anyio.move_on_after(WITHIN_S) as scope:
-        for live in lives:
+        for live in posts:
             if live not in remaining:
                 await remove(web, thread.channel, live.ts)
                 continue
@@ -44,15 +44,17 @@ async def close_messages(web: Web, thread: ThreadId, lives: Sequence[Live], *, s
         log.info("live.left: as it was", extra={"thread_id": str(thread)})
 
 
-async def _keep(web: Web, channel: str, live: Live, mark: str) -> None:
+async def _keep(web: Web, channel: str, live: LivePost, mark: str) -> None:
     fences = Fences()
     fences.feed(live.text)
     mark = fences.seam[0] + mark
     if live.open:
-        end: dict[str, JsonValue] = {"markdown_text": mark or None, "metadata": KEPT} if live.sure else {}
+        end: dict[str, JsonValue] = (
+            {"markdown_text": mark or None, "metadata": KEPT} if live.confirmed else {}
+        )
         with suppress(SlackRefused):  # Slack has ended it: then it can be written over
             await web.call(STOP, channel=channel, urgent=False, ts=live.ts, **end)
-            if live.sure:
+            if live.confirmed:
                 return
     text = live.text + mark
     more: dict[str, JsonValue] = {"parse": "none", "link_names": False, "metadata": KEPT}

@@ -30,7 +30,7 @@ def _button(number: int, choice: Choice) -> Block:
     button: Block = {
         "type": "button",
         "action_id": f"choice:{number}",
-        "text": _plain(_capped(choice.label.strip() or choice.command, _MAX_LABEL), emoji=True),
+        "text": _plain(_shorten(choice.label.strip() or choice.command, _MAX_LABEL), emoji=True),
         "value": choice.command[:_MAX_VALUE],
     }
     style = _style(choice.command, first=number == 0)
@@ -68,7 +68,7 @@ def _thumb(text: str, value: str) -> Block:
 
 def note_block(text: str) -> Block:
     """Return a small line of words; nothing in it is read as a mention, a link or Markdown."""
-    return {"type": "context", "elements": [_plain(_capped(text.strip() or "…", _MAX_NOTE), emoji=False)]}
+    return {"type": "context", "elements": [_plain(_shorten(text.strip() or "…", _MAX_NOTE), emoji=False)]}
 
 
 def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str) -> list[Block]:
@@ -83,5 +83,5 @@ def _plain(text: str, *, emoji: bool) -> Block:
     return {"type": "plain_text", "text": text, "emoji": emoji}
 
 
-def _capped(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

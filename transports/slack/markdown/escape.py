@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
-from transports.base.text import PREFIX, clean, continued, trim_address
+from transports.base.text import PREFIX, Fence, clean, continued, trim_address
 from transports.slack.markdown.links import (
     ZERO_WIDTH,
     Links,
@@ -36,7 +35,7 @@ from transports.slack.markdown.links import (
     without_pings,
     written_as_code,
 )
-from transports.slack.markdown.lookahead import CODE, INFO, LINK, SHORT, WORD, Ahead, More
+from transports.slack.markdown.lookahead import CODE, INFO, LINK, SHORT, WORD, Lookahead, NeedMore
 
 _STRAY_TICK = "\u02cb"  # looks like a backtick, and is not markup
 _ESCAPED = {"<": "&lt;", "`": _STRAY_TICK, "\\": "\\\\"}
@@ -60,15 +59,6 @@ _PREFIX = re.compile(PREFIX)
 _LONGEST_PREFIX = 40
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """The open fence: the beginning of its lines, its mark, and the depth of its quotes."""
-
-    prefix: str
-    mark: str
-    quotes: int
-
-
 def safe(text: str, links: Links) -> str:
     """Return *text* without pings, previews and misleading links."""
     stream = SafeStream(links)
@@ -90,7 +80,7 @@ class SafeStream:
         self._line = ""  # how the line at hand began, as written
         self._last = ""  # the character given out last
         self._bold = False
-        self._code: _Code | None = None
+        self._code: Fence | None = None  # the open one
 
     def feed(self, delta: str) -> str:
         """Take the next piece; return the decided output."""
@@ -108,12 +98,12 @@ class SafeStream:
 
     def _drain(self) -> str:
         text, at = self._held, 0
-        ahead = Ahead(text, self._final)
+        ahead = Lookahead(text, self._final)
         output: list[str] = []
         while at < len(text):
             try:
                 end, piece = self._step(ahead, at)
-            except More:
+            except NeedMore:
                 break
             if "\n" in text[at:end]:
                 self._line = ""
@@ -127,8 +117,8 @@ class SafeStream:
         self._held = text[at:]
         return "".join(output)
 
-    def _step(self, ahead: Ahead, at: int) -> tuple[int, str]:
-        """Return where the next step begins, and the output. Raises `More` before any change of state."""
+    def _step(self, ahead: Lookahead, at: int) -> tuple[int, str]:
+        """Return where the next step begins, and the output. Raises `NeedMore` before any change of state."""
         if self._code is not None:
             return self._code_rest(ahead, at) if self._line else self._code_line(ahead, at, self._code)
         if found := _PLAIN.match(ahead.text, at):
@@ -136,16 +126,16 @@ class SafeStream:
         step = self._STEPS.get(ahead.text[at])
         return step(self, ahead, at) if step else self._word(ahead, at)
 
-    def _newline(self, _: Ahead, at: int) -> tuple[int, str]:
+    def _newline(self, _: Lookahead, at: int) -> tuple[int, str]:
         self._bold = False
         return at + 1, "\n"
 
-    def _closing_bracket(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _closing_bracket(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Separate ``]`` from a following ``(`` or ``:``, which would make a link of it."""
         ahead.need(at, 2)
         return at + 1, "]" + (ZERO_WIDTH if ahead.text[at + 1 : at + 2] in ("(", ":") else "")
 
-    def _ticks(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _ticks(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         end = ahead.run(at)
         opened = self._fence(ahead, at, end) if end - at >= 3 else None
         if opened is not None:
@@ -160,7 +150,7 @@ class SafeStream:
             content = content[1:-1]
         return closing + end - at, self._apart(f"`{inert_code(content)}`")
 
-    def _fence(self, ahead: Ahead, at: int, end: int) -> tuple[int, str] | None:
+    def _fence(self, ahead: Lookahead, at: int, end: int) -> tuple[int, str] | None:
         """Open a fence if the marks from *at* to *end* begin one."""
         if len(self._line) > _LONGEST_PREFIX or not _PREFIX.fullmatch(self._line):
             return None
@@ -175,7 +165,7 @@ class SafeStream:
             return None
         language = re.sub(r"[^\w+#.-]", "", (info.split() or [""])[0])[:40]
         prefix = continued(self._line)
-        self._code = _Code(prefix, ahead.text[at:end], prefix.count(">"))
+        self._code = Fence(prefix, ahead.text[at:end], language, prefix.count(">"))
         return min(info_end + 1, len(ahead.text)), f"```{language}\n"
 
     def _apart(self, piece: str) -> str:
@@ -184,7 +174,7 @@ class SafeStream:
         joins = (first == "`" and before in ("`", "\\")) or (first == "[" and before in ("!", "]"))
         return ZERO_WIDTH + piece if joins else piece
 
-    def _angle(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _angle(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Read ``<https://…>`` and Slack's ``<https://…|label>`` as links, and escape any other ``<``."""
         ahead.need(at, 2)
         scheme = _SCHEME.match(ahead.text, at)
@@ -199,7 +189,7 @@ class SafeStream:
             ahead.need(at, LINK)
         return at + 1, "&lt;"
 
-    def _bracket(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _bracket(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         image = ahead.text[at] == "!"
         if image:
             ahead.need(at, 2)
@@ -219,7 +209,7 @@ class SafeStream:
         rendered = f"[{fit(address) if same else _label_of_link(label)}]({fit(url)})"
         return self._apart(rendered) + (f" ({host})" if names_another_host(label, host) else "")
 
-    def _ping(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _ping(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         if _LIVE_IN_CODE.match(ahead.text, at):
             return at + 1, "@" + ZERO_WIDTH
         rest = ahead.text[at + 1 : at + 9].lower()
@@ -227,7 +217,7 @@ class SafeStream:
             ahead.need(at, 9)
         return at + 1, "@"
 
-    def _stars(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _stars(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Separate bold from a CJK letter, and escape the stars of ``2*3*4``."""
         end = ahead.run(at)
         following, run = ahead.text[end : end + 1], ahead.text[at:end]
@@ -240,12 +230,12 @@ class SafeStream:
             return end, (ZERO_WIDTH if _CJK.match(self._last) else "") + run
         return end, run + (ZERO_WIDTH if _CJK.match(following) else "")
 
-    def _backslash(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _backslash(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         ahead.need(at, 2)
         escaped = _ESCAPED.get(ahead.text[at + 1 : at + 2])
         return (at + 2, escaped) if escaped else (at + 1, "\\")
 
-    def _word(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _word(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Read a word, or the address that begins with it."""
         found = _WORDS.match(ahead.text, at)
         if found is None:
@@ -267,11 +257,11 @@ class SafeStream:
             return self._address(ahead, at, end, "http://")
         return end, word
 
-    def _address(self, ahead: Ahead, at: int, end: int, scheme: str) -> tuple[int, str]:
+    def _address(self, ahead: Lookahead, at: int, end: int, scheme: str) -> tuple[int, str]:
         """Read the address at *at*, before which *scheme* belongs, and whose first word ends at *end*."""
         begins = end + (3 if ahead.text.startswith("://", end) else 0)
         if literal := _LITERAL.match(ahead.text, begins):
-            ahead.need(literal.end(), 1)  # whether it is closed decides what it is
+            ahead.need(literal.end(), 1)  # an IPv6 address only if its bracket is closed
         found = _ADDRESS.match(ahead.text, begins, max(begins, at + LINK))
         stop = found.end() if found else begins
         if stop < at + LINK:
@@ -289,7 +279,7 @@ class SafeStream:
         following = ahead.text[stop : stop + 1]
         return stop, without_pings(address) + (" " if following in tuple("<[`") or following > "\x7f" else "")
 
-    def _code_line(self, ahead: Ahead, at: int, code: _Code) -> tuple[int, str]:
+    def _code_line(self, ahead: Lookahead, at: int, code: Fence) -> tuple[int, str]:
         """Begin a line of a fence: its end, the end of the quote around it, or more code."""
         inside = ahead.unquoted(at, code.quotes)
         if inside is None:
@@ -310,7 +300,7 @@ class SafeStream:
         end, piece = self._code_rest(ahead, start)
         return end, begins + piece
 
-    def _code_rest(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _code_rest(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         found = re.compile(r"[^\n<@`]+").match(ahead.text, at)
         if found:
             return found.end(), found[0]
@@ -326,13 +316,13 @@ class SafeStream:
             case char:
                 return at + 1, char
 
-    def _ticks_in_code(self, ahead: Ahead, at: int) -> tuple[int, str]:
+    def _ticks_in_code(self, ahead: Lookahead, at: int) -> tuple[int, str]:
         """Break up ticks that could be read as the fence's end."""
         end = ahead.run(at)
         pairs = [ahead.text[start : min(start + 2, end)] for start in range(at, end, 2)]
         return end, ZERO_WIDTH.join(pairs) + (ZERO_WIDTH if end - at == CODE else "")
 
-    _STEPS: ClassVar[Mapping[str, Callable[[SafeStream, Ahead, int], tuple[int, str]]]] = {
+    _STEPS: ClassVar[Mapping[str, Callable[[SafeStream, Lookahead, int], tuple[int, str]]]] = {
         "\n": _newline,
         "`": _ticks,
         "~": _ticks,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from html import unescape
 from urllib.parse import quote
 
 ZERO_WIDTH = "\u200b"
@@ -16,17 +17,7 @@ ZERO_WIDTH = "\u200b"
 _HTTP = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _NAME = re.compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::[0-9]{1,5})?", re.ASCII)
 _WRITTEN = re.compile(r"https?://[^\s<>|\"`]+", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6})|(amp|lt|gt|quot|colon|sol|period|commat));")
-_NAMED = {
-    "amp": "&",
-    "lt": "<",
-    "gt": ">",
-    "quot": '"',
-    "colon": ":",
-    "sol": "/",
-    "period": ".",
-    "commat": "@",
-}
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 _UNFIT = re.compile(r"[\s<>\"`|\\^{}()\[\]]")
 _UNFIT_IN_CODE = re.compile(r"[\s<>`|\\]")
 _PING = re.compile(r"(?i)@(?=here|channel|everyone)")
@@ -57,10 +48,10 @@ def _within(host: str, trusted: str) -> bool:
 
 
 def host_of(url: str) -> str | None:
-    """Return the host, in lower case, of an ordinary web address; None for any other.
+    """Return the host of an ordinary web address, in lower case.
 
-    That is: another scheme, a name and password, a backslash, a host that is percent-encoded, an IPv6 address or
-    not ASCII (it may look like another), or an address of more than 2,000 characters.
+    Returns None if the address has another scheme, a name and password, a backslash, or more than 2,000 characters,
+    or if its host is percent-encoded, an IPv6 address or not ASCII (it may look like another host).
     """
     found = _HTTP.match(url)
     if found is None or "\\" in url or len(url) > _TRUSTED_LENGTH:
@@ -78,14 +69,7 @@ def hosts_in(text: str) -> frozenset[str]:
 
 def without_entities(text: str) -> str:
     """Decode the entities in the target of a link, once."""
-    return _ENTITY.sub(_decoded, text)
-
-
-def _decoded(found: re.Match[str]) -> str:
-    if found[3]:
-        return _NAMED[found[3]]
-    code = int(found[1]) if found[1] else int(found[2], 16)
-    return chr(code) if 0x20 <= code < 0xD800 or 0xE000 <= code < 0x110000 else ""
+    return _ENTITY.sub(lambda found: unescape(found[0]), text)
 
 
 def fit(url: str) -> str:

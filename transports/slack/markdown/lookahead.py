@@ -1,6 +1,6 @@
 """Reading ahead in an unfinished text, within a fixed distance; pure.
 
-A method raises `More` if its result depends on characters that have not come yet, unless the text is ``final``.
+A method raises `NeedMore` if its result depends on characters that have not come yet, unless the text is ``final``.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _TICKS = re.compile("`+")
 _URL_LIKE = re.compile(r"[:/.#?]")
 
 
-class More(Exception):
+class NeedMore(Exception):
     """The held text is still ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class Lookahead:
     """The text that is held; positions count from its start."""
 
     text: str
     final: bool
 
     def need(self, at: int, reach: int) -> None:
-        """Raise `More` unless *reach* characters from *at* are there."""
+        """Raise `NeedMore` unless *reach* characters from *at* are there."""
         if len(self.text) < at + reach and not self.final:
-            raise More
+            raise NeedMore
 
     def run(self, at: int) -> int:
         """Return where the run of one character ends, or becomes too long for markup."""
@@ -72,7 +72,7 @@ class Ahead:
         return None
 
     def unquoted(self, at: int, quotes: int) -> int | None:
-        """Return where the line goes on after so many quote marks; None if it has fewer."""
+        """Return where the line continues after *quotes* quote marks; None if it has fewer."""
         for _ in range(quotes):
             at = self.over(at, " \t", 8)
             if self.text[at : at + 1] != ">":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from transports.base.text import clean, is_delimiter, split
 from transports.slack.markdown.escape import safe
@@ -31,24 +30,16 @@ _CODE = re.compile(r"`([^`]*)`")
 _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One message: ``markdown`` for a markdown block, ``plain`` for ``text=`` (escaped mrkdwn)."""
-
-    markdown: str
-    plain: str
-
-
-def parts(text: str, links: Links) -> tuple[Part, ...]:
-    """Return *text* in parts that each fit one message; none for a blank text."""
+def split_markdown(text: str, links: Links) -> tuple[str, ...]:
+    """Return *text* as safe Markdown in parts that each fit one markdown block; none for a blank text."""
     text = clean(text)
     growth = len(filled(safe(text, links))) / max(1, len(text))
     room = MAX_PART if growth <= 1 else int(0.95 * MAX_PART / growth)
-    return tuple(Part(markdown, plain(markdown)) for markdown in _fitting(text, links, room))
+    return tuple(_fitting(text, links, room))
 
 
 def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
-    """Cut first and make safe then, so that what a cut leaves of a construct is safe too."""
+    """Cut before making safe, so that a construct that a cut breaks is safe too."""
     for piece in split(text, room):
         markdown = filled(safe(piece, links))
         if len(markdown) <= MAX_PART:
@@ -95,7 +86,7 @@ def _named(link: re.Match[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape as mrkdwn demands, and break what Slack would link."""
+    """Escape for mrkdwn, and break the addresses and mentions that Slack would make live."""
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(entity, char)
     return break_live(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -9,7 +9,7 @@ from html import escape
 from threads.model import Choice, Outgoing
 from transports.slack.markdown.blocks import Block, choice_block, feedback_block, markdown_block, note_block
 from transports.slack.markdown.links import Links
-from transports.slack.markdown.split import parts, words
+from transports.slack.markdown.split import plain, split_markdown, words
 from transports.slack.post.post_tags import Tag
 
 MAX_PARTS = 4
@@ -26,7 +26,6 @@ class Page:
     """One message. ``below`` are the blocks under its text, and ``aside`` is their plain text."""
 
     markdown: str
-    plain: str
     tag: Tag
     below: tuple[Block, ...] = ()
     aside: str = ""
@@ -34,6 +33,11 @@ class Page:
     @property
     def blocks(self) -> list[Block]:
         return [markdown_block(self.markdown), *self.below]
+
+    @property
+    def plain(self) -> str:
+        """The beginning of the text, for notifications and for search."""
+        return plain(self.markdown)
 
     @property
     def words(self) -> str:
@@ -50,46 +54,43 @@ def pages(
     parts is always inert: it must be split into the same parts when a post goes on after a crash.
     """
     text = outgoing.text.strip() or "…"
-    shown = parts(text, replace(links, live=False))
+    shown = split_markdown(text, replace(links, live=False))
     if len(shown) == 1 and not inert:
-        shown = parts(text, replace(links, live=True))
+        shown = split_markdown(text, replace(links, live=True))
     posted = shown[:most]
-    result = [
-        Page(part.markdown, part.plain, Tag(outgoing.key, number, len(posted)))
-        for number, part in enumerate(posted)
-    ]
+    result = [Page(part, Tag(outgoing.key, number, len(posted))) for number, part in enumerate(posted)]
     if len(posted) < len(shown):
-        result[-1] = _noted(result[-1], CUT)
-    result[-1] = _closed(result[-1], outgoing, feedback=feedback)
+        result[-1] = _with_note(result[-1], CUT)
+    result[-1] = _with_controls(result[-1], outgoing, feedback=feedback)
     return result
 
 
 def beginning(page: Page, outgoing: Outgoing, file: str, *, feedback: bool) -> Page:
     """Return the first page of an answer whose whole text is in a file."""
     alone = replace(page, tag=Tag(outgoing.key, file=file))
-    noted = _noted(alone, f"This is only the beginning: the whole answer is in the file {file}.")
-    return _closed(noted, outgoing, feedback=feedback)
+    noted = _with_note(alone, f"This is only the beginning: the whole answer is in the file {file}.")
+    return _with_controls(noted, outgoing, feedback=feedback)
 
 
-def _noted(page: Page, note: str) -> Page:
-    return replace(page, below=(*page.below, note_block(note)), aside=_lines(page.aside, note))
+def _with_note(page: Page, note: str) -> Page:
+    return replace(page, below=(*page.below, note_block(note)), aside=_join_lines(page.aside, note))
 
 
-def _closed(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
+def _with_controls(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
     below, aside = page.below, page.aside
     if outgoing.choices:
         below, aside = (
             (*below, choice_block(outgoing.choices)),
-            _lines(aside, _spelled(outgoing.choices)),
+            _join_lines(aside, _choices_as_text(outgoing.choices)),
         )
     if feedback and outgoing.kind == "reply":
         below = (*below, feedback_block())
     return replace(page, below=below, aside=aside)
 
 
-def _spelled(choices: Sequence[Choice]) -> str:
+def _choices_as_text(choices: Sequence[Choice]) -> str:
     return "\n".join(escape(f"{choice.label}: {choice.command}", quote=False) for choice in choices)
 
 
-def _lines(*texts: str) -> str:
+def _join_lines(*texts: str) -> str:
     return "\n".join(filter(None, texts))

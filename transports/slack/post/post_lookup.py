@@ -1,4 +1,4 @@
-"""Finding what killed processes left in a thread: one scan serves all of its messages.
+"""Looks up what killed processes left in a thread: one scan serves all of its messages.
 
 Everything that an earlier process sent has landed by the time of the first scan, and this process knows what it sends
 itself. So the first scan is cached. Another one is due only for a post that this process tried without an answer.

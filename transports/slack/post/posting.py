@@ -82,7 +82,7 @@ class Posting:
         sent = self._sent.setdefault(outgoing.key, Sent())
         sent.ours = True
         with progress(sent.out):
-            if not (_for_one(outgoing) and await self._whisper(outgoing, links, sent)):
+            if not (_is_for_one_person(outgoing) and await self._post_ephemeral(outgoing, links, sent)):
                 await self._publish(outgoing, links, draft, sent)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return sent.first
@@ -90,9 +90,9 @@ class Posting:
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[DraftMessage]) -> None:
         """Delete the draft messages that the finished post did not use. Never raises."""
         used = self._sent.setdefault(key, Sent()).out.values()
-        for spare in draft:
-            if spare.id not in used:
-                await remove(self._web, thread.channel, spare.id, leave="-")
+        for unused in draft:
+            if unused.id not in used:
+                await remove(self._web, thread.channel, unused.id, leave="-")
 
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
         """Return the ts of the first part if the whole post is out. `post` continues from what is found.
@@ -195,14 +195,14 @@ class Posting:
             last = whole[-1]
             self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
 
-    async def _whisper(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
+    async def _post_ephemeral(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
         """Post for one person alone; return False if Slack cannot, and the post has to be for all.
 
         The address of a press or a slash command works also where the bot is not a member.
         """
         thread, url = outgoing.thread, outgoing.reply_address
 
-        async def whisper(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
+        async def send(_: Tag, text: str, blocks: list[JsonValue] | None) -> str:
             try:
                 answer = await self._web.call(
                     "chat.postEphemeral",
@@ -223,7 +223,7 @@ class Posting:
 
         try:
             for page in pages(outgoing, links, inert=True, most=MAX_PARTS):
-                await _bring(page, sent, whisper)
+                await _send_page(page, sent, send)
         except SlackRefused as refused:
             alone = outgoing.reply_to.startswith("slash-") and not is_direct(thread.channel)
             if refused.kind == "token" or alone:
@@ -259,7 +259,7 @@ class Posting:
     async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
         """Show one page, once: in its draft message, or in one of its own."""
 
-        async def say(tag: Tag, text: str, blocks: list[JsonValue] | None) -> str:
+        async def send(tag: Tag, text: str, blocks: list[JsonValue] | None) -> str:
             answer = await self._web.call(
                 "chat.postMessage",
                 channel=thread.channel,
@@ -282,10 +282,10 @@ class Posting:
                 and await take_over(self._web, thread.channel, message, page)
             ):
                 sent.add(page.tag, message.id)
-        await _bring(page, sent, say)
+        await _send_page(page, sent, send)
 
 
-async def _bring(page: Page, sent: Sent, send: Send) -> None:
+async def _send_page(page: Page, sent: Sent, send: Send) -> None:
     """Send a page that is not out: in blocks or, if those are refused, in plain text."""
     if page.tag.part in sent.out:
         return
@@ -299,7 +299,7 @@ async def _bring(page: Page, sent: Sent, send: Send) -> None:
     sent.add(page.tag, ts)
 
 
-def _for_one(outgoing: Outgoing) -> bool:
+def _is_for_one_person(outgoing: Outgoing) -> bool:
     """Return whether a post is for its addressee alone: a refusal, or the answer to a slash command or a button."""
     if outgoing.reply_to.startswith("slash-"):
         return bool(outgoing.to)

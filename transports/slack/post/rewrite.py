@@ -71,7 +71,9 @@ async def _update(
 ) -> None:
     """Write a message over. The defaults of ``chat.update`` would make mentions and links of plain words."""
     how: dict[str, JsonValue] = {"parse": "none", "link_names": False}
-    await _at_rest(web, "chat.update", channel, ts, text=text, blocks=blocks, metadata=metadata, **how)
+    await _call_when_stopped(
+        web, "chat.update", channel, ts, text=text, blocks=blocks, metadata=metadata, **how
+    )
 
 
 async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
@@ -89,8 +91,8 @@ async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool
     return same
 
 
-async def _at_rest(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
-    """Call what Slack refuses for a message that is being streamed; stop the stream if it is."""
+async def _call_when_stopped(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
+    """Call a method that Slack refuses during a stream; if it refuses, stop the stream and call again."""
     try:
         await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
     except SlackRefused as refused:
@@ -110,7 +112,7 @@ async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> bool:
 
 async def _delete(web: Web, channel: str, ts: str) -> None:
     try:
-        await _at_rest(web, "chat.delete", channel, ts)
+        await _call_when_stopped(web, "chat.delete", channel, ts)
     except SlackRefused as refused:
         if refused.error != "message_not_found":
             raise
