@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from bot.config.settings import Provider
 from bot.llm.detect_model import (
     LOCAL_SERVERS,
-    MAX_ANSWER_BYTES,
     LocalServer,
     ModelChoice,
-    _get,
     chat_model,
     choose,
     find_local,
@@ -194,8 +192,7 @@ async def test_an_endless_answer_is_cut_off() -> None:
 
     async with listening(flood) as port:
         with anyio.fail_after(30):
-            assert len(await _get(port, "/v1/models", lambda _: False)) < MAX_ANSWER_BYTES + 100_000
-        assert (await choose({}, servers(port))).model == "offline/demo"
+            assert (await choose({}, servers(port), within_s=60)).model == "offline/demo"
 
 
 async def test_a_real_http_server_that_keeps_connections_open_is_understood() -> None:

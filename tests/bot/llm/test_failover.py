@@ -23,6 +23,7 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import ModelInfo, Request, ToolSpec
+from bot.ports.wording import REASONS
 from tests.bot.llm.conftest import Asked, ask, user
 from tests.world import Scripted, says
 from threads.errors import BotError
@@ -63,15 +64,15 @@ class House:
         return [len(model.requests) for model in self.models]
 
 
-SPARED = [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection]
-MENDED_BY_A_PERSON = [Unauthorized, PaymentRequired, ModelNotFound]
+TRANSIENT = [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection]
+UNTIL_A_PERSON_ACTS = [Unauthorized, PaymentRequired, ModelNotFound]
 
 
-@pytest.mark.parametrize("error", [*SPARED, *MENDED_BY_A_PERSON])
-async def test_what_another_model_may_be_spared_goes_to_it_with_a_word(error):
+@pytest.mark.parametrize("error", [*TRANSIENT, *UNTIL_A_PERSON_ACTS])
+async def test_a_failure_of_the_provider_goes_to_the_next_model_with_a_note(error):
     house = House([error()], [says("from two")])
     assert await house.complete() == "from two"
-    assert house.turn.notes == [f"(b/two answered, because a/one {_reason(error)}.)"]
+    assert house.turn.notes == [f"(b/two answered, because a/one {REASONS[error.code]}.)"]
 
 
 @pytest.mark.parametrize(
@@ -257,15 +258,3 @@ async def test_without_a_yes_no_other_model_is_used(answer):
         await house.complete()
     assert failed.value.code == "timeout"
     assert house.asked == [1, 0]
-
-
-def _reason(error: type[ProviderError]) -> str:
-    return {
-        "rate_limited": "is rate limited",
-        "timeout": "does not answer in time",
-        "unavailable": "has trouble",
-        "connection": "cannot be reached",
-        "auth": "does not accept my key",
-        "payment": "is out of credit",
-        "model_not_found": "is not known to its provider",
-    }[error.code]
