@@ -74,7 +74,7 @@ async def test_grants_and_warnings_survive():
         await ledger.append(Grant(scope="thread", key="t1", micros=7, by="admin"))
         await ledger.append(Warned(scope="thread", key="t1", level="warning"))
     total = reopened(disk, Time()).budgets.total(THREAD)
-    assert (total.granted, total.said) == (7, "warning")
+    assert (total.granted, total.warned) == (7, "warning")
 
 
 async def test_a_commit_alone_costs_no_fsync():
