@@ -14,11 +14,11 @@ from bot.budget.budgets import (
     Call,
     Commit,
     Grant,
-    Key,
     OverLimit,
     Policy,
     Record,
     Reserve,
+    Shortage,
     Warned,
     parse_grant,
     record_adapter,
@@ -282,9 +282,7 @@ def test_absurd_limits_are_refused_by_the_settings(absurd):
 
 def test_a_refusal_says_to_the_operator_what_does_not_fit():
     error = OverLimit(spent(60).shortages(CALL, 50, policy(thread=100)), 50)
-    key: Key = ("thread", "t1")
-    assert error.shortages[0].key == key
-    assert error.shortages[0].missing == 10
+    assert error.shortages == (Shortage(("thread", "t1"), limit=100, used=60, missing=10),)
     assert error.scopes == ("thread",)
     assert "0.000060 of 0.000100 USD" in str(error)
 

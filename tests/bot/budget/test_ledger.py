@@ -101,16 +101,6 @@ async def test_a_new_month_begins_a_new_file_that_carries_all_that_counts():
     assert read == {"2026-12.jsonl"}
 
 
-async def test_a_call_that_runs_over_the_end_of_a_month_keeps_its_reservation_through_a_crash():
-    disk, time = empty_disk(), Time("2026-11-30T23:59:00")
-    async with opened(disk, time) as ledger:
-        await ledger.append(reserve(50))
-        time.set("2026-12-01T00:00:01")
-        await ledger.append(reserve(1))
-        assert used(ledger) == 51
-    assert used(reopened(disk, time)) == 51
-
-
 async def test_a_clock_that_goes_back_goes_on_in_the_newest_file():
     disk, time = empty_disk(), Time("2026-12-01T00:00:01")
     async with opened(disk, time) as ledger:
