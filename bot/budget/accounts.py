@@ -36,7 +36,7 @@ WHOSE = {
 
 
 class SpendingLedger(Protocol):
-    """Counts what calls can cost and did cost. ``budgets`` are the totals as far as they are known here."""
+    """Counts the reservations and costs of calls. ``budgets`` are the totals as far as they are known here."""
 
     @property
     def budgets(self) -> Budgets: ...
@@ -58,15 +58,15 @@ class SpendingLedger(Protocol):
         ...
 
     def put(self, record: Commit) -> object:
-        """Count what a call did cost at once, and store it soon."""
+        """Count the cost of a call at once, and store it soon."""
         ...
 
     async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
-        """Return the limits that something has to be said about, and was not yet; it counts as said then."""
+        """Return the limits for which a warning is due; each warning is returned once."""
         ...
 
     def writing(self) -> AbstractAsyncContextManager[object]:
-        """Write for as long as the block lasts, and then what it left."""
+        """Write while the block lasts, and then write the rest."""
         ...
 
     async def append(self, record: Grant) -> None:
@@ -76,7 +76,7 @@ class SpendingLedger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Everybody's accounts: the ledger, and the limits that the settings put on it."""
+    """The accounts of all turns: the ledger, and the limits of the settings."""
 
     ledger: SpendingLedger
     policy: Policy
@@ -101,7 +101,7 @@ class Accounts:
         return not self.policy.hard or limit is None or self.ledger.budgets.total(key).used < limit
 
     async def overview(self, thread_id: str, user: str) -> str:
-        """Tell what was spent, of what: this thread, this person today, everyone today and this month.
+        """Return for people what this thread, this person and everyone spent, today and this month, and the limits.
 
         Raises `StoreUnavailable`.
         """
@@ -114,11 +114,11 @@ class Accounts:
         return spent_on(self.ledger.today, self.ledger.budgets, self.policy)
 
 
-def spent_on(day: str, told: Budgets, policy: Policy) -> list[Spend]:
+def spent_on(day: str, budgets: Budgets, policy: Policy) -> list[Spend]:
     """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day."""
 
     def spend(key: Key) -> Spend:
-        total, limit = told.total(key), told.limit(key, policy)
+        total, limit = budgets.total(key), budgets.limit(key, policy)
         most = None if limit is None else dollars(limit)
         return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
 
@@ -137,8 +137,8 @@ class ReservedCall:
 class Account:
     """One turn's account. ``usage`` and ``spent_usd`` are the sum of all its calls, failed ones too.
 
-    A turn that goes on after a restart begins with what the ledger kept of it: what was written to a cache is there a
-    part of the input, and a call of no known price cost nothing.
+    A turn that goes on after a restart begins with its totals in the ledger. There, cache writes count as input, and
+    calls without a known price as free.
     """
 
     def __init__(self, ledger: SpendingLedger, policy: Policy, thread_id: str, user: str, turn: str) -> None:
@@ -157,7 +157,7 @@ class Account:
         return ReservedCall(call, await self._ledger.reserve(call, most, self.policy) if most else 0)
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
-        """Put what a call did cost, in micro-dollars, in place of its reservation; None is not known."""
+        """Replace the reservation of a call by its cost in micro-dollars; None is unknown."""
         self.usage += usage
         if self.spent_usd is not None:
             self.spent_usd = None if cost is None else self.spent_usd + dollars(cost)
@@ -166,7 +166,7 @@ class Account:
         )
 
     async def warnings(self) -> list[str]:
-        """Return what has to be said about limits; each is returned once, in whatever thread comes first."""
+        """Return the warnings that are due; each is returned once, to whichever thread asks first."""
         call = Call(*self._ids, "", self._ledger.today)
         return [self._warning(key, level) for key, level in await self._ledger.warn(call, self.policy)]
 
@@ -177,7 +177,7 @@ class Account:
         return f"(Budget warning: {self.spent(key)}, {usd(max(0, limit - total.used))} left.)"
 
     def spent(self, key: Key) -> str:
-        """Tell in words how much of one limit is gone."""
+        """Return in words how much of one limit is spent."""
         return _spent(self._ledger.budgets, self.policy, key)
 
     async def grant(self, key: Key, amount: int, by: str) -> None:

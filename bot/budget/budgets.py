@@ -1,6 +1,6 @@
-"""What may be spent: the records of the ledger, what they add up to, and whether one more call fits.
+"""The limits on spending: the records of the ledger, their sums, and whether one more call fits.
 
-Amounts are whole micro-dollars, costs rounded up and limits down, so that sums never drift and never flatter. A limit
+Amounts are whole micro-dollars, costs rounded up and limits down, so that no sum is too low. A limit
 holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, one day, one
 month. Days are UTC days, and a call belongs to the day on which it began.
 
@@ -42,9 +42,9 @@ KEPT_DAYS = 180
 KEPT_USER_DAYS = 8
 KEPT_MONTHS = 3
 KEPT_TURNS = 10_000
-"""How much of the past a new file of the ledger still knows, counted in what was seen, not by the clock: a clock that
-jumps, either way, makes nobody's spending forgotten. A thread is forgotten when nothing was charged to it on the last
-`KEPT_DAYS` days on which anything was: to a thread that was silent for half a year its limit is a new one."""
+"""How much of the past a new file of the ledger carries over. Days are counted from the records, not by the clock, so
+that a clock that jumps makes no spending forgotten. A thread is forgotten when nothing was charged to it on the last
+`KEPT_DAYS` days with a charge: after half a year of silence its limit begins anew."""
 
 ROWS = 500
 """Totals on one line: encoding it takes a worker about a millisecond, in which no other thread runs."""
@@ -87,7 +87,7 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class _Record:
-    """The ledger stamps ``seq`` and ``at`` when it takes a record in."""
+    """The ledger sets ``seq`` and ``at`` when it adds a record."""
 
     seq: int = 0
     at: str = ""
@@ -105,9 +105,9 @@ class Reserve(_Record):
 
 @dataclass(slots=True, kw_only=True)
 class Commit(_Record):
-    """What a call did cost; ``reserve`` is the seq of its reservation, 0 if it needed none.
+    """The cost of a call; ``reserve`` is the seq of its reservation, 0 if it needed none.
 
-    ``micros`` is None when the price is not known. ``outcome`` is "ok", or the code of what went wrong.
+    ``micros`` is None if the price is unknown. ``outcome`` is "ok" or the code of an error.
     """
 
     call: Call
@@ -138,7 +138,7 @@ class Warned(_Record):
 
 
 Row = tuple[Scope, str, int, int, int, int, int, Level, str]
-"""A `Total` on disk: scope, key, spent, granted, prompt, cached, output, said, day."""
+"""A `Total` on disk: scope, key, spent, granted, prompt, cached, output, warned, day."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def record_adapter() -> TypeAdapter[Record]:
 class Total:
     """One key's account: micro-dollars and tokens.
 
-    ``said`` is the warning given last, ``day`` the day of the call charged last.
+    ``warned`` is the last warning, ``day`` the day of the call charged last.
     """
 
     spent: int = 0
@@ -177,7 +177,7 @@ class Total:
     prompt: int = 0
     cached: int = 0
     output: int = 0
-    said: Level = ""
+    warned: Level = ""
     day: str = ""
     reserved: int = 0
 
@@ -220,16 +220,16 @@ class Shortage:
 
 
 class OverLimit(BudgetExceeded):
-    """A hard budget's refusal, with all that a person needs to decide on more."""
+    """A hard budget refuses a call; ``shortages`` are the limits that a person can raise."""
 
     def __init__(self, shortages: Sequence[Shortage], most: int) -> None:
-        told = "; ".join(
+        reasons = "; ".join(
             f"{scope} {name}: {dollars(short.used):.6f} of {dollars(short.limit):.6f} USD used"
             for short in shortages
             for scope, name in [short.key]
         )
         super().__init__(
-            f"a call of up to {dollars(most):.6f} USD does not fit: {told}",
+            f"a call of up to {dollars(most):.6f} USD does not fit: {reasons}",
             scopes=[short.key[0] for short in shortages],
             needed_usd=dollars(most),
         )
@@ -238,7 +238,7 @@ class OverLimit(BudgetExceeded):
 
 @dataclass(slots=True)
 class Budgets:
-    """All that the ledger's records add up to; totals are in the order they were last charged."""
+    """The sums of the ledger's records; totals are in the order in which they were last charged."""
 
     totals: dict[Key, Total] = field(default_factory=dict)
     open: dict[int, Reserve] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class Budgets:
         return None if limit is None else limit + self.total(key).granted
 
     def total(self, key: Key) -> Total:
-        """Return a key's account as it is, an empty one if it has none."""
+        """Return a key's total; an empty one if it has none."""
         return self.totals.get(key, NOTHING)
 
     def shortages(self, call: Call, most: int, policy: Policy) -> list[Shortage]:
@@ -264,19 +264,19 @@ class Budgets:
         return found
 
     def due(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
-        """Return the limits that something has to be said about, and was not yet."""
+        """Return the limits for which a warning is due, with its level."""
         found = []
         for key in call.keys:
             limit, total = self.limit(key, policy), self.total(key)
             if limit is None:
                 continue
             level = _level(total.spent, limit, policy)
-            if LEVELS.index(level) > LEVELS.index(total.said):
+            if LEVELS.index(level) > LEVELS.index(total.warned):
                 found.append((key, level))
         return found
 
     def apply(self, record: Record) -> None:
-        """Take a record in; one whose ``seq`` was counted already changes nothing."""
+        """Add a record; one whose ``seq`` was counted already changes nothing."""
         if isinstance(record, Carried):
             self._take_over(record)
             return
@@ -293,26 +293,26 @@ class Budgets:
                 self._spend(record.call, record.micros or 0, record.usage)
             case Grant():
                 total = self.total(key := (record.scope, record.key))
-                self._put(key, replace(total, granted=total.granted + record.micros, said=""))
+                self._put(key, replace(total, granted=total.granted + record.micros, warned=""))
             case Warned():
                 total = self.total(key := (record.scope, record.key))
-                self._put(key, replace(total, said=record.level))
+                self._put(key, replace(total, warned=record.level))
             case _:
                 assert_never(record)
 
     def lapse(self) -> None:
-        """Count what was reserved by a process that is gone: whether its calls were answered cannot be known."""
+        """Charge the open reservations in full: their process has ended, and the calls may have been answered."""
         for reserve in self.open.values():
             self._reserve(reserve.call, -reserve.micros)
             self._spend(reserve.call, reserve.micros, Usage())
         self.open.clear()
 
     def snapshot(self) -> Budgets:
-        """Return all of it as it is now: what changes later does not change what is returned."""
+        """Return a copy that later records do not change."""
         return Budgets(dict(self.totals), dict(self.open), self.seq)
 
     def carry(self) -> Iterator[Carried]:
-        """Return all of it as the lines of a head."""
+        """Yield the lines of a head that adds up to the same."""
         totals, lines = iter(self.totals.items()), max(1, math.ceil(len(self.totals) / ROWS))
         for place in range(lines):
             rows = [_row(key, total) for key, total in islice(totals, ROWS)]
@@ -320,7 +320,7 @@ class Budgets:
             yield Carried(seq=self.seq, rows=rows, open=still, place=place, lines=lines)
 
     def forget(self) -> dict[Key, Total]:
-        """Forget what is long past, and return it."""
+        """Drop the totals of long ago, and return them."""
         names: dict[Scope, list[str]] = {scope: [] for scope in get_args(Scope)}
         for scope, name in self.totals:
             names[scope].append(name)
@@ -342,7 +342,7 @@ class Budgets:
         return past
 
     def drop(self, past: Mapping[Key, Total]) -> None:
-        """Forget what did not change since."""
+        """Drop these totals, except those that have changed since."""
         for key, total in past.items():
             if self.totals.get(key) is total:
                 del self.totals[key]
@@ -351,8 +351,8 @@ class Budgets:
         if carried.place == 0:
             self.totals, self.open = {}, {}
         self.seq = carried.seq
-        for scope, name, spent, granted, prompt, cached, output, said, day in carried.rows:
-            self.totals[scope, name] = Total(spent, granted, prompt, cached, output, said, day)
+        for scope, name, spent, granted, prompt, cached, output, warned, day in carried.rows:
+            self.totals[scope, name] = Total(spent, granted, prompt, cached, output, warned, day)
         for reserve in carried.open:
             self.open[reserve.seq] = reserve
             self._reserve(reserve.call, reserve.micros)
@@ -376,7 +376,7 @@ class Budgets:
             self._put(key, spent)
 
     def _put(self, key: Key, total: Total) -> None:
-        """Put a key's account in place, as the last in the order."""
+        """Replace a key's total and make it the last in the order."""
         self.totals.pop(key, None)
         self.totals[key] = total
 
@@ -385,7 +385,7 @@ def _row(key: Key, total: Total) -> Row:
     scope, name = key
     return (
         *(scope, name, total.spent, total.granted),
-        *(total.prompt, total.cached, total.output, total.said, total.day),
+        *(total.prompt, total.cached, total.output, total.warned, total.day),
     )
 
 

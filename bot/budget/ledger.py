@@ -1,10 +1,10 @@
-"""usage/<yyyy-mm>.jsonl: what every model call may cost, before it goes out, and what it did cost, after.
+"""usage/<yyyy-mm>.jsonl: the reservation of each model call before it goes out, and its cost afterwards.
 
 A reservation is on disk before its call goes out; in memory it counts at once, so that of two calls at the edge of a
 limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
 (``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
-begins with a head, all that counts of the older ones, so a start reads one file, however many there are. All of them
-are kept: `bot.admin.reports.usage` reads them.
+begins with a head, the sums of the older ones, so a start reads one file, however many there are. None is deleted:
+`bot.admin.reports.usage` reads all of them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ BEGIN_ANEW_ABOVE = 2_000_000
 HEADS = 4
 """How many times its head's bytes are appended to a file first, so that heads are at most a fifth of the whole."""
 
-KEPT = 10_000
-"""How many lines wait in memory while the disk refuses; beyond, the oldest go. What they add up to is never lost."""
+MAX_UNWRITTEN = 10_000
+"""Lines that wait in memory while the disk fails; of more, the oldest are dropped. Their sums are never lost."""
 
 _NAME = re.compile(r"(\d{4}-\d{2})(?:\.([1-9]\d{0,8}))?\.jsonl", re.ASCII)
 
@@ -84,7 +84,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def since_carried(found: Sequence[Part], read: Callable[[Part], list[Record]]) -> list[Record]:
-    """Return the newest file's records, after those of older ones if its head is damaged."""
+    """Return the newest file's records, and before them those of older files if its head is damaged."""
     records: list[Record] = []
     for part in reversed(found):
         here = read(part)
@@ -121,12 +121,12 @@ class Ledger:
         return self._now().date().isoformat()
 
     def open(self) -> int:
-        """Read what is there, put damage aside, say so, and return how many lines were damaged. Blocking.
+        """Read the ledger, set damaged lines aside, and return how many there were. Blocking.
 
         Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the newest file.
         """
         found = parts(self._names(self._folder))
-        damaged = self._mend(found[-1]) if found else 0
+        damaged = self._repair(found[-1]) if found else 0
         for record in since_carried(found, lambda part: [line for line, _ in self._read(part)[0]]):
             self.budgets.apply(record)
         self.budgets.lapse()
@@ -156,7 +156,7 @@ class Ledger:
         return record.seq
 
     async def warn(self, call: Call, policy: Policy) -> list[tuple[Key, Level]]:
-        """Return what has to be said about limits; see `bot.budget.accounts.SpendingLedger`."""
+        """Return the limits for which a warning is due; see `bot.budget.accounts.SpendingLedger`."""
         due = self.budgets.due(call, policy)
         for (scope, name), level in due:
             self.put(Warned(scope=scope, key=name, level=level))
@@ -166,26 +166,26 @@ class Ledger:
         self.put(Commit(call=reserve.call, usage=Usage(), micros=0, outcome=outcome, reserve=reserve.seq))
 
     def put(self, record: Record, *, durable: bool = False) -> Batch[Item]:
-        """Count a record at once and write it soon: wait for the ``done`` of what is returned, if it matters."""
+        """Count a record at once and write it soon; ``done`` of the returned batch is set when it is written."""
         record.seq = self.budgets.seq + 1
         record.at = self._now().isoformat(timespec="milliseconds")
         self.budgets.apply(record)
         return self._group.put((encode(record_adapter(), record), durable))
 
     async def append(self, record: Record) -> None:
-        """Return when the record is on disk; raises `StoreUnavailable`, and then it counts all the same."""
+        """Return when the record is on disk; raises `StoreUnavailable`, although the record counts even then."""
         batch = self.put(record, durable=True)
         await batch.done.wait()
         if batch.error is not None:
             raise StoreUnavailable(f"ledger: {batch.error}") from batch.error
 
     async def run(self) -> None:
-        """Write until cancelled, and then what is left: without its commit a call counts for the most it can cost."""
+        """Write until cancelled, then write the rest: a call without its commit costs its whole reservation."""
         await self._group.run()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Write for as long as the block lasts, while it is being cancelled too, and then what it left."""
+        """Write while the block lasts, also while it is being cancelled, and then write the rest."""
         end = anyio.CancelScope(shield=True)
 
         async def run() -> None:
@@ -200,7 +200,7 @@ class Ledger:
                 finally:
                     end.cancel()
         finally:
-            self._abandon()
+            self._close()
 
     async def _commit(self, batch: list[Item]) -> None:
         self._unwritten += [line for line, _ in batch]
@@ -217,13 +217,13 @@ class Ledger:
                 await self._offload(self._append, b"".join(self._unwritten), durable)
         except OSError as error:
             log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
-            del self._unwritten[:-KEPT]
+            del self._unwritten[:-MAX_UNWRITTEN]
             raise
         self._unwritten.clear()
 
     def _begin(self, month: str, at: str, budgets: Budgets, data: bytes) -> dict[Key, Total]:
-        """Write a new file, whole and durable, and go on there; return what it does not carry over."""
-        self._abandon()
+        """Begin a new file, whole and durable; return the totals that it does not carry over."""
+        self._close()
         past = budgets.forget()
         head = []
         for carried in budgets.carry():
@@ -243,22 +243,22 @@ class Ledger:
             if durable:
                 self._file.fsync()
         except OSError:
-            self._abandon()
+            self._close()
             raise
         self._room -= len(data)
 
-    def _abandon(self) -> None:
+    def _close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
-    def _mend(self, part: Part) -> int:
-        """Put the newest file's damage aside, and go on there."""
+    def _repair(self, part: Part) -> int:
+        """Set the newest file's damaged lines aside, and open it for appending."""
         path = self._folder / part.name
         good, damaged = self._read(part)
         for piece in damaged:
             set_aside(self._disk, path, piece)
-        # Into a fresh file: what a killed process left may be in the page cache only, its fsync failed.
+        # Into a fresh file: after a failed fsync the lines of a killed process may be in the page cache only.
         replace_file(self._disk, path, b"".join(line + b"\n" for _, line in good))
         self._file = self._disk.append(path)
         head = [line for record, line in good if isinstance(record, Carried)]

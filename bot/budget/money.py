@@ -18,6 +18,6 @@ def dollars(amount: int) -> float:
 
 
 def usd(amount: int) -> str:
-    """Return micro-dollars for people: cents, and more digits only for what is less than a cent."""
+    """Return an amount for people, in cents; an amount below a cent has more digits."""
     digits = 2 if amount == 0 or amount >= 10_000 else 4
     return f"${dollars(amount):.{digits}f}"

@@ -217,7 +217,7 @@ RAISED: tuple[tuple[frozenset[str], type[ProviderError]], ...] = (
         ModelUnavailable,
     ),
 )
-"""What says all by its class: names of classes of the exception or of its cause, the first row that fits."""
+"""Errors that are known by their class: the names of an exception's classes or of its cause's; the first row wins."""
 
 
 def classify(error: Exception, now: datetime | None = None) -> ProviderError:
@@ -236,7 +236,9 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
     if names & {"TypeError", "OpenAIError"} and re.search("authentication method|api_key", str(error)):
         kind = Unauthorized  # So the SDKs report a missing key, before anything is sent.
     failure = (kind or UnknownFailure)(_describe(error))
-    return _local(failure) if "PoolTimeout" in names else failure
+    if isinstance(failure, ModelConnection):
+        failure.local = "PoolTimeout" in names
+    return failure
 
 
 def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
@@ -245,7 +247,9 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     status = _status(fault.status, codes)
     if status == 499:
         # "Client closed request": we hung up, which is not a failure of the provider.
-        return _final(_local(ModelConnection(shorten(fault.text), status=status)))
+        cancelled = ModelConnection(shorten(fault.text), status=status)
+        cancelled.local, cancelled.retryable = True, False
+        return cancelled
     words = fault.text[:MAX_READ]
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
     failure = kind(
@@ -254,7 +258,9 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         retry_after=_retry_after(fault, now),
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
-    return _final(failure) if fault.headers.get("x-should-retry", "").lower() == "false" else failure
+    if fault.headers.get("x-should-retry", "").lower() == "false":
+        failure.retryable = False
+    return failure
 
 
 def _fault_of(error: Exception) -> Fault:
@@ -332,17 +338,6 @@ def _date(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)
-
-
-def _local(failure: ProviderError) -> ProviderError:
-    if isinstance(failure, ModelConnection):
-        failure.local = True
-    return failure
-
-
-def _final(failure: ProviderError) -> ProviderError:
-    failure.retryable = False
-    return failure
 
 
 def _describe(error: Exception) -> str:

@@ -34,7 +34,7 @@ class Unreadable(Exception):
 
 
 class CachedFile:
-    """Blocking; for any thread. ``problem`` is what was wrong at the last `read`. ``largest`` is in bytes."""
+    """Blocking; for any thread. ``problem`` is the problem of the last `read`, or blank. ``largest`` is in bytes."""
 
     def __init__(self, disk: Disk, path: Path, largest: int) -> None:
         self.problem = ""

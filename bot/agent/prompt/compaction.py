@@ -278,7 +278,7 @@ async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | Non
             await turn.tell(event)
 
     if window is not None and request_size(request) + request.max_tokens > window:
-        raise ContextOverflow("what is to be summarised does not fit the window itself")
+        raise ContextOverflow("the part to summarise does not fit the window")
     completion = await model.complete(request, tell)
     return completion.message.text.strip() if completion.stop == "end" else ""
 

@@ -1,6 +1,6 @@
 """A message that is longer than the model can read, and what its author can do; pure.
 
-| what is too long                      | what is offered                                                   |
+| too long is                           | choices                                                           |
 |---------------------------------------|-------------------------------------------------------------------|
 | the message with its history          | compact, start over, or leave out an attachment                   |
 | the message alone, by its attachment  | leave out the attachment                                          |

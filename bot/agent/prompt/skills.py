@@ -63,7 +63,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """A parsed SKILL.md: its last good version, and what is wrong with it now."""
+    """A parsed SKILL.md: its last good version, and its present problem."""
 
     state: State
     skill: Skill | None
@@ -169,7 +169,7 @@ class Skills:
             return _text_of(fd)
 
     def _names(self) -> tuple[list[str], list[str]]:
-        """Return the names of the skills' folders, and what is wrong with other names."""
+        """Return the names of the skills' folders, and the problems of other names."""
         try:
             with os.scandir(self._folder) as entries:
                 folders = {
@@ -189,7 +189,7 @@ class Skills:
         return [name for name in names if _NAME.fullmatch(name)], problems
 
     def _parse(self, name: str) -> _Parsed:
-        """Return a skill and what is wrong with it; an unchanged file is not read again."""
+        """Return a skill and its problem; an unchanged file is not read again."""
         state: State = (0, 0, 0, 0)
         before = self._parsed.get(name)
         try:

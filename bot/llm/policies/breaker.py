@@ -3,9 +3,9 @@
 | from      | event                                                   | to                                 |
 |-----------|---------------------------------------------------------|------------------------------------|
 | closed    | the `threshold`-th exhausted call in a row              | open, for the cooldown             |
-| closed    | a call refused for good: auth, payment, model unknown   | open, for 30 min                   |
+| closed    | a permanent failure: auth, payment, model_not_found     | open, for 30 min                   |
 | open      | 30 s before the cooldown ends (half of a shorter one)   | half-open                          |
-| open      | 5 s on (60 s: for good), for who has no other model     | half-open, for this call           |
+| open      | 5 s later (60 s if permanent), without another model    | half-open, for this call           |
 | half-open | one call goes out                                       | probe out                          |
 | probe out | it succeeds                                             | closed                             |
 | probe out | it fails                                                | open, for twice the time           |
@@ -30,12 +30,12 @@ COOLDOWNS_S: dict[str, float] = {"rate_limited": 60, "timeout": 30, "unavailable
 """The first cooldown of each transient failure."""
 LONGEST_S = 600.0
 SHORTEST_S = 1.0
-FOR_GOOD: tuple[str, ...] = ("auth", "payment", "model_not_found")
+PERMANENT: tuple[str, ...] = ("auth", "payment", "model_not_found")
 """Failures that last until a person acts."""
-FOR_GOOD_S = 1800.0
+PERMANENT_S = 1800.0
 PROBE_EVERY_S = 5.0
-"""Seconds between two probes for calls without another model, after a transient failure."""
-PROBE_FOR_GOOD_EVERY_S = 60.0
+"""Seconds between two probes by calls without another model, after a transient failure."""
+PROBE_PERMANENT_EVERY_S = 60.0
 """The same after a failure that lasts until a person acts."""
 LEAD_S = 30.0
 """Seconds before the end of a cooldown at which a probe may go out."""
@@ -89,7 +89,7 @@ class Breaker:
     def failed(self, error: ProviderError, now: float) -> None:
         """Note that the probe failed."""
         self.probing = False
-        if is_transient(error) or error.code in FOR_GOOD:
+        if is_transient(error) or error.code in PERMANENT:
             self._open(error, now)
 
     def cancelled(self) -> None:
@@ -101,13 +101,13 @@ class Breaker:
         if self.failure is not None:
             return
         self._exhausted += is_transient(error)
-        if error.code in FOR_GOOD or (is_transient(error) and self._exhausted >= self._threshold):
+        if error.code in PERMANENT or (is_transient(error) and self._exhausted >= self._threshold):
             self._open(error, now)
 
     def _open(self, error: ProviderError, now: float) -> None:
         retry_after = error.retry_after or 0.0
-        if error.code in FOR_GOOD:
-            cooldown, every = max(FOR_GOOD_S, retry_after), PROBE_FOR_GOOD_EVERY_S
+        if error.code in PERMANENT:
+            cooldown, every = max(PERMANENT_S, retry_after), PROBE_PERMANENT_EVERY_S
         else:
             first = max(SHORTEST_S, retry_after or COOLDOWNS_S[error.code])
             # The exponent is bounded because the power is not: a circuit may stay open for weeks.

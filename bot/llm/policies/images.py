@@ -5,8 +5,8 @@
 | the file of an image is missing                | a line of text takes its place                               |
 | there are more than providers accept           | the newest are sent, text takes the place of the others      |
 | no candidate has vision                        | text takes their place; a note says so                       |
-| a request is too long                          | text replaces all but those of the newest message, for good  |
-| the provider refuses a request with images     | text takes their place, for good if that is answered         |
+| a request is too long                          | text replaces all but the newest message's, permanently      |
+| the provider refuses a request with images     | text takes their place, permanently if that is answered      |
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from threads.wording import code_of
 
 @dataclass(frozen=True, slots=True)
 class MeteredModel(ModelWrapper):
-    """A `Model` whose every call is reserved before it goes out and committed when it ends, in whatever way.
+    """A `Model` that reserves each call before it goes out and commits it when it ends, also after a failure.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
     """

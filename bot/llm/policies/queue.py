@@ -37,7 +37,7 @@ from typing import Literal
 from bot.ports.errors import ProviderError
 from bot.ports.model import QueuePlace, Usage
 
-from .breaker import FOR_GOOD, PROBE_EVERY_S, Breaker, is_transient
+from .breaker import PERMANENT, PROBE_EVERY_S, Breaker, is_transient
 from .token_bucket import CongestionWindow, TokenBucket
 
 BREATH_S = 0.01
@@ -190,7 +190,7 @@ class CallQueue:
         lane.trouble = lane.breaker.failure
 
     def failed(self, ticket: Ticket, error: ProviderError, now: float) -> None:
-        """Note a failed attempt. It opens a circuit only if it was the probe, or was refused for good."""
+        """Note a failed attempt. It opens a circuit only if it was the probe, or if the failure is permanent."""
         lane = self._settle(ticket)
         if error.usage is not None:
             self._count(ticket, error.usage, now)
@@ -198,7 +198,7 @@ class CallQueue:
             ticket.probe.failed(_copy(error), now)
         elif ticket.probe is not None:
             ticket.probe.cancelled()
-        if error.code in FOR_GOOD and not ticket.best_effort:
+        if error.code in PERMANENT and not ticket.best_effort:
             # It is never retried, so the circuit opens before another call goes out.
             self.exhausted(ticket.model, error, now)
         if not is_transient(error):
@@ -239,7 +239,7 @@ class CallQueue:
     def refusal(self, ticket: Ticket, now: float, deadline: float) -> ProviderError | None:
         """Return a new error if a waiting call should give up; None if it should wait on.
 
-        A call that waited while the circuit opened for good gives up, because the next probe is a minute away.
+        A call that waited while a permanent failure opened the circuit gives up: the next probe is a minute away.
         """
         why = self.unavailable(ticket.model, now, last_resort=ticket.last_resort)
         if not ticket.last_resort or not self.shut(ticket.model, now):
@@ -247,8 +247,10 @@ class CallQueue:
         breaker = self.lane(ticket.model).breaker
         failure, opens_at = breaker.failure, self.opens_at(ticket.model, now)
         until = min(deadline, self.patience(ticket))
-        for_good = failure is not None and failure.code in FOR_GOOD and breaker.failed_at > ticket.place.since
-        if now < until and opens_at <= until and not for_good:
+        permanent = (
+            failure is not None and failure.code in PERMANENT and breaker.failed_at > ticket.place.since
+        )
+        if now < until and opens_at <= until and not permanent:
             return None
         return why or (failure and _refuse(failure, opens_at - now))
 

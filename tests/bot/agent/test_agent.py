@@ -1,6 +1,7 @@
 """The loop's rules: what goes to the model, what is run, when it ends."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -83,15 +84,8 @@ def nothing():
 async def test_the_call_is_on_disk_before_its_tool_runs_and_the_result_before_the_next_call():
     turn, model = FakeTurn(), Scripted(calls("list_files"), says("done"))
     assert await agent(model).run(turn) == "done"
-    assert turn.did[:7] == [
-        "add user",
-        "add assistant",
-        "checkpoint",
-        "add user",
-        "checkpoint",
-        "add ",
-        "add assistant",
-    ]
+    step = ["add assistant", "checkpoint", "add user", "checkpoint"]
+    assert turn.did[:7] == ["add user", *step, "add ", "add assistant"]
 
 
 async def test_a_turn_served_again_with_its_answer_in_the_context_asks_no_model():
@@ -108,11 +102,7 @@ async def test_the_system_prompt_and_the_history_are_the_same_bytes_from_step_to
     requests = model.requests
     for earlier, later in pairwise(requests):
         assert later.messages[: len(earlier.messages)] == earlier.messages
-        assert (later.system, later.tools, later.cache_key) == (
-            earlier.system,
-            earlier.tools,
-            earlier.cache_key,
-        )
+        assert replace(later, messages=()) == replace(earlier, messages=())
     assert [tool.name for tool in requests[0].tools] == ["list_files", "read_file"]
 
 

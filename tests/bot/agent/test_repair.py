@@ -132,30 +132,6 @@ def test_what_was_whole_stays_as_it_was_sent_however_the_history_goes_on(history
     assert longer[: len(shorter)] == shorter
 
 
-@given(histories(), st.data())
-def test_a_history_that_grows_by_the_book_needs_repair_only_at_its_end(history, data):
-    sent = repair(history)
-    assert repair([*sent, Message("user", (Text("next"),), source="m2")])[: len(sent)] == sent
-
-
-@given(st.integers(0, 6))
-def test_a_history_cut_at_any_point_gets_interrupted_results(cut):
-    history = [
-        Message("user", (Text("q"),)),
-        Message("assistant", (ToolCall("a", "t", {}), ToolCall("b", "t", {}))),
-        Message("user", (ToolResult("a", "1"), ToolResult("b", "2"))),
-        Message("assistant", (ToolCall("a", "t", {}),)),
-        Message("user", (ToolResult("a", "3"),)),
-        Message("assistant", (Text("done"),)),
-    ]
-    repaired = repair(history[:cut])
-    if cut in (2, 4):
-        assert {r.content for r in repaired[-1].results} == {INTERRUPTED}
-        assert repaired[:-1] == history[:cut]
-    else:
-        assert repaired == history[:cut]
-
-
 def test_an_empty_entry_does_not_part_a_call_from_its_result():
     asked, result = Message("assistant", (ToolCall("a", "t", {}),)), Message("user", (ToolResult("a", "1"),))
     question = Message("user", (Text("q"),))

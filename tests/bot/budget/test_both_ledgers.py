@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bot.budget.accounts import Accounts
-from bot.budget.budgets import Call, OverLimit, Policy
+from bot.budget.budgets import Call, OverLimit, Policy, Shortage
 from bot.budget.ledger import Ledger
 from bot.budget.postgres_ledger import PostgresLedger
 from bot.ports.model import Usage
@@ -60,12 +60,7 @@ async def test_a_call_is_refused_that_does_not_fit_and_says_by_how_much(ledgers)
         with pytest.raises(OverLimit) as refused:
             await account.reserve("fake/one", 400_000)
         [shortage] = refused.value.shortages
-        assert (shortage.key, shortage.limit, shortage.used, shortage.missing) == (
-            ("thread", "t1"),
-            1_000_000,
-            700_000,
-            100_000,
-        )
+        assert shortage == Shortage(("thread", "t1"), limit=1_000_000, used=700_000, missing=100_000)
         account.commit(first, Usage(100, 10), 600_000, "ok")
         await until_spent(ledger, 600_000)
         account.commit(await account.reserve("fake/one", 400_000), Usage(), 400_000, "ok")

@@ -1,22 +1,24 @@
 from collections.abc import Iterable
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.budget import budgets as budgets_module
+from bot.budget.accounts import Accounts
 from bot.budget.budgets import (
     KEPT_DAYS,
     Budgets,
     Call,
     Commit,
     Grant,
-    Key,
     OverLimit,
     Policy,
     Record,
     Reserve,
+    Shortage,
     Warned,
     parse_grant,
     record_adapter,
@@ -24,6 +26,7 @@ from bot.budget.budgets import (
 from bot.budget.money import micros
 from bot.config.settings import Budget, BudgetLimits
 from bot.ports.model import Usage
+from threads.scheduled_messages import scheduled_id
 from threads.store.checksummed_lines import encode, read_line, scan
 
 CALL = Call("t1", "ann", "m1", "fake/one", "2026-11-21")
@@ -279,8 +282,38 @@ def test_absurd_limits_are_refused_by_the_settings(absurd):
 
 def test_a_refusal_says_to_the_operator_what_does_not_fit():
     error = OverLimit(spent(60).shortages(CALL, 50, policy(thread=100)), 50)
-    key: Key = ("thread", "t1")
-    assert error.shortages[0].key == key
-    assert error.shortages[0].missing == 10
+    assert error.shortages == (Shortage(("thread", "t1"), limit=100, used=60, missing=10),)
     assert error.scopes == ("thread",)
     assert "0.000060 of 0.000100 USD" in str(error)
+
+
+SCHEDULED = Call(
+    "t1", "ann", f"slack:T1:C1:{scheduled_id('s1', datetime(2026, 11, 21, 11, tzinfo=UTC))}", "x/y", CALL.day
+)
+SCHEDULES = ("schedule_day", CALL.day)
+
+
+def test_only_the_turn_of_a_scheduled_message_counts_against_the_schedules():
+    assert SCHEDULES in SCHEDULED.keys
+    turns = ("slack:T1:C1:1.0", "x", "")
+    assert not any(SCHEDULES in Call("t1", "ann", turn, "x/y", CALL.day).keys for turn in turns)
+    rules = policy(schedule_day=1_000_000)
+    assert scopes(spent(900_000, SCHEDULED), 200_000, rules, SCHEDULED) == ["schedule_day"]
+    assert scopes(spent(900_000, SCHEDULED), 200_000, rules) == []
+
+
+@pytest.mark.parametrize(
+    ("amount", "mode", "may"),
+    [(999_999, "hard", True), (1_000_000, "hard", False), (2_000_000, "soft", True)],
+)
+def test_when_the_schedules_have_spent_their_limit_no_message_is_sent_today(amount, mode, may):
+    ledger = SimpleNamespace(budgets=spent(amount, SCHEDULED), today=CALL.day)
+    assert Accounts(ledger, Policy.of(Budget(mode=mode))).may_schedule() is may
+
+
+def test_the_spending_of_schedules_is_carried_over_and_forgotten_after_a_while():
+    again = fold(spent(900_000, SCHEDULED).carry())
+    assert again.total(SCHEDULES).spent == 900_000
+    charged(11, again)
+    again.forget()
+    assert again.total(SCHEDULES).spent == 0

@@ -68,7 +68,7 @@ async def http(anyio_backend) -> AsyncIterator[SharedHttp]:
 
 @dataclass
 class Listener:
-    """Keeps what it hears."""
+    """Records the texts of a stream."""
 
     heard: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
@@ -83,8 +83,8 @@ class Listener:
 
 
 @dataclass
-class Asked:
-    """A turn that keeps its notes and questions; its people give these answers."""
+class FakeTurn:
+    """A turn that records its notes and questions; its people give these answers."""
 
     answers: list[Answer | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -176,11 +176,7 @@ async def test_connections_are_used_again_and_the_key_is_asked_for_at_each_call(
         for _ in range(3):
             await model.complete(ask(), listener)
     assert fake.connections == 1
-    assert [seen.headers["authorization"] for seen in fake.requests] == [
-        "Bearer one",
-        "Bearer two",
-        "Bearer three",
-    ]
+    assert [seen.headers["authorization"].split()[1] for seen in fake.requests] == ["one", "two", "three"]
 
 
 async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback(monkeypatch, listener):

@@ -21,7 +21,7 @@ from tests.bot.llm.conftest import (
 )
 from tests.fakes.anthropic import Raw, Text, Think, Tool, answer, event, ping
 from tests.fakes.http import Stall, Wait
-from threads.model import Message, Thinking, ToolCall, ToolResult
+from threads.model import Message, ToolCall, ToolResult
 
 HELLO = HELLOS[AnthropicModel]
 SHOWN = UP_TO_SECOND_DELTA[AnthropicModel]
@@ -78,14 +78,6 @@ async def test_a_tool_call_and_its_result_go_back_as_the_api_wants_them(claude):
             {"type": "text", "text": "and hurry"},
         ],
     }
-
-
-async def test_signed_and_redacted_thinking_goes_back_unchanged(claude):
-    redacted = {"type": "redacted_thinking", "data": "xyz"}
-    done, _ = await claude(reply=answer(Think("", "only a signature"), Raw(redacted), Text("Hi.")))
-    _, seen = await claude(ask(user("a"), done.message, user("b")))
-    thinking = {"type": "thinking", "thinking": "", "signature": "only a signature"}
-    assert seen.json["messages"][1]["content"] == [thinking, redacted, {"type": "text", "text": "Hi."}]
 
 
 @pytest.mark.parametrize(
@@ -224,10 +216,3 @@ async def test_half_an_emoji_is_replaced_and_split_ones_are_joined(claude, liste
     assert [block.text for block in done.message.blocks[:2]] == ["a\ufffd", "\U0001f600"]
     assert done.message.calls[0].arguments == {"x": "\ufffd"}
     listener.text.encode()
-
-
-async def test_trailing_thoughts_of_a_cut_off_answer_are_not_sent_back(claude):
-    cut_off = Message("assistant", (Thinking("hm", "p/m", {"type": "thinking"}),))
-    _, seen = await claude(ask(user("a"), cut_off, user("b")))
-    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert seen.json["messages"] == [{"role": "user", "content": texts}]

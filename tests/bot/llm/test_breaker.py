@@ -20,14 +20,14 @@ from bot.ports.errors import (
     UnknownFailure,
 )
 
-PASSING = [
+TRANSIENT = [
     (RateLimited, 60),
     (ModelTimeout, 30),
     (ModelUnavailable, 60),
     (ModelConnection, 30),
     (UnknownFailure, 60),
 ]
-FOR_GOOD = [Unauthorized, PaymentRequired, ModelNotFound]
+PERMANENT = [Unauthorized, PaymentRequired, ModelNotFound]
 
 
 def state(breaker, now):
@@ -53,7 +53,7 @@ def full_pool():
     return error
 
 
-@pytest.mark.parametrize(("kind", "cooldown"), PASSING)
+@pytest.mark.parametrize(("kind", "cooldown"), TRANSIENT)
 def test_one_call_that_gave_up_opens_it_until_the_cooldown_is_half_over_or_nearly_over(kind, cooldown):
     breaker = opened(kind())
     half_open_at = cooldown - min(30, cooldown / 2)
@@ -62,7 +62,7 @@ def test_one_call_that_gave_up_opens_it_until_the_cooldown_is_half_over_or_nearl
     assert breaker.admits(half_open_at, last_resort=False)
 
 
-@pytest.mark.parametrize("kind", FOR_GOOD)
+@pytest.mark.parametrize("kind", PERMANENT)
 def test_what_needs_a_person_opens_it_for_half_an_hour_whatever_the_threshold(kind):
     breaker = Breaker(5)
     breaker.exhausted(kind(), 0)
@@ -157,7 +157,7 @@ def test_calls_that_were_under_way_when_it_opened_change_nothing():
     assert opens(breaker) == 15
 
 
-ERRORS = st.sampled_from([kind for kind, _ in PASSING] + FOR_GOOD + [BadRequest])
+ERRORS = st.sampled_from([kind for kind, _ in TRANSIENT] + PERMANENT + [BadRequest])
 STEPS = st.tuples(st.sampled_from(["succeed", "fail", "cancel"]), ERRORS, st.floats(0, 5000))
 
 

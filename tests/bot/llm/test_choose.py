@@ -2,8 +2,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -14,14 +13,13 @@ from hypothesis import strategies as st
 from bot.config.settings import Provider
 from bot.llm.detect_model import (
     LOCAL_SERVERS,
-    MAX_ANSWER_BYTES,
     LocalServer,
     ModelChoice,
-    _get,
     chat_model,
     choose,
     find_local,
 )
+from tests.fakes.http import FakeHttp, Reply
 
 OWN = {"models": [], "version": "1", "default_generation_settings": {}}
 """What the servers' own APIs say, in one."""
@@ -194,33 +192,21 @@ async def test_an_endless_answer_is_cut_off() -> None:
 
     async with listening(flood) as port:
         with anyio.fail_after(30):
-            assert len(await _get(port, "/v1/models", lambda _: False)) < MAX_ANSWER_BYTES + 100_000
-        assert (await choose({}, servers(port))).model == "offline/demo"
+            assert (await choose({}, servers(port), within_s=60)).model == "offline/demo"
+
+
+class KeepsConnectionsOpen(FakeHttp):
+    paths = ("/v1/models", "/api/tags")
 
 
 async def test_a_real_http_server_that_keeps_connections_open_is_understood() -> None:
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            asked.append(f"{self.command} {self.path} {self.headers['Host']}")
-            body = answer("real").partition(b"\r\n\r\n")[2]
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-        port = server.server_address[1]
-        choice = await choose({}, servers(port), within_s=10)
-        server.shutdown()
-    assert choice.model == "ollama/real"
-    assert asked == [f"GET /v1/models 127.0.0.1:{port}", f"GET /api/tags 127.0.0.1:{port}"]
+    body = answer("real").partition(b"\r\n\r\n")[2]
+    async with KeepsConnectionsOpen(lambda _: Reply((body,))) as fake:
+        port = urlsplit(fake.base_url).port or 0
+        assert (await choose({}, servers(port), within_s=10)).model == "ollama/real"
+    assert [(seen.method, seen.path, seen.headers["host"]) for seen in fake.requests] == [
+        ("GET", path, f"127.0.0.1:{port}") for path in KeepsConnectionsOpen.paths
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 import anthropic
-import anyio
 import httpx2
 import openai
 import pytest
@@ -19,8 +18,6 @@ from bot.ports.errors import (
     ContentPolicy,
     ContextOverflow,
     ModelConnection,
-    ModelTimeout,
-    ModelUnavailable,
     OutputInvalid,
     PaymentRequired,
     ProviderError,
@@ -92,18 +89,6 @@ def test_a_spend_limit_that_names_its_end_says_how_long_to_wait():
     assert failure_of(Fault(text.replace("11-22", "19-99"), {}, 400), NOW).retry_after is None
 
 
-def test_a_local_server_that_loads_its_model_is_asked_again_soon():
-    failed = failure_of(Fault("Loading model", {"error": {"code": 503}}, 503))
-    assert (type(failed), failed.retry_after) == (ModelUnavailable, 5)
-
-
-@pytest.mark.parametrize("api", [AnthropicModel, OpenAIResponsesModel])
-async def test_x_should_retry_false_is_the_last_word(failure, api):
-    assert not (await failure(api, error(500, {}, [("x-should-retry", "false")]))).retryable
-    assert (await failure(api, error(500, {}, [("x-should-retry", "true")]))).retryable
-    assert (await failure(api, error(500, {}))).retryable
-
-
 @each_api
 async def test_a_refused_connection_and_a_useless_address_are_told_apart(failure, api):
     refused = await failure(api, Reply(), base_url="http://127.0.0.1:1")
@@ -153,21 +138,6 @@ async def test_our_own_full_pool_is_not_the_provider_s_fault():
                 error = classify(caught.value)
                 assert isinstance(error, ModelConnection)
                 assert error.local
-
-
-async def test_a_silent_socket_is_a_timeout():
-    async with FakeProvider(lambda seen: Reply(silent=(Stall(),))) as fake, httpx2.AsyncClient() as client:
-        common = {"api_key": "k", "base_url": fake.base_url, "http_client": client, "max_retries": 0}
-        messages = [{"role": "user", "content": "hi"}]
-        claude = anthropic.AsyncAnthropic(**common, timeout=0.05)
-        gpt = openai.AsyncOpenAI(**{**common, "base_url": fake.base_url + "/v1"}, timeout=0.05)
-        for call in (
-            claude.messages.create(max_tokens=1, messages=messages, model="m"),
-            gpt.chat.completions.create(messages=messages, model="m"),
-        ):
-            with pytest.raises(Exception) as caught, anyio.fail_after(5):
-                await call
-            assert type(classify(caught.value)) is ModelTimeout
 
 
 def test_what_has_no_name_is_worth_one_more_try_and_keeps_its_own_words():

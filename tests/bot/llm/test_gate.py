@@ -14,9 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from bot.agent.prompt.token_estimate import uncached_size
-from bot.config.settings import LlmRetry, RateLimitedRetry, Settings
-from bot.llm.build import build_gate
+from bot.config.settings import LlmRetry, RateLimitedRetry
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.queue import CallQueue, Ticket
 from bot.llm.policies.retry import RetryingModel
@@ -428,24 +426,6 @@ async def test_what_a_call_really_used_counts_and_reading_a_cache_is_free():
             tasks.start_soon(calls.call, str(n))
             await anyio.sleep(0.001)
     assert [round(second) for second, _ in calls.provider.asked] == [0, 15, 30]
-
-
-async def test_long_threads_that_the_provider_has_in_its_cache_do_not_wait_for_each_other():
-    class Caching(Provider):
-        async def complete(self, request, on_event):
-            await super().complete(request, on_event)
-            return Completion(Message("assistant", (Text("ok"),)), Usage(1_000, 200, 99_000), "end")
-
-    shipped = Settings()
-    unlimited = shipped.providers["anthropic"].model_copy(update={"requests_per_minute": None})
-    provider = Caching(name="anthropic/claude")
-    model = GatedModel(provider, build_gate(shipped, unlimited), partial(uncached_size, model=provider.name))
-    said = Message("assistant", (Text("x"),), model=provider.name, tokens=99_000)
-    request = Request("", (said, Message("user", (Text("word " * 700),))))
-    async with anyio.create_task_group() as tasks:
-        for _ in range(40):
-            tasks.start_soon(model.complete, request, unheard)
-    assert anyio.current_time() - 1000 < 5
 
 
 def test_a_window_grows_as_tcps_does():

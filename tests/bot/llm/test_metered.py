@@ -20,7 +20,7 @@ from bot.ports.errors import (
 )
 from bot.ports.model import Completion, ModelInfo, Request, Usage
 from tests.bot.budget.ledgers import Time, empty_disk, files, opened
-from tests.bot.llm.conftest import Asked
+from tests.bot.llm.conftest import FakeTurn
 from tests.one_model import Only
 from tests.tool_context import unheard
 from threads.model import Answer, Message, OnEvent, Text, TextDelta
@@ -70,7 +70,7 @@ def fails(error: Exception, usage: Usage | None = None, *, said: str = "", meter
 
 
 @dataclass
-class Books:
+class Accounting:
     account: Account
     accounts: Accounts
     disk: object
@@ -84,22 +84,21 @@ class Books:
 
     async def records(self) -> list[object]:
         await anyio.wait_all_tasks_blocked()  # the last batch is on the disk
-        return [record for record, _ in read_records(record_adapter(), files(self.disk)["2026-11.jsonl"])[0]][
-            1:
-        ]
+        lines, _ = read_records(record_adapter(), files(self.disk)["2026-11.jsonl"])
+        return [record for record, _ in lines[1:]]
 
 
 @asynccontextmanager
-async def books(policy: Policy = POLICY):
+async def accounting(policy: Policy = POLICY):
     disk = empty_disk()
     async with opened(disk, Time()) as ledger:
         accounts = Accounts(ledger, policy)
-        yield Books(accounts.account("t", "ann", "m1"), accounts, disk)
+        yield Accounting(accounts.account("t", "ann", "m1"), accounts, disk)
 
 
 async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_after():
     during: list[int] = []
-    async with books() as kept:
+    async with accounting() as kept:
 
         async def play(request: Request, on_event: OnEvent) -> Usage:
             during.append(kept.used)
@@ -139,7 +138,7 @@ async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_
     ],
 )
 async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, counted):
-    async with books() as kept:
+    async with accounting() as kept:
         with pytest.raises(Exception):  # noqa: B017
             await kept.metered(Fake(play)).complete(REQUEST, unheard)
         assert kept.used == counted
@@ -160,7 +159,7 @@ async def test_a_call_that_fails_is_counted_for_what_it_may_have_cost(play, coun
     ],
 )
 async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted, usage):
-    async with books() as kept:
+    async with accounting() as kept:
 
         async def play(request: Request, on_event: OnEvent) -> Usage:
             try:
@@ -178,7 +177,7 @@ async def test_a_cancelled_call_is_counted_at_once_and_on_disk(metered, counted,
 
 
 async def test_an_answer_that_nobody_counted_costs_the_most_it_can():
-    async with books() as kept:
+    async with accounting() as kept:
         await kept.metered(Fake(answers(Usage()))).complete(REQUEST, unheard)
         assert kept.used == MOST
 
@@ -190,7 +189,7 @@ async def test_a_meter_further_out_still_hears_the_usage():
         request.meter(Usage(1))
         return Usage(2)
 
-    async with books() as kept:
+    async with accounting() as kept:
         await kept.metered(Fake(play)).complete(
             Request("", (), max_tokens=LONGEST, meter=heard.append), unheard
         )
@@ -198,7 +197,7 @@ async def test_a_meter_further_out_still_hears_the_usage():
 
 
 async def test_a_call_that_does_not_fit_does_not_go_out():
-    async with books(Policy(True, 0.8, {"turn": MOST - 1})) as kept:
+    async with accounting(Policy(True, 0.8, {"turn": MOST - 1})) as kept:
         model = Fake(answers(Usage(1)))
         with pytest.raises(BudgetExceeded) as refused:
             await kept.metered(model).complete(REQUEST, unheard)
@@ -208,7 +207,7 @@ async def test_a_call_that_does_not_fit_does_not_go_out():
 
 
 async def test_an_unknown_price_stops_a_hard_budget():
-    async with books() as kept:
+    async with accounting() as kept:
         model = Fake(answers(Usage(1)), name="nobody/x")
         with pytest.raises(PriceUnknown, match="prices"):
             await kept.metered(model).complete(REQUEST, unheard)
@@ -217,7 +216,7 @@ async def test_an_unknown_price_stops_a_hard_budget():
 
 @pytest.mark.parametrize("policy", [Policy(False, 0.8, {"turn": 1}), Policy(True, 0.8, {})])
 async def test_an_unknown_price_goes_on_where_nothing_can_be_refused_and_stays_unknown(policy):
-    async with books(policy) as kept:
+    async with accounting(policy) as kept:
         await kept.metered(Fake(answers(Usage(1, 2)), name="nobody/x")).complete(REQUEST, unheard)
         assert kept.account.spent_usd is None
         assert kept.account.usage == Usage(1, 2)
@@ -225,14 +224,14 @@ async def test_an_unknown_price_goes_on_where_nothing_can_be_refused_and_stays_u
 
 
 async def test_a_call_that_costs_nothing_needs_no_reservation_but_is_in_the_ledger():
-    async with books(Policy(True, 0.8, {"turn": 0})) as kept:
+    async with accounting(Policy(True, 0.8, {"turn": 0})) as kept:
         await kept.metered(Fake(answers(Usage(7, 2)), name="offline/demo")).complete(REQUEST, unheard)
         (commit,) = await kept.records()
         assert (commit.usage, commit.micros, commit.reserve) == (Usage(7, 2), 0, 0)
         assert kept.account.spent_usd == 0
 
 
-def budgeted(kept: Books, turn: Asked, usage: Usage = Usage(10, 5)) -> BudgetedModel:
+def budgeted(kept: Accounting, turn: FakeTurn, usage: Usage = Usage(10, 5)) -> BudgetedModel:
     return BudgetedModel(
         Only(kept.metered(Fake(answers(usage)))), kept.account, turn, lambda who: who == "admin"
     )
@@ -242,22 +241,16 @@ TIGHT = Policy(True, 0.8, {"turn": 100, "thread": 150})
 
 
 async def test_a_person_grants_more_and_the_call_goes_out():
-    turn = Asked([Answer(approved=True, by="admin", words="1.00")])
-    async with books(TIGHT) as kept:
+    turn = FakeTurn([Answer(approved=True, by="admin", words="1.00")])
+    async with accounting(TIGHT) as kept:
         await budgeted(kept, turn).complete(REQUEST, unheard)
-        assert [option.label for option in turn.questions[0].options] == [
-            "Continue with $1.00 more",
-            "Cancel",
-        ]
-        assert turn.questions[0].options[0].words == "1.00"
-        assert (
-            "$0.00 of $0.0001 spent for this message; $0.00 of $0.0001 spent for this thread."
-            in turn.questions[0].text
-        )
-        assert "may cost up to $0.0002" in turn.questions[0].text
-        assert "what is not used is given back" in turn.questions[0].text
-        assert turn.questions[0].may_answer("admin")
-        assert not turn.questions[0].may_answer("ann")
+        (question,) = turn.questions
+        assert [option.label for option in question.options] == ["Continue with $1.00 more", "Cancel"]
+        assert question.options[0].words == "1.00"
+        spent = "$0.00 of $0.0001 spent for this message; $0.00 of $0.0001 spent for this thread."
+        for words in (spent, "may cost up to $0.0002", "what is not used is given back"):
+            assert words in question.text
+        assert (question.may_answer("admin"), question.may_answer("ann")) == (True, False)
         assert kept.used == 25
         totals = kept.accounts.ledger.budgets.totals
         assert totals[THREAD].granted == totals[("turn", "m1")].granted == 1_000_000
@@ -267,8 +260,8 @@ async def test_a_person_grants_more_and_the_call_goes_out():
     "answer", [None, Answer(approved=False, by="admin"), Answer(approved=False, by="a", words="5")]
 )
 async def test_a_person_who_declines_or_does_not_answer_ends_the_turn(answer):
-    turn = Asked([answer])
-    async with books(TIGHT) as kept:
+    turn = FakeTurn([answer])
+    async with accounting(TIGHT) as kept:
         with pytest.raises(BudgetExceeded):
             await budgeted(kept, turn).complete(REQUEST, unheard)
         assert kept.used == 0
@@ -276,8 +269,8 @@ async def test_a_person_who_declines_or_does_not_answer_ends_the_turn(answer):
 
 @pytest.mark.parametrize("words", ["-5", "0", "inf", "nan", "lots", "1e9", "1 000"])
 async def test_an_amount_that_cannot_be_read_leaves_the_question_open(words):
-    turn = Asked([Answer(approved=True, by="admin", words="0.0001")])
-    async with books(TIGHT) as kept:
+    turn = FakeTurn([Answer(approved=True, by="admin", words="0.0001")])
+    async with accounting(TIGHT) as kept:
         await budgeted(kept, turn).complete(REQUEST, unheard)
         assert kept.accounts.ledger.budgets.total(THREAD).granted == 100
     (question,) = turn.questions
@@ -286,16 +279,16 @@ async def test_an_amount_that_cannot_be_read_leaves_the_question_open(words):
 
 
 async def test_a_grant_that_is_too_small_leads_to_another_question():
-    turn = Asked([Answer(approved=True, by="admin", words=text) for text in ("0.00001", "")])
-    async with books(TIGHT) as kept:
+    turn = FakeTurn([Answer(approved=True, by="admin", words=text) for text in ("0.00001", "")])
+    async with accounting(TIGHT) as kept:
         await budgeted(kept, turn).complete(REQUEST, unheard)
         assert len(turn.questions) == 2
         assert kept.accounts.ledger.budgets.total(THREAD).granted == 1_000_010
 
 
 async def test_an_unknown_price_is_nothing_a_person_can_grant():
-    turn = Asked()
-    async with books() as kept:
+    turn = FakeTurn()
+    async with accounting() as kept:
         model = Only(kept.metered(Fake(answers(Usage()), name="nobody/x")))
         with pytest.raises(PriceUnknown):
             await BudgetedModel(model, kept.account, turn, lambda _: True).complete(REQUEST, unheard)
@@ -303,8 +296,8 @@ async def test_an_unknown_price_is_nothing_a_person_can_grant():
 
 
 async def test_a_warning_is_noted_once_also_when_the_call_fails():
-    turn = Asked()
-    async with books(Policy(True, 0.8, {"turn": MOST + 20})) as kept:
+    turn = FakeTurn()
+    async with accounting(Policy(True, 0.8, {"turn": MOST + 20})) as kept:
         error = ContentPolicy()
         model = Only(kept.metered(Fake(fails(error, Usage(0, LONGEST, 0, 20)))))
         wrapped = BudgetedModel(model, kept.account, turn, lambda _: True)

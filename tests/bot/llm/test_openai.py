@@ -150,23 +150,6 @@ async def test_a_call_its_reasoning_and_its_result_go_back_as_chat_wants_them(ch
     ]
 
 
-async def test_calls_of_servers_that_number_them_all_alike_are_told_apart(chat):
-    reply = stream(
-        called(entry("look", '{"n":', id="a", index=0)),
-        called(entry(None, "1}", id=None, index=0)),
-        called(entry("look", '{"n":2}', id="b", index=0)),
-        called(entry("go", "{}", id="", index=1)),
-        chunk(finish="stop"),
-    )
-    done, _ = await chat(reply=reply)
-    assert done.stop == "tool_calls"
-    assert done.message.calls == [
-        ToolCall("a", "look", {"n": 1}),
-        ToolCall("b", "look", {"n": 2}),
-        ToolCall("call_3", "go", {}),
-    ]
-
-
 def called(*entries: dict) -> bytes:
     return chunk({"tool_calls": list(entries)})
 
@@ -207,6 +190,10 @@ LOOK_THEN_GO = {
     ],
     "one id for all": [[look(id="a", index=0), go(id="a", index=1)]],
     "one id and one index for all": [[look(id="a", index=0)], [go(id="a", index=0)]],
+    "one index for all, in pieces": [
+        [entry("look", '{"n":', id="a", index=0)],
+        *([entry(None, "1}", id=None, index=0)], [go(id="b", index=0)]),
+    ],
     "arguments as an object": [[entry("look", {"n": 1}), entry("go", {"n": 2})]],
     "ids that are numbers": [[entry("look", '{"n":', id=0), go(id=1)], [entry(None, "1}", id=0)]],
 }

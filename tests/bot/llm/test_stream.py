@@ -64,12 +64,13 @@ def arguments(after: float = 0, length: int = 3) -> Event:
 
 @dataclass
 class Script:
-    """Reader and stream in one: it plays its events and then ends, or hangs."""
+    """Reader and stream in one: it plays its events and then ends, fails after so many seconds, or hangs."""
 
     said: list[Event]
     hangs: bool = False
     connects_after: float = 0
     whole: bool = True
+    fails: tuple[float, ProviderError] | None = None
     writing: bool = False
     usage: Usage = field(default_factory=Usage)
     ended: bool = False
@@ -83,6 +84,9 @@ class Script:
         for event in self.said:
             await anyio.sleep(event.after)
             yield event
+        if self.fails:
+            await anyio.sleep(self.fails[0])
+            raise self.fails[1]
         if self.hangs:
             await anyio.sleep_forever()
 
@@ -255,29 +259,37 @@ STREAMED = [
 ]
 
 
-async def test_an_answer_without_its_end_counts_at_least_what_was_streamed():
-    error, metered = await fail_with(ModelUnavailable, Script(STREAMED, whole=False))
-    assert error.usage == metered[-1] == cut(Usage(input=10, output=4), 0, 9)
+LAST_COUNT = Event(usage=Usage(input=10, output=50))
+OVERLOADED = ModelUnavailable("overloaded")
+CUT_OFF = {
+    "an answer without its end": (Script(STREAMED, whole=False), cut(Usage(10, 4), 0, 9)),
+    "a larger count of the provider": (
+        Script([*STREAMED, LAST_COUNT], whole=False),
+        cut(Usage(10, 50), 0, 9),
+    ),
+    "the last word on the count": (Script([*STREAMED, LAST_COUNT], whole=False, ended=True), Usage(10, 50)),
+    "silence": (Script(STREAMED, hangs=True), cut(Usage(10, 4), 300, 9)),
+    "silence after a ping": (Script([ping()], hangs=True), cut(Usage(), 300, 0)),
+}
+UNCOUNTED = {
+    "silence from the start": (Script([], hangs=True), [cut(Usage(), 300, 0)]),
+    "an error in place of the first event": (Script([], fails=(5, OVERLOADED)), []),
+    "a broken connection before it": (Script([], fails=(5, ModelConnection("reset"))), [cut(Usage(), 5, 0)]),
+    "an end before it": (Script([], connects_after=5, whole=False), [cut(Usage(), 5, 0)]),
+}
 
 
-async def test_the_provider_s_own_count_wins_when_it_is_larger():
-    said = [*STREAMED, Event(usage=Usage(input=10, output=50))]
-    error, _ = await fail_with(ModelUnavailable, Script(said, whole=False))
-    assert error.usage == cut(Usage(input=10, output=50), 0, 9)
-    error, _ = await fail_with(ModelUnavailable, Script(said, whole=False, ended=True))
-    assert error.usage == Usage(input=10, output=50), "the model had stopped: that count is the last word"
-
-
-async def test_an_answer_given_up_for_its_silence_is_counted():
-    error, _ = await fail_with(ModelTimeout, Script(STREAMED, hangs=True))
-    assert error.usage == cut(Usage(input=10, output=4), 300, 9)
+@pytest.mark.parametrize(("script", "usage"), CUT_OFF.values(), ids=CUT_OFF)
+async def test_an_answer_that_is_cut_off_counts_at_least_what_was_streamed(script, usage):
+    error, metered = await fail_with(ProviderError, Script(**vars(script)))
+    assert error.usage == metered[-1] == usage
     assert error.fields == {"provider": "p", "model": "m"}
 
 
-async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
-    error, metered = await fail_with(ModelTimeout, Script([], hangs=True))
-    assert error.usage is None, "it has counted nothing"
-    assert metered == [cut(Usage(), 300, 0)]
+@pytest.mark.parametrize(("script", "expected"), UNCOUNTED.values(), ids=UNCOUNTED)
+async def test_a_provider_that_says_nothing_can_have_thought_all_the_time(script, expected):
+    error, metered = await fail_with(ProviderError, Script(**vars(script)))
+    assert (error.usage, metered) == (None, expected)
 
 
 @pytest.mark.parametrize(
@@ -292,29 +304,6 @@ async def test_a_provider_that_says_nothing_can_have_thought_all_the_time():
 async def test_a_call_that_was_not_taken_up_costs_nothing(script, refused):
     error, metered = await fail_with(ProviderError, Script(**vars(script)), refused=refused)
     assert (error.usage, metered) == (None, [])
-
-
-async def test_an_error_in_place_of_the_first_event_costs_nothing():
-    class Overloaded(Script):
-        async def __aiter__(self):
-            await anyio.sleep(5)
-            raise ModelUnavailable("overloaded")
-            yield
-
-    _, metered = await fail_with(ModelUnavailable, Overloaded([]))
-    assert metered == []
-
-
-async def test_a_stream_that_breaks_off_before_its_first_event_can_have_cost_its_time():
-    class Broken(Script):
-        async def __aiter__(self):
-            await anyio.sleep(5)
-            raise ModelConnection("reset")
-            yield
-
-    for script in (Broken([]), Script([], connects_after=5, whole=False)):
-        _, metered = await fail_with(ProviderError, script)
-        assert metered == [cut(Usage(), 5, 0)]
 
 
 @pytest.mark.parametrize(
@@ -352,12 +341,7 @@ def test_streamed_text_is_counted_generously(words, most):
     assert max_tokens_in(words) == most
 
 
-async def test_a_provider_that_began_and_counted_nothing_is_told_from_one_that_never_began():
-    error, _ = await fail_with(ModelTimeout, Script([ping()], hangs=True))
-    assert error.usage == cut(Usage(), 300, 0)
-
-
-async def test_a_last_event_that_counts_and_fails_is_counted():
+async def test_an_event_that_counts_and_fails_is_counted():
     class Failing(Script):
         def feed(self, event):
             super().feed(event)
