@@ -39,7 +39,7 @@ ARCHIVED_AFTER_S = 3600.0
 """The shortest time of quiet after which Discord archives a thread."""
 
 MOST_DIRECT = 1_000
-"""Direct messages that are read after a gap: those that spoke last."""
+"""Channels of direct messages that are read after a gap: those with the latest messages."""
 
 
 class History:
@@ -130,7 +130,7 @@ class History:
         return self._until_now(after)
 
     def _skip(self, channel: str, after: str) -> str:
-        """Return where the messages begin that can still be answered, if that is later."""
+        """Return the later of *after* and the id from which messages can still be answered."""
         fresh = self._ago(self._max_age_s)
         if self._marks.scale.is_before(after, fresh):
             log.warning(

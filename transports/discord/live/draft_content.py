@@ -30,7 +30,7 @@ from transports.shared.live.activity import RunningTools, tool_label, waiting_wo
 Mode = Literal["edits", "progress"]
 
 FIRST_AFTER_S = 1.5
-"""After the first word, if no paragraph is whole before."""
+"""Seconds from the first word to the first message, unless a paragraph is complete before."""
 
 MOST_MESSAGES = 5
 MOST_SHOWN = MOST_MESSAGES * MAX_CONTENT

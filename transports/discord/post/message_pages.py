@@ -19,7 +19,7 @@ MOST_PARTS = 20
 CUT = note("The answer goes on, but it is too long to be posted here.")
 
 FILE_PART = 99
-"""The number of the part that is a file: that of no message with words."""
+"""The number of the part that is a file; no message with text has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Posts: sent once per key, in as many messages as they need, and found again.
 
 An edit can be repeated at will. A new message carries a nonce, made of the post's key and the part's number: if it is
-sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it. What is out is
-remembered, so that a repeated post goes on where it stopped.
+sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it. Parts that are
+posted are remembered, so that a repeated post goes on where it stopped.
 
     a part that                               goes out by
     has a live message, or one that was left  an edit of that
