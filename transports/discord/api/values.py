@@ -26,13 +26,16 @@ MAX_BUTTONS = 25
 """The most buttons of one message, in 5 rows of 5."""
 
 
+Style = Literal["primary", "secondary", "success", "danger"]
+
+
 @dataclass(frozen=True, slots=True)
 class Button:
     """``label`` has at most 80 characters, ``custom_id`` 100."""
 
     label: str
     custom_id: str
-    style: Literal["primary", "secondary", "success", "danger"] = "secondary"
+    style: Style = "secondary"
 
 
 @dataclass(frozen=True, slots=True)

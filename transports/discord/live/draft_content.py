@@ -97,9 +97,8 @@ class DraftContent:
         if self._mode == "progress":
             return self._progress
         pages = [DraftPage(text) for text in live_parts(self._text) if text != NOTHING]
-        footer = self._waiting_note or (
-            note(f"{self._running.words}{NOTHING}") if self._running.words else ""
-        )
+        running = note(f"{self._running.words}{NOTHING}") if self._running.words else ""
+        footer = self._waiting_note or running
         if not pages and self.due < math.inf:
             footer = footer or THINKING  # so that there is something to be stopped
         if len(pages) > MOST_MESSAGES or len(self._text) > MOST_SHOWN:
