@@ -83,12 +83,12 @@ class InSlack(_Soaked, slack.Place):
     async def _decide(self) -> None:
         while True:
             await anyio.sleep(DECIDE_EVERY_S)
-            for spoken in {(one.channel, one.root): one for one in self._said}.values():
+            for spoken in {(one.channel, one.root): one for one in self._spoken}.values():
                 for message in self._slack.thread(spoken.channel, spoken.root)[-SEEN:]:
                     if message.ours:
                         self._look_at(message, spoken)
 
-    def _look_at(self, message: Message, spoken: slack.PersonMessage) -> None:
+    def _look_at(self, message: Message, spoken: slack.Spoken) -> None:
         """Decide a question that still has its buttons."""
         found = [action for action in slack._actions(message.blocks or ()) if action[0].startswith(CHOICE)]
         if found and (
@@ -142,7 +142,7 @@ class InDiscord(_Soaked, discord.Place):
 
     def _look_at(self, message: DiscordMessage) -> None:
         """Decide a question that still has its buttons: by who asked, the newest in the thread."""
-        asked = [one for one in self._said if one.thread == self._thread_of(message) and one.must]
+        asked = [one for one in self._spoken if one.thread == self._thread_of(message) and one.must]
         found = [custom_id for label, custom_id in message.buttons if label != discord.STOP]
         if asked and (custom_id := _chosen(self._decided, message.id, found, self._fate)):
             pressed = self._discord.press(asked[-1].user, message, custom_id)

@@ -78,7 +78,7 @@ class Place(ChatPlatform):
         super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
         self.fake = self._discord = discord = Guild(chance, **given)
         self._threads, self._counts = itertools.count(100), Counter[str]()
-        self._said: list[PersonMessage] = []
+        self._spoken: list[PersonMessage] = []
         self._by_id: dict[str, PersonMessage] = {}
         self._pressed: list[tuple[tuple[str, ...], Interaction]] = []
         for number, user in enumerate((*people, STRANGER)):
@@ -155,7 +155,7 @@ class Place(ChatPlatform):
         return [message.id for message in said if BOT in message.reactions.get("👀", ())]
 
     def _lines(self) -> list[Json]:
-        return [spoken.line(self._journal.taken.get(spoken.message.id)) for spoken in self._said]
+        return [spoken.line(self._journal.taken.get(spoken.message.id)) for spoken in self._spoken]
 
     # people
 
@@ -270,7 +270,7 @@ class Place(ChatPlatform):
 
     def _number(self, thread: str = "") -> str:
         """Return the digits of a conversation, by which its messages are told from others; direct ones never end."""
-        for spoken in reversed(self._said) if thread else ():
+        for spoken in reversed(self._spoken) if thread else ():
             if spoken.thread == thread:
                 return spoken.token[1:5]
         return f"{next(self._threads):04}"
@@ -280,7 +280,7 @@ class Place(ChatPlatform):
         return f"t{number}m{self._counts[number]:03}"
 
     def _keep(self, spoken: PersonMessage) -> PersonMessage:
-        self._said.append(spoken)
+        self._spoken.append(spoken)
         self._by_id[spoken.message.id] = spoken
         return spoken
 
