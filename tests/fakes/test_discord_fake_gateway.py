@@ -5,7 +5,7 @@ import discord as sdk
 import pytest
 
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
-from tests.fakes.discord.sdk import Seen, connected, online
+from tests.fakes.discord.sdk import RecordingClient, connected, online
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def at_once(monkeypatch):
 
 async def test_ready_brings_the_guild_with_its_channels_roles_and_the_bot():
     async with FakeDiscord() as fake:
-        client = Seen()
+        client = RecordingClient()
         last = fake.say(U1, CHANNEL, "before")
         async with connected(client, fake):
             [guild] = client.guilds
@@ -67,7 +67,7 @@ async def test_an_invalid_session_is_begun_anew_and_what_was_missed_is_lost(how,
 
 async def test_without_the_content_intent_only_mentions_and_direct_messages_have_text():
     async with FakeDiscord(message_content=False) as fake:
-        client = Seen(message_content=False)
+        client = RecordingClient(message_content=False)
         async with connected(client, fake):
             fake.say(U1, CHANNEL, "secret")
             fake.say(U1, CHANNEL, f"<@{BOT}> told")
@@ -102,7 +102,7 @@ async def test_frames_are_packed_as_the_address_asks(compress):
 
 async def test_two_clients_are_both_told_everything():
     async with FakeDiscord() as fake:
-        one, two = Seen(), Seen()
+        one, two = RecordingClient(), RecordingClient()
         async with connected(one, fake), connected(two, fake):
             fake.say(U1, CHANNEL, "x")
             await fake.until(lambda: one.of("message") and two.of("message"))

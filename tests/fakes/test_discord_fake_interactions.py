@@ -5,7 +5,7 @@ import discord as sdk
 import pytest
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, FakeDiscord, Status
-from tests.fakes.discord.sdk import Seen, connected, online, place, refused
+from tests.fakes.discord.sdk import RecordingClient, connected, online, place, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ async def test_whispers_are_no_part_of_the_history_and_can_be_pressed():
 
 async def test_whispers_in_a_guild_are_told_as_direct_messages_are():
     async with FakeDiscord() as fake:
-        client = Seen(intents=sdk.Intents(guilds=True, guild_messages=True))
+        client = RecordingClient(intents=sdk.Intents(guilds=True, guild_messages=True))
         async with connected(client, fake):
             fake.slash(U1, CHANNEL, "status")
             seen = await interaction(fake, client)
@@ -138,7 +138,7 @@ async def test_an_expired_token_answers_no_more():
 
 async def test_commands_are_overwritten_at_once_and_answered_by_name():
     async with FakeDiscord() as fake:
-        client = Seen()
+        client = RecordingClient()
         tree = sdk.app_commands.CommandTree(client)
 
         @tree.command(description="Choose a model")

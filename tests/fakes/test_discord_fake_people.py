@@ -4,14 +4,14 @@ import discord as sdk
 import pytest
 
 from tests.fakes.discord import BOT, BOT_ROLE, CHANNEL, CHANNEL2, ROLE, U1, U2, FakeDiscord
-from tests.fakes.discord.sdk import Seen, connected, online
+from tests.fakes.discord.sdk import RecordingClient, connected, online
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_mentions_are_read_from_the_text_and_a_reply_pings():
     async with FakeDiscord() as fake:
-        client = Seen()
+        client = RecordingClient()
         fake.users[U1].roles = [ROLE]
         async with connected(client, fake):
             own = await client.get_channel(int(CHANNEL)).send("mine")
@@ -88,7 +88,7 @@ async def test_bots_webhooks_and_system_messages_can_be_told_from_people():
 
 async def test_a_message_of_an_archived_thread_comes_from_an_unknown_channel():
     async with FakeDiscord() as fake:
-        client = Seen()
+        client = RecordingClient()
         thread = fake.thread(U1, fake.say(U1, CHANNEL, "x"), "t")
         fake.archive(thread.id, quiet=True)
         fake.channels[thread.id].archived = True
@@ -130,7 +130,7 @@ async def test_a_bug_of_the_fake_is_raised_when_it_is_left(monkeypatch):
     monkeypatch.setattr("tests.fakes.discord.posting.compose", lambda *_, **__: 1 / 0)
     with pytest.raises(AssertionError, match="the fake itself is broken"):
         async with FakeDiscord() as fake:
-            client = Seen()
+            client = RecordingClient()
             async with connected(client, fake):
                 monkeypatch.setattr("asyncio.sleep", fake_sleep)
                 with pytest.raises(sdk.DiscordServerError):

@@ -4,7 +4,7 @@ import discord as sdk
 import pytest
 
 from tests.fakes.discord import BOT, CHANNEL, FORUM, U1, U2, FakeDiscord
-from tests.fakes.discord.sdk import Seen, connected, online, place, refused, rest
+from tests.fakes.discord.sdk import RecordingClient, connected, online, place, refused, rest
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ async def test_a_send_wakes_an_archived_thread_but_not_a_locked_one():
 
 async def test_a_guild_has_the_open_threads_and_a_fetched_one_tells_its_parent():
     async with FakeDiscord() as fake:
-        client = Seen()
+        client = RecordingClient()
         one, two = (fake.thread(U1, fake.say(U1, CHANNEL, text), text) for text in ("a", "b"))
         fake.archive(two.id)
         async with connected(client, fake):

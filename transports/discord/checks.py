@@ -46,7 +46,7 @@ PORTAL = "At discord.com/developers/applications, your application, Bot:"
 NEW_TOKEN = f"{PORTAL} Reset Token, and set the new one."
 TICK = f'{PORTAL} tick "Message Content Intent".'
 CANNOT_ANSWER = "It can neither answer nor read in Discord."
-CANNOT_READ = "It hears nothing from Discord."
+CANNOT_READ = "It receives nothing from Discord."
 
 MESSAGE_CONTENT = 1 << 18 | 1 << 19
 """Flags of an application: the intent was granted, or is ticked (which is enough in up to 100 servers)."""
@@ -107,7 +107,7 @@ def _token(me: Answer | PostFailed, token: str) -> Finding:
     names = str(fields.get("username")), str(fields.get("id"))
     account = f"{names[0]} ({names[1]})"
     if not isinstance(fields.get("id"), str):
-        return Finding(name, "fail", "what answers is not Discord", CANNOT_ANSWER, REACH)
+        return Finding(name, "fail", "the answer is not from Discord", CANNOT_ANSWER, REACH)
     if fields.get("bot") is not True:
         found = f"this token is a person's ({account}), not a bot's"
         return Finding(name, "fail", found, CANNOT_ANSWER, NEW_TOKEN, names)
@@ -141,7 +141,9 @@ def _gateway(answer: Answer | PostFailed) -> Finding:
         return failed_call(name, answer, CANNOT_READ)
     if not _limit(answer):
         found = "Discord did not say how many sessions may begin"
-        return Finding(name, "fail", found, "What answers may not be Discord; no session was begun.", REACH)
+        return Finding(
+            name, "fail", found, "The answer may not be from Discord; no session was begun.", REACH
+        )
     left, limit = _sessions_left(answer), _limit(answer)
     total, reset = limit.get("total"), limit.get("reset_after")
     found = f"{left} of {total} sessions left today"
@@ -197,13 +199,13 @@ def _closed(code: int | None) -> Finding:
 def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: Answer) -> list[Finding]:
     name = "discord.servers"
     if isinstance(guilds, PostFailed):
-        return [failed_call(name, guilds, "Where it is, is not known.")]
+        return [failed_call(name, guilds, "Its servers are not known.")]
     entries = guilds.body if isinstance(guilds.body, list) else []
     servers = [guild for guild in entries if isinstance(guild, dict)]
     source = me if isinstance(application, PostFailed) else application
     invite = invite_url(str(source.fields.get("id")))
     if not servers:
-        meaning = "It only hears people who share a server with it."
+        meaning = "Only people who share a server with it can reach it."
         return [Finding(name, "warn", "it is in no server", meaning, f"Open {invite}", (invite,))]
     incomplete = [(guild, missing) for guild in servers if (missing := _missing(guild))]
     count = f"in {len(servers)} server{'s' if len(servers) > 1 else ''}"
@@ -220,7 +222,7 @@ def _servers(guilds: Answer | PostFailed, application: Answer | PostFailed, me: 
 def _lacks(guild: Mapping[str, JsonValue], missing: list[str], invite: str) -> Finding:
     words = ", ".join(name.replace("_", " ").title() for name in missing)
     id_, server = str(guild.get("id")), str(guild.get("name"))[:60]
-    found, meaning = f"{server}: lacks {words}", "What needs these does not work there."
+    found, meaning = f"{server}: lacks {words}", "Features that need these do not work there."
     fix = f"Give them to the bot's role, or open {invite}"
     return Finding(f"discord.servers.{id_}", "warn", found, meaning, fix, (id_, server, invite))
 

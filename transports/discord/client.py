@@ -1,4 +1,4 @@
-"""Discord as a transport: what comes in goes through `intake`, posts through `posting`, signs of life by `presence`.
+"""Discord as a transport: `intake` takes events in, `posting` posts, and `presence` shows signs of work.
 
 REST and the gateway are two clients: answers get out while the gateway is down, and limits that REST has learned
 outlive a reconnect.
@@ -54,15 +54,15 @@ from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 log = logging.getLogger(__name__)
 
 WEB = "https://discord.com/channels"
-"""Where a message is shown: below it, its guild, channel and id."""
+"""The address of a message is this, its guild, its channel and its id."""
 
 UPLOAD_BYTES = 10 * 2**20
-"""What a file may have where no guild says otherwise, as in a direct message."""
+"""The most bytes of a file where no guild sets a limit, as in a direct message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the settings say. ``models`` are what `/model` completes, ``roles`` those that rights hang on."""
+    """The settings of the transport. `/model` completes ``models``; ``roles`` are those that grant rights."""
 
     token: str = field(repr=False)
     api_base_url: str | None = None
@@ -108,8 +108,8 @@ class _Connection(Connection[Rest]):
 
     async def _settled(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         await self.answers.end_thinking(message_id)
-        # A draft that did not become its answer looks as if it went on, and this process does not know the drafts of
-        # a killed one.
+        # A draft that did not become an answer looks unfinished, and this process does not know those of a killed
+        # one.
         key = message_key(thread, message_id)
         if end.interrupted and since_of(key):
             await anyio.sleep_until(self.opened_at + TIDY_AFTER_S)
@@ -133,7 +133,7 @@ class Discord(Client[Options, Rest, _Connection]):
         return self._connection.api.trouble if self._connection else ""
 
     def link(self, thread: ThreadId) -> str:
-        """Return the address of the thread; where it is not known to be open, of the message that it began with."""
+        """Return the address of the thread or, if it is not known to be open, of the message that it began with."""
         destination = self._connection.destinations.known(thread) if self._connection else None
         if thread.workspace == DIRECT or not thread.root:
             where = thread.channel
@@ -144,7 +144,7 @@ class Discord(Client[Options, Rest, _Connection]):
         return f"{WEB}/{thread.workspace}/{where}"
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        """Return what was said in a thread; a direct message and a chain of replies have nothing before."""
+        """Return the earlier lines of a thread; a direct message and a chain of replies have none."""
         connection = await self._connect()
         destination = await connection.destinations.look_up(thread)
         if destination.channel == thread.channel:

@@ -20,7 +20,7 @@ from tests.crash.chat_platform import NEVER_S, QUIET_S, ChatPlatform
 from tests.crash.child import DISCORD_STRANGER as STRANGER
 from tests.crash.discord import IN_PLACE
 from tests.crash.discord.faults import DELETE, EDIT, HISTORY, OPEN_THREAD, SEND, DiscordChance
-from tests.crash.discord.spoken import Spoken
+from tests.crash.discord.person_message import PersonMessage
 from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
@@ -78,8 +78,8 @@ class Place(ChatPlatform):
         super().__init__(folder, chance, seed=seed, crowd=crowd, pause_s=pause_s, people=people)
         self.fake = self._discord = discord = Guild(chance, **given)
         self._threads, self._counts = itertools.count(100), Counter[str]()
-        self._spoken: list[Spoken] = []
-        self._by_id: dict[str, Spoken] = {}
+        self._spoken: list[PersonMessage] = []
+        self._by_id: dict[str, PersonMessage] = {}
         self._pressed: list[tuple[tuple[str, ...], Interaction]] = []
         for number, user in enumerate((*people, STRANGER)):
             discord.users[user] = User(user, f"person{number}")
@@ -177,14 +177,14 @@ class Place(ChatPlatform):
                 return
             await self._act(user, first, person)
 
-    def _post(self, user: str, person: random.Random) -> Spoken:
+    def _post(self, user: str, person: random.Random) -> PersonMessage:
         """Open a post in the forum, which names the bot."""
         token = self._token(number := self._number())
         message = self._discord.post(user, FORUM, f"a post {number}", f"<@{BOT}> please answer {token}")
         thread = f"discord:{GUILD}:{FORUM}:{message.id}"
-        return self._keep(Spoken(token, thread, user, [f"please answer {token}"], message, must=True))
+        return self._keep(PersonMessage(token, thread, user, [f"please answer {token}"], message, must=True))
 
-    async def _act(self, user: str, first: Spoken, person: random.Random) -> None:
+    async def _act(self, user: str, first: PersonMessage, person: random.Random) -> None:
         discord, kind = self._discord, person.random()
         where, reply_to = self._where(first)
         if not where:
@@ -214,7 +214,7 @@ class Place(ChatPlatform):
         else:
             self._say(user, where, person, reply_to=reply_to)
 
-    def _where(self, first: Spoken) -> tuple[str, str]:
+    def _where(self, first: PersonMessage) -> tuple[str, str]:
         """Return where the conversation goes on: in its thread, once that is open, or as a reply to the last answer."""
         _, _, channel, root = first.thread.split(":")
         if root in self._discord.channels:
@@ -235,7 +235,7 @@ class Place(ChatPlatform):
         named: bool = False,
         reply_to: str = "",
         command: str = "",
-    ) -> Spoken:
+    ) -> PersonMessage:
         place = self._discord.channels[channel]
         before = self._thread_of(self._discord.message(reply_to)) if reply_to else ""
         thread = before or self._conversation_in(place)
@@ -249,7 +249,7 @@ class Place(ChatPlatform):
         message = self._discord.say(user, channel, wire, reply_to=reply_to or None, files=files)
         must = named or joined or place.kind == DM or bool(reply_to)
         thread = thread or f"discord:{GUILD}:{channel}:{message.id}"
-        return self._keep(Spoken(token, thread, user, [text], message, must, bool(command)))
+        return self._keep(PersonMessage(token, thread, user, [text], message, must, bool(command)))
 
     def _chat(self, user: str, channel: str) -> None:
         """Say something to somebody else."""
@@ -257,7 +257,7 @@ class Place(ChatPlatform):
         text = f"<@{PEOPLE[0]}> look at {token}"
         message = self._discord.say(user, channel, text)
         thread = f"discord:{GUILD}:{channel}:{message.id}"
-        self._keep(Spoken(token, thread, user, [text], message, must=False, beside=True))
+        self._keep(PersonMessage(token, thread, user, [text], message, must=False, beside=True))
 
     def _press(self, user: str, channel: str) -> None:
         """Press the newest button that is there."""
@@ -279,7 +279,7 @@ class Place(ChatPlatform):
         self._counts[number] += 1
         return f"t{number}m{self._counts[number]:03}"
 
-    def _keep(self, spoken: Spoken) -> Spoken:
+    def _keep(self, spoken: PersonMessage) -> PersonMessage:
         self._spoken.append(spoken)
         self._by_id[spoken.message.id] = spoken
         return spoken
@@ -350,7 +350,7 @@ class Threads(Place):
                 if where and self.talking:
                     self._say(user, where, person)
 
-    async def _answer(self, user: str, first: Spoken) -> None:
+    async def _answer(self, user: str, first: PersonMessage) -> None:
         """Press the first button of each question, once, also after people have fallen silent."""
         pressed = set[str]()
         while True:

@@ -13,7 +13,7 @@ its role BOT_ROLE, the people U1, U2 and U3, and the roles ROLE and EVERYONE. ``
 direct messages. ``user(name)`` and ``channel(name, kind="text")`` add more.
 
 The verbs of people (`people`) return the record at once; ``await`` it, and its events are on the wire. ``press``,
-``slash`` and ``autocomplete`` (`pressing`) return an `Interaction`; ``await`` it, and it is acknowledged or its 3 s are
+``slash`` and ``autocomplete`` (`interaction_events`) return an `Interaction`; ``await`` it, and it is acknowledged or its 3 s are
 over. A message is taken as its record or its id. ``quiet=True``: it is in the history, but its event got lost.
 
 What people see: ``message(id)``, ``messages(channel)``, ``posts(channel=None)`` (the bot's), ``whispers`` (ephemeral

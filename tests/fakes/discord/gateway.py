@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 from aiohttp import WSMsgType, web
 
 from tests.fakes.discord import faults
+from tests.fakes.discord.event_delivery import EventDelivery
 from tests.fakes.discord.ids import APP, BOT, GUILD, Json
 from tests.fakes.discord.link import ACK_OP, HELLO_OP, INVALID_OP, Link
 from tests.fakes.discord.records import Call
 from tests.fakes.discord.session import MEMBERS, MESSAGE_CONTENT, PRESENCES, Session
-from tests.fakes.discord.telling import Telling
 from tests.fakes.discord.views import guild_view
-from tests.fakes.discord.web import connection, cut, suffer
+from tests.fakes.discord.web import apply_fault, connection, cut
 from tests.fakes.faults import Script
 
 if TYPE_CHECKING:
     from tests.fakes.discord.server import FakeDiscord
 
 
-class Gateway(Telling):
+class Gateway(EventDelivery):
     me = BOT
     heartbeat = 41.25
     token = gateway_url = ""
@@ -61,7 +61,7 @@ class Gateway(Telling):
         if isinstance(fault, faults.Gate | faults.Slow):
             await (fault.hold() if isinstance(fault, faults.Gate) else asyncio.sleep(fault.seconds))
         elif fault:
-            return await suffer(cast("FakeDiscord", self), request, call, fault, web.Response)
+            return await apply_fault(cast("FakeDiscord", self), request, call, fault, web.Response)
         return await self._serve(request)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:

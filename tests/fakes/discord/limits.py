@@ -97,6 +97,6 @@ class Buckets:
         }
 
 
-def told(wait: float, *, is_global: bool) -> Json:
+def body_of_429(wait: float, *, is_global: bool) -> Json:
     """The body of a 429."""
     return {"message": "You are being rate limited.", "retry_after": round(wait, 3), "global": is_global}

@@ -45,7 +45,7 @@ class People(Events):
         return self.put(message, quiet=quiet)
 
     def _mention(self, message: Message) -> None:
-        named = rules.set_off(message.content)
+        named = rules.mentions_in(message.content)
         message.mentions = [one for one in named.users if one in self.users]
         message.mention_roles = [one for one in named.roles if one in self.roles]
         message.mention_everyone = named.everyone and bool(self.channels[message.channel].guild)

@@ -99,7 +99,7 @@ def compose(
         raise Refusal(400, 50006, "Cannot send an empty message")
     if reference := body.get("message_reference"):
         _refer(discord, channel, message, reference)
-    set_off(discord, channel, message, body.get("allowed_mentions"), notify=True)
+    note_effects(discord, channel, message, body.get("allowed_mentions"), notify=True)
     return message
 
 
@@ -135,14 +135,14 @@ def _refer(discord: FakeDiscord, channel: Channel, message: Message, reference: 
         message.reference["guild_id"] = channel.guild
 
 
-def set_off(
+def note_effects(
     discord: FakeDiscord, channel: Channel, message: Message, allowed: Json | None, *, notify: bool
 ) -> None:
     """Work out mentions, pings and previews; only a new message notifies (*notify*)."""
-    heard = rules.heard(message.content, allowed)
-    message.mentions = [user for user in heard.users if user in discord.users]
-    message.mention_roles = [role for role in heard.roles if role in discord.roles]
-    message.mention_everyone = heard.everyone and bool(channel.guild)
+    notified = rules.notified(message.content, allowed)
+    message.mentions = [user for user in notified.users if user in discord.users]
+    message.mention_roles = [role for role in notified.roles if role in discord.roles]
+    message.mention_everyone = notified.everyone and bool(channel.guild)
     pinged = message.reply_to and (allowed is None or allowed.get("replied_user", False))
     replied = discord.message(message.reply_to).author if pinged else ""
     if replied in discord.users and replied not in message.mentions:
@@ -187,7 +187,7 @@ def change(discord: FakeDiscord, message: Message, body: Json, files: Mapping[st
     message.attachments = [*kept, *new]
     if body.get("flags") is not None:
         message.flags = message.flags & ~rules.SUPPRESSING | int(body["flags"]) & rules.SUPPRESSING
-    set_off(discord, channel, message, body.get("allowed_mentions"), notify=False)
+    note_effects(discord, channel, message, body.get("allowed_mentions"), notify=False)
     message.edits += 1
     message.edited_at = discord.wall()
     if "content" in body:

@@ -146,28 +146,28 @@ _QUIET, _URL = (
 
 
 @dataclass(frozen=True)
-class SetOff:
+class Mentions:
     users: list[str]
     roles: list[str]
     everyone: bool
 
 
-def set_off(content: str) -> SetOff:
+def mentions_in(content: str) -> Mentions:
     """Whom *content* names, outside of code."""
     spoken = _CODE.sub(" ", content)
     users, roles = _once(_USER.findall(spoken)), _once(_ROLE.findall(spoken))
-    return SetOff(users, roles, bool(_EVERYONE.search(spoken)))
+    return Mentions(users, roles, bool(_EVERYONE.search(spoken)))
 
 
-def heard(content: str, allowed: Json | None) -> SetOff:
+def notified(content: str, allowed: Json | None) -> Mentions:
     """Whom *content* may notify under ``allowed_mentions`` (None: everybody it names)."""
-    named = set_off(content)
+    named = mentions_in(content)
     if allowed is None:
         return named
     parse = allowed.get("parse") or ()
     users = named.users if "users" in parse else [u for u in named.users if u in _ids(allowed.get("users"))]
     roles = named.roles if "roles" in parse else [r for r in named.roles if r in _ids(allowed.get("roles"))]
-    return SetOff(users, roles, named.everyone and "everyone" in parse)
+    return Mentions(users, roles, named.everyone and "everyone" in parse)
 
 
 def _ids(values: Any) -> set[str]:

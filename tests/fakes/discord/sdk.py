@@ -29,7 +29,7 @@ def pointed_at(fake: FakeDiscord) -> Iterator[None]:
         Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY = before
 
 
-class Seen(discord.Client):
+class RecordingClient(discord.Client):
     """A client that notes what it meets: ``seen`` are (event, argument) in order; the fake's ``until`` is woken by it."""
 
     def __init__(self, **options: Any) -> None:
@@ -56,7 +56,7 @@ class Seen(discord.Client):
 
 
 @contextlib.asynccontextmanager
-async def connected(client: Seen, fake: FakeDiscord) -> AsyncIterator[None]:
+async def connected(client: RecordingClient, fake: FakeDiscord) -> AsyncIterator[None]:
     """Run *client* against the fake, from ready to closed; neither is waited for without end."""
     client.fake = fake
     with pointed_at(fake):
@@ -77,9 +77,9 @@ async def connected(client: Seen, fake: FakeDiscord) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def online(**options: Any) -> AsyncIterator[tuple[FakeDiscord, Seen]]:
+async def online(**options: Any) -> AsyncIterator[tuple[FakeDiscord, RecordingClient]]:
     """The fake, and a client that is connected to its gateway."""
-    client = Seen()
+    client = RecordingClient()
     async with FakeDiscord(**options) as fake, connected(client, fake):
         yield fake, client
 
@@ -87,7 +87,7 @@ async def online(**options: Any) -> AsyncIterator[tuple[FakeDiscord, Seen]]:
 @contextlib.asynccontextmanager
 async def rest(**options: Any) -> AsyncIterator[tuple[FakeDiscord, discord.Client]]:
     """The fake, and a client that is only logged in."""
-    async with FakeDiscord(**options) as fake, Seen() as client:
+    async with FakeDiscord(**options) as fake, RecordingClient() as client:
         with pointed_at(fake):
             await client.login(fake.token)
             yield fake, client

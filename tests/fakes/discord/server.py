@@ -18,8 +18,8 @@ from tests.fakes.discord import reading as _reading
 from tests.fakes.discord import threads as _threads
 from tests.fakes.discord import web as door
 from tests.fakes.discord.faults import Fault, When
+from tests.fakes.discord.interaction_events import InteractionEvents
 from tests.fakes.discord.limits import Buckets
-from tests.fakes.discord.pressing import Pressing
 from tests.fakes.discord.records import Call
 from tests.fakes.discord.session import MESSAGE_CONTENT
 from tests.fakes.faults import Gate, Script
@@ -30,7 +30,7 @@ _REGISTERED = (_answers, _posting, _reading, _threads)
 """The modules whose routes the door knows, because they are imported."""
 
 
-class FakeDiscord(Pressing):
+class FakeDiscord(InteractionEvents):
     """``async with FakeDiscord() as discord``; see the package's docstring."""
 
     def __init__(

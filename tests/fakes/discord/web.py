@@ -83,10 +83,10 @@ async def under_fault(
 ) -> web.StreamResponse:
     """Carry *run* out, before, after or not at all, as the script says."""
     fault = discord.script.take(call.route, call, own=call.route == "GET /cdn")
-    return run() if fault is None else await suffer(discord, request, call, fault, run)
+    return run() if fault is None else await apply_fault(discord, request, call, fault, run)
 
 
-async def suffer(
+async def apply_fault(
     discord: FakeDiscord,
     request: web.Request,
     call: Call,
@@ -105,7 +105,7 @@ async def suffer(
         case faults.RateLimited(seconds, via, is_global):
             return _too_many(discord, call, seconds, via=via, is_global=is_global)
         case faults.Refused(status, code, message):
-            return _told(discord, call, Refusal(status, code, message), {})
+            return _refuse(discord, call, Refusal(status, code, message), {})
         case faults.Cut():
             return cut(request)
         case faults.Stall():
@@ -143,7 +143,7 @@ def _too_many(
         return web.Response(status=429, text=page, content_type="text/html", headers=headers)
     if is_global:
         headers["X-RateLimit-Global"] = "true"
-    return _json(429, limits.told(seconds, is_global=is_global), headers)
+    return _json(429, limits.body_of_429(seconds, is_global=is_global), headers)
 
 
 def _carry_out(discord: FakeDiscord, known: Route, call: Call) -> web.Response:
@@ -156,13 +156,13 @@ def _carry_out(discord: FakeDiscord, known: Route, call: Call) -> web.Response:
         if verdict.wait:
             call.refused = "limit"
             discord.limited.append(call)
-            body = limits.told(verdict.wait, is_global=verdict.scope == "global")
+            body = limits.body_of_429(verdict.wait, is_global=verdict.scope == "global")
             refusal = Refusal(429, 0, str(body.pop("message")), **body)
             headers["Retry-After"] = str(max(1, round(verdict.wait)))
-            return _told(discord, call, refusal, headers)
+            return _refuse(discord, call, refusal, headers)
         call.answer = known.run(discord, call)
     except Refusal as refusal:
-        return _told(discord, call, refusal, headers)
+        return _refuse(discord, call, refusal, headers)
     except Exception as bug:
         discord.bugs.append(bug)
         raise
@@ -175,7 +175,7 @@ def _check_token(discord: FakeDiscord, known: Route, call: Call) -> None:
         raise Refusal(401, 0, "401: Unauthorized")
 
 
-def _told(discord: FakeDiscord, call: Call, refusal: Refusal, headers: dict[str, str]) -> web.Response:
+def _refuse(discord: FakeDiscord, call: Call, refusal: Refusal, headers: dict[str, str]) -> web.Response:
     call.status, call.code, call.answer = refusal.status, refusal.code, refusal.body
     discord.count_invalid(refusal.status)
     return _json(refusal.status, refusal.body, headers)

@@ -24,9 +24,9 @@ async def bot_in(
     model: object,
     *,
     options: dict[str, object] | None = None,
-    **given: object,
+    **settings: object,
 ) -> AsyncIterator[Discord]:
-    async with bot_over(transport(discord, data, **(options or {})), data, model, **given) as edge:
+    async with bot_over(transport(discord, data, **(options or {})), data, model, **settings) as edge:
         yield edge
 
 

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, Refused, Status
-from tests.fakes.discord.sdk import Seen, connected
-from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.fakes.discord.sdk import RecordingClient, connected
+from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from tests.transports.discord.test_posting import long, patience
 from threads.errors import TransportUnavailable
 from threads.model import Choice, Outgoing, ThreadId
@@ -33,10 +33,10 @@ def impatient():
         yield
 
 
-class Person(Desk):
+class Person(PostingCase):
     """Somebody who uses slash commands in a channel, and presses buttons."""
 
-    client: Seen
+    client: RecordingClient
     asked_last = None
 
     async def _heard(self, making, message_id, thinking):
@@ -83,9 +83,9 @@ class Person(Desk):
 @pytest.fixture
 async def person():
     async with discord_and_rest() as (discord, rest):
-        client = Seen()
+        client = RecordingClient()
         async with connected(client, discord):
-            person = await Person.asked(discord, rest)
+            person = await Person.start(discord, rest)
             person.client = client
             yield person
 
@@ -139,7 +139,7 @@ async def test_what_a_press_brings_up_is_told_to_that_person_alone(person):
     await person.posting.post(outgoing)
 
     assert person.heard() == [("all is well", True)]
-    assert person.shown() == ["failed"]
+    assert person.visible() == ["failed"]
 
 
 async def test_the_answer_that_a_press_asks_for_is_for_all(person):
@@ -147,7 +147,7 @@ async def test_the_answer_that_a_press_asks_for_is_for_all(person):
 
     await person.posting.post(replace(outgoing, kind="reply"))
 
-    assert person.shown() == ["failed", "all is well"]
+    assert person.visible() == ["failed", "all is well"]
     assert person.posts()[-1].reply_to == ""
 
 
@@ -175,7 +175,7 @@ async def test_when_discord_takes_no_answer_any_more_it_is_posted_in_the_channel
     await person.posting.post(outgoing)
 
     assert person.heard() == []
-    assert person.shown(CHANNEL) == ["all is well"]
+    assert person.visible(CHANNEL) == ["all is well"]
     assert not person.thinks()
 
 
@@ -187,7 +187,7 @@ async def test_after_fourteen_minutes_nothing_is_whispered(person, monkeypatch):
     await person.posting.post(outgoing)
 
     assert person.discord.calls_to(ANSWER, FOLLOW_UP) == []
-    assert person.shown(CHANNEL) == ["all is well"]
+    assert person.visible(CHANNEL) == ["all is well"]
 
 
 async def test_a_command_is_answered_to_its_person_when_the_gateways_client_was_closed(person):
@@ -207,7 +207,7 @@ async def test_another_process_answers_the_person_alone(person, ask):
     await person.posting.post(replace(outgoing, text=long(2)))
 
     assert [alone for _, alone in person.heard()] == [True, True]
-    assert "all is well" not in person.shown(CHANNEL)
+    assert "all is well" not in person.visible(CHANNEL)
 
 
 async def test_another_process_waits_until_the_interaction_is_acknowledged(person, monkeypatch):
@@ -229,7 +229,7 @@ async def test_without_a_place_for_answers_a_command_is_answered_in_the_channel(
 
     await person.posting.post(replace(outgoing, reply_address=""))
 
-    assert person.shown(CHANNEL) == ["all is well"]
+    assert person.visible(CHANNEL) == ["all is well"]
 
 
 async def test_what_another_process_answers_for_all_does_not_go_on_thinking(person):
@@ -238,7 +238,7 @@ async def test_what_another_process_answers_for_all_does_not_go_on_thinking(pers
 
     await person.posting.post(replace(outgoing, kind="reply"))
 
-    assert person.shown(CHANNEL) == ["all is well"]
+    assert person.visible(CHANNEL) == ["all is well"]
     assert not person.thinks()
 
 
@@ -248,7 +248,7 @@ async def test_a_refused_token_of_an_interaction_says_nothing_about_the_bots_own
 
     await person.posting.post(outgoing)
 
-    assert person.shown(CHANNEL) == ["all is well"]
+    assert person.visible(CHANNEL) == ["all is well"]
     with anyio.move_on_after(0.05) as waiting:
         await person.rest.until_refused()
     assert waiting.cancelled_caught
@@ -332,7 +332,7 @@ async def test_a_question_is_asked_once_across_a_kill_and_closed_then(person):
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
     await person.posting.close_question(person.posting.questions.pop(key), "Denied by Ann")
 
-    assert person.shown() == ["May I?\n-# Denied by Ann"]
+    assert person.visible() == ["May I?\n-# Denied by Ann"]
 
 
 async def test_a_question_with_the_same_words_is_another_question(person):

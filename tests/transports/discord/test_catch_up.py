@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, U1, VOICE, FakeDiscord, Refused, Status
-from tests.fakes.discord.sdk import Seen, connected
+from tests.fakes.discord.sdk import RecordingClient, connected
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
 from threads.errors import StoreUnavailable, TransportUnavailable
@@ -75,7 +75,7 @@ class World:
 
     @asynccontextmanager
     async def session(self):
-        client = Seen()
+        client = RecordingClient()
         async with connected(client, self.discord):
             with anyio.fail_after(60):  # it tries again until it can
                 await self.bot.ready(last_messages(client.guilds))

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 PRIVATE = "700000000000000021"
 
 
-class Asked:
+class RestStub:
     """Stands in for REST, and counts its calls."""
 
     def __init__(self, answer=None):
@@ -56,13 +56,13 @@ class Asked:
     ],
 )
 async def test_a_channel_of_a_guild_is_what_it_is(id_, place):
-    channels = Channels(Asked())
+    channels = Channels(RestStub())
     assert channels.see(cached_channel(id_)) == place
     assert await channels.of(id_) == place  # without asking
 
 
 async def test_a_thread_of_any_kind_is_one():
-    channels = Channels(Asked())
+    channels = Channels(RestStub())
     for kind in (10, 11, 12):
         seen = heard({**thread(PRIVATE, TEXT, kind), "newly_created": True}, "THREAD_CREATE")
         assert channels.see(seen) == Place(PRIVATE, "thread", GUILD, TEXT)
@@ -70,12 +70,12 @@ async def test_a_thread_of_any_kind_is_one():
 
 async def test_a_direct_message_has_no_guild():
     data = {name: value for name, value in said(channel=DM).items() if name != "guild_id"}
-    assert Channels(Asked()).see(message(data).channel) == Place(DM, "direct", "@me")
+    assert Channels(RestStub()).see(message(data).channel) == Place(DM, "direct", "@me")
 
 
 async def test_what_is_told_without_its_guild_makes_no_direct_message_of_a_guilds_channel():
     """So Discord tells of answers to one person alone; the library takes them for direct messages."""
-    channels = Channels(Asked())
+    channels = Channels(RestStub())
     thread = channels.see(cached_channel(THREAD))
     data = {name: value for name, value in said(channel=THREAD).items() if name != "guild_id"}
     alone = message(data).channel
@@ -85,7 +85,7 @@ async def test_what_is_told_without_its_guild_makes_no_direct_message_of_a_guild
 
 
 async def test_the_channel_of_an_archived_thread_is_unknown_until_it_was_asked_for_once():
-    rest = Asked(archived_thread())
+    rest = RestStub(archived_thread())
     channels = Channels(rest)
     uncached = message(said(channel="700000000000000099")).channel
     assert channels.see(uncached) is None
@@ -99,11 +99,11 @@ async def test_the_channel_of_an_archived_thread_is_unknown_until_it_was_asked_f
 
 async def test_what_is_no_channel_is_unknown():
     for odd in (None, object(), discord.Object(5)):
-        assert Channels(Asked()).see(odd) is None
+        assert Channels(RestStub()).see(odd) is None
 
 
 async def test_a_look_up_that_fails_is_made_again():
-    rest = Asked(TransportUnavailable("no"))
+    rest = RestStub(TransportUnavailable("no"))
     channels = Channels(rest)
     with pytest.raises(TransportUnavailable):
         await channels.of(THREAD)
@@ -113,12 +113,12 @@ async def test_a_look_up_that_fails_is_made_again():
 
 async def test_a_channel_that_nobody_can_write_to_us_in_is_refused():
     with pytest.raises(TransportRejected):
-        await Channels(Asked(group_channel())).of(DM)
+        await Channels(RestStub(group_channel())).of(DM)
 
 
 async def test_only_so_many_are_remembered_and_those_that_are_used_stay(monkeypatch):
     monkeypatch.setattr("transports.discord.api.channel_types.MOST_PLACES", 2)
-    channels = Channels(Asked())
+    channels = Channels(RestStub())
     channels.see(cached_channel(TEXT))
     channels.see(cached_channel(NEWS))
     channels.known(TEXT)

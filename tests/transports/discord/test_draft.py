@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, RateLimited, Refused
-from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from tests.transports.discord.virtual import (
     BACKEND,
     DELETE,
@@ -52,7 +52,7 @@ def anyio_backend():
     return BACKEND
 
 
-class Scene:
+class DraftCase:
     """A question in a direct message or a channel, and the draft of its answer."""
 
     def __init__(self, tasks, discord, place, mode):
@@ -95,144 +95,144 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(place=CHANNEL, mode="edits", **more):
+async def draft_case(place=CHANNEL, mode="edits", **more):
     discord = virtual_discord(**more)
     async with anyio.create_task_group() as tasks:
-        there = Scene(tasks, discord, discord.dm(U1) if place == "dm" else place, mode)
-        tasks.start_soon(there.draft.run)
-        yield there
+        case = DraftCase(tasks, discord, discord.dm(U1) if place == "dm" else place, mode)
+        tasks.start_soon(case.draft.run)
+        yield case
         tasks.cancel_scope.cancel()
 
 
 async def test_a_draft_opens_the_thread_and_shows_the_newest_text_no_faster_than_discord_likes():
-    async with scene() as there:
+    async with draft_case() as case:
         for number in range(200):
-            there.say(f"w{number} ")
+            case.say(f"w{number} ")
             await anyio.sleep(0.1)
-        there.agrees()
-        [message] = await there.draft.hand_over()
-        [post] = there.posts
-        assert message.channel == post.channel == there.channel
+        case.agrees()
+        [message] = await case.draft.hand_over()
+        [post] = case.posts
+        assert message.channel == post.channel == case.channel
         assert "w190" in post.content
         assert post.buttons
-        times = [call.at for call in there.live_calls]
+        times = [call.at for call in case.live_calls]
         assert len(times) >= 10
         assert min(b - a for a, b in pairwise(times)) >= 1.1
-        assert not there.discord.limited
+        assert not case.discord.limited
 
 
 async def test_the_first_message_waits_for_a_paragraph_or_a_moment():
-    async with scene("dm") as there:
-        there.say("Hm")
+    async with draft_case("dm") as case:
+        case.say("Hm")
         await anyio.sleep(1.3)
-        assert not there.posts
+        assert not case.posts
         await anyio.sleep(0.4)
-        assert there.texts == ["Hm"]
-    async with scene("dm") as there:
-        there.say("A paragraph.\n\nAnd more")
+        assert case.texts == ["Hm"]
+    async with draft_case("dm") as case:
+        case.say("A paragraph.\n\nAnd more")
         await anyio.sleep(0.3)
-        assert there.texts == ["A paragraph.\n\nAnd more"]
+        assert case.texts == ["A paragraph.\n\nAnd more"]
 
 
 async def test_every_message_of_a_draft_can_be_stopped_and_names_its_post_and_the_nonce_of_its_part():
-    async with scene("dm") as there:
-        there.say("word " * 1000)
+    async with draft_case("dm") as case:
+        case.say("word " * 1000)
         await anyio.sleep(10)
-        assert len(there.posts) == 3
-        for part, post in enumerate(there.posts):
+        assert len(case.posts) == 3
+        for part, post in enumerate(case.posts):
             [(label, custom_id)] = post.buttons
-            assert (label, stop_mark([custom_id])) == ("Stop", nonce_of(there.key))
-            assert post.nonce == nonce_of(there.key, part)
+            assert (label, stop_mark([custom_id])) == ("Stop", nonce_of(case.key))
+            assert post.nonce == nonce_of(case.key, part)
             assert post.suppressed
-        assert [bool(post.reply_to) for post in there.posts] == [True, False, False]
-        there.agrees()
+        assert [bool(post.reply_to) for post in case.posts] == [True, False, False]
+        case.agrees()
 
 
 async def test_a_long_text_is_shown_in_five_messages_and_the_rest_costs_no_call():
-    async with scene("dm") as there:
+    async with draft_case("dm") as case:
         for _ in range(100):
-            there.say("word " * 1000)
+            case.say("word " * 1000)
         await anyio.sleep(30)
-        assert len(there.posts) == 5
-        calls = len(there.live_calls)
-        there.say("more ")
+        assert len(case.posts) == 5
+        calls = len(case.live_calls)
+        case.say("more ")
         await anyio.sleep(30)
-        assert len(there.live_calls) == calls
+        assert len(case.live_calls) == calls
 
 
 async def test_it_shows_the_step_at_hand_and_what_tools_do():
-    async with scene("dm") as there:
-        there.say("Let me look.\n\n")
+    async with draft_case("dm") as case:
+        case.say("Let me look.\n\n")
         await anyio.sleep(3)
-        there.draft.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
+        case.draft.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"))
         await anyio.sleep(3)
-        assert there.texts == ["Let me look.\n-# reading notes.md…"]
-        there.draft.feed(ToolFinished("read_file", True, "c1"))
-        there.say("It says four.")
+        assert case.texts == ["Let me look.\n-# reading notes.md…"]
+        case.draft.feed(ToolFinished("read_file", True, "c1"))
+        case.say("It says four.")
         await anyio.sleep(3)
-        assert there.texts == ["It says four."]
-        there.draft.feed(TextReset())
+        assert case.texts == ["It says four."]
+        case.draft.feed(TextReset())
         await anyio.sleep(3)
-        assert there.texts == ["-# thinking…"]
-        there.agrees()
+        assert case.texts == ["-# thinking…"]
+        case.agrees()
 
 
 async def test_a_tool_that_is_over_at_once_leaves_something_to_be_stopped():
-    async with scene("dm") as there:
-        there.draft.feed(ToolStarted("shell", "ls", "c1"))
-        there.draft.feed(ToolFinished("shell", True, "c1"))
+    async with draft_case("dm") as case:
+        case.draft.feed(ToolStarted("shell", "ls", "c1"))
+        case.draft.feed(ToolFinished("shell", True, "c1"))
         await anyio.sleep(1)
-        [post] = there.posts
+        [post] = case.posts
         assert (post.content, len(post.buttons)) == ("-# thinking…", 1)
 
 
 async def test_a_tool_or_a_wait_is_shown_at_once_and_a_wait_for_a_person_begins_nothing():
-    async with scene("dm") as there:
-        there.draft.feed(Waiting("your decision", float("inf")))
+    async with draft_case("dm") as case:
+        case.draft.feed(Waiting("your decision", float("inf")))
         await anyio.sleep(5)
-        assert not there.posts
-        there.draft.feed(Waiting("rate limited", 20, 2, 6))
+        assert not case.posts
+        case.draft.feed(Waiting("rate limited", 20, 2, 6))
         await anyio.sleep(0.3)
-        assert there.texts == ["-# waiting: rate limited, trying again in 20 s, 2 of 6"]
-        there.draft.feed(Resumed())
-        there.draft.feed(ToolStarted("shell", "", "c1", "running ls <@1> @everyone"))
+        assert case.texts == ["-# waiting: rate limited, trying again in 20 s, 2 of 6"]
+        case.draft.feed(Resumed())
+        case.draft.feed(ToolStarted("shell", "", "c1", "running ls <@1> @everyone"))
         await anyio.sleep(3)
-        assert there.texts[0].startswith("-# running ls")
-        assert not there.discord.pings
+        assert case.texts[0].startswith("-# running ls")
+        assert not case.discord.pings
 
 
 async def test_progress_shows_the_last_eight_tools_and_no_text():
-    async with scene("dm", "progress") as there:
-        there.say("Secret thoughts.\n\n" * 5)
+    async with draft_case("dm", "progress") as case:
+        case.say("Secret thoughts.\n\n" * 5)
         await anyio.sleep(5)
-        assert not there.posts
+        assert not case.posts
         for number in range(10):
-            there.draft.feed(ToolStarted("shell", "", f"c{number}", f"running step {number}"))
-            there.draft.feed(ToolFinished("shell", number % 2 == 0, f"c{number}"))
-        there.draft.feed(ToolStarted("read_file", "", "c99", "reading notes.md"))
+            case.draft.feed(ToolStarted("shell", "", f"c{number}", f"running step {number}"))
+            case.draft.feed(ToolFinished("shell", number % 2 == 0, f"c{number}"))
+        case.draft.feed(ToolStarted("read_file", "", "c99", "reading notes.md"))
         await anyio.sleep(3)
-        lines = there.texts[0].split("\n")
+        lines = case.texts[0].split("\n")
         assert len(lines) == 8
         assert lines[-3:] == ["-# running step 8 ✓", "-# running step 9 ✗", "-# reading notes.md…"]
-        await there.draft.close("stopped")
-        assert there.posts == []
+        await case.draft.close("stopped")
+        assert case.posts == []
 
 
 async def test_all_drafts_of_a_channel_share_its_pace_and_all_channels_one():
-    async with scene() as there, beside() as tasks:
-        drafts = [there.draft]
+    async with draft_case() as case, beside() as tasks:
+        drafts = [case.draft]
         for _ in range(30):
-            draft = there.new()
+            draft = case.new()
             drafts.append(draft)
             tasks.start_soon(draft.run)
         for _ in range(100):
             for draft in drafts:
                 draft.feed(TextDelta("word "))
             await anyio.sleep(0.1)
-        times = [call.at for call in there.live_calls]
+        times = [call.at for call in case.live_calls]
         assert min(b - a for a, b in pairwise(times)) >= EVERY_S - 1e-6
         assert len(times) > 100
-        assert not there.discord.limited
+        assert not case.discord.limited
     pace, turns = Pace(), []
 
     async def edit():
@@ -246,20 +246,20 @@ async def test_all_drafts_of_a_channel_share_its_pace_and_all_channels_one():
 
 
 async def test_after_the_hand_over_no_call_goes_out_and_an_edit_on_its_way_is_not_waited_for():
-    async with scene("dm") as there:
-        there.say("first\n\n")
+    async with draft_case("dm") as case:
+        case.say("first\n\n")
         await anyio.sleep(3)
-        gate = there.discord.gate(EDIT)
-        there.say("second ")
+        gate = case.discord.gate(EDIT)
+        case.say("second ")
         await gate.reached()
         before = anyio.current_time()
-        [message] = await there.draft.hand_over()
+        [message] = await case.draft.hand_over()
         assert anyio.current_time() == before
         assert message.shown == ""
         final = []
 
         async def write_over():
-            await there.rest.edit(message.channel, message.id, "final")
+            await case.rest.edit(message.channel, message.id, "final")
             final.append(1)
 
         async with beside(write_over):
@@ -268,91 +268,91 @@ async def test_after_the_hand_over_no_call_goes_out_and_an_edit_on_its_way_is_no
             gate.open()
             await anyio.sleep(1)
             assert final
-        there.say("third ")
+        case.say("third ")
         await anyio.sleep(100)
-        assert there.texts == ["final"]
-        assert [call.content for call in there.live_calls] == ["first", "first\n\nsecond", "final"]
+        assert case.texts == ["final"]
+        assert [call.content for call in case.live_calls] == ["first", "first\n\nsecond", "final"]
 
 
 async def test_a_message_on_its_way_is_waited_for_and_its_id_is_known_then():
-    async with scene("dm") as there:
-        gate = there.discord.gate(SEND)
-        there.say("first\n\n")
+    async with draft_case("dm") as case:
+        gate = case.discord.gate(SEND)
+        case.say("first\n\n")
         await gate.reached()
         handed = []
 
         async def hand_over():
-            handed.extend(await there.draft.hand_over())
+            handed.extend(await case.draft.hand_over())
 
         async with beside(hand_over):
             await anyio.sleep(1)
             assert not handed
             gate.open()
             await anyio.sleep(1)
-        assert [message.shown for message in handed] == there.texts == ["first"]
-        assert not there.draft.lost
+        assert [message.shown for message in handed] == case.texts == ["first"]
+        assert not case.draft.lost
 
 
 async def test_a_message_that_is_never_answered_holds_the_final_text_up_for_ten_seconds_and_is_lost():
-    async with scene("dm") as there:
-        gate = there.discord.gate(SEND)
-        there.say("first\n\n")
+    async with draft_case("dm") as case:
+        gate = case.discord.gate(SEND)
+        case.say("first\n\n")
         await gate.reached()
         before = anyio.current_time()
-        assert await there.draft.hand_over() == ()
+        assert await case.draft.hand_over() == ()
         assert anyio.current_time() - before == pytest.approx(10)
-        assert there.draft.lost
+        assert case.draft.lost
         gate.open()
 
 
 async def test_who_waits_in_line_is_handed_over_at_once():
-    async with scene("dm") as there, there.pace.turn_in(there.channel):
-        there.say("text\n\n")
+    async with draft_case("dm") as case, case.pace.turn_in(case.channel):
+        case.say("text\n\n")
         await anyio.sleep(5)
         before = anyio.current_time()
-        assert await there.draft.hand_over() == ()
+        assert await case.draft.hand_over() == ()
         assert anyio.current_time() == before
-        assert not there.live_calls
+        assert not case.live_calls
 
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_a_message_whose_answer_is_lost_is_sent_again_and_is_one(applied):
-    async with scene("dm") as there:
-        there.discord.fail(SEND, Cut(applied=applied))
-        there.say("one\n\n")
+    async with draft_case("dm") as case:
+        case.discord.fail(SEND, Cut(applied=applied))
+        case.say("one\n\n")
         await anyio.sleep(0.5)
-        assert there.draft.lost
-        there.say("two ")
+        assert case.draft.lost
+        case.say("two ")
         await anyio.sleep(10)
-        assert there.texts == ["one\n\ntwo"]
-        there.agrees()
-        assert not there.draft.lost
-        assert len(await there.draft.hand_over()) == 1
+        assert case.texts == ["one\n\ntwo"]
+        case.agrees()
+        assert not case.draft.lost
+        assert len(await case.draft.hand_over()) == 1
 
 
 @pytest.mark.parametrize("applied", [True, False])
 async def test_an_edit_whose_answer_is_lost_is_not_sure_and_is_made_again(applied):
-    async with scene("dm") as there:
-        there.say("one\n\n")
+    async with draft_case("dm") as case:
+        case.say("one\n\n")
         await anyio.sleep(3)
-        there.discord.fail(EDIT, Cut(applied=applied))
-        there.say("two")
+        case.discord.fail(EDIT, Cut(applied=applied))
+        case.say("two")
         await anyio.sleep(1)
-        assert [message.shown for message in there.draft.messages] == [""]
+        assert [message.shown for message in case.draft.messages] == [""]
         await anyio.sleep(10)
-        assert there.texts == [message.shown for message in there.draft.messages] == ["one\n\ntwo"]
+        assert case.texts == [message.shown for message in case.draft.messages] == ["one\n\ntwo"]
 
 
 async def test_a_rate_limit_is_respected_and_loses_nothing():
-    async with scene("dm") as there:
-        there.discord.fail(SEND, RateLimited(5))
-        there.say("one ")
+    async with draft_case("dm") as case:
+        case.discord.fail(SEND, RateLimited(5))
+        case.say("one ")
         await anyio.sleep(3)
-        there.say("two ")
+        case.say("two ")
         await anyio.sleep(3)
-        assert len(there.live_calls) == 1
+        assert len(case.live_calls) == 1
         await anyio.sleep(10)
-        assert there.texts == ["one two"]
+        assert case.texts == ["one two"]
 
 
 @pytest.mark.parametrize(
@@ -360,124 +360,124 @@ async def test_a_rate_limit_is_respected_and_loses_nothing():
     [Refused(403, 50013), Refused(403, 50083), Refused(404, 10003), Refused(400, 50035), Refused(403, 50007)],
 )
 async def test_a_refused_message_mutes_the_draft_and_nothing_else(refused):
-    async with scene("dm") as there:
-        there.discord.fail(SEND, refused)
-        there.say("one\n\n")
+    async with draft_case("dm") as case:
+        case.discord.fail(SEND, refused)
+        case.say("one\n\n")
         await anyio.sleep(5)
-        there.say("two\n\n")
+        case.say("two\n\n")
         await anyio.sleep(50)
-        assert len(there.live_calls) == 1
-        assert await there.draft.hand_over() == ()
-        assert not there.draft.lost
+        assert len(case.live_calls) == 1
+        assert await case.draft.hand_over() == ()
+        assert not case.draft.lost
 
 
 async def test_a_refused_edit_leaves_what_is_there_to_the_final_text():
-    async with scene("dm") as there:
-        there.say("one\n\n")
+    async with draft_case("dm") as case:
+        case.say("one\n\n")
         await anyio.sleep(3)
-        there.discord.fail(EDIT, Refused(403, 50013))
-        there.say("two\n\n")
+        case.discord.fail(EDIT, Refused(403, 50013))
+        case.say("two\n\n")
         await anyio.sleep(50)
-        assert len(there.live_calls) == 2
-        assert [message.shown for message in await there.draft.hand_over()] == ["one"]
+        assert len(case.live_calls) == 2
+        assert [message.shown for message in await case.draft.hand_over()] == ["one"]
 
 
 async def test_no_message_is_edited_that_is_almost_an_hour_old_a_fresh_one_takes_over():
-    async with scene("dm", nonce_lasts=300) as there:
-        there.say("word " * 500)
+    async with draft_case("dm", nonce_lasts=300) as case:
+        case.say("word " * 500)
         await anyio.sleep(5)
-        first = [post.id for post in there.posts]
+        first = [post.id for post in case.posts]
         assert len(first) == 2
-        there.draft.feed(ToolStarted("shell", "make", "c1"))
+        case.draft.feed(ToolStarted("shell", "make", "c1"))
         await anyio.sleep(55 * 60)
-        there.draft.feed(ToolFinished("shell", True, "c1"))
-        there.say("All is made.\n\n")
+        case.draft.feed(ToolFinished("shell", True, "c1"))
+        case.say("All is made.\n\n")
         await anyio.sleep(10)
-        [post] = there.posts
+        [post] = case.posts
         assert post.id not in first
-        assert there.texts == ["All is made."]
-        assert [message.id for message in await there.draft.hand_over()] == [post.id]
+        assert case.texts == ["All is made."]
+        assert [message.id for message in await case.draft.hand_over()] == [post.id]
 
 
 async def test_a_message_that_is_called_too_old_is_given_up_for_a_fresh_one():
-    async with scene("dm", nonce_lasts=1) as there:
-        there.say("one\n\n")
+    async with draft_case("dm", nonce_lasts=1) as case:
+        case.say("one\n\n")
         await anyio.sleep(3)
-        [old] = there.posts
-        there.discord.fail(EDIT, Refused(400, 30046))
-        there.say("two")
+        [old] = case.posts
+        case.discord.fail(EDIT, Refused(400, 30046))
+        case.say("two")
         await anyio.sleep(10)
-        [fresh] = there.posts
+        [fresh] = case.posts
         assert fresh is not old
-        there.say(" three")
+        case.say(" three")
         await anyio.sleep(10)
-        assert there.texts == ["one\n\ntwo three"]
-        assert there.posts == [fresh]
+        assert case.texts == ["one\n\ntwo three"]
+        assert case.posts == [fresh]
 
 
 async def test_a_stopped_answer_stays_without_its_button_and_with_a_word():
-    async with scene("dm") as there:
-        there.say("one two\n\n```\ncode ")
+    async with draft_case("dm") as case:
+        case.say("one two\n\n```\ncode ")
         await anyio.sleep(5)
-        there.draft.feed(ToolStarted("shell", "ls", "c1"))
+        case.draft.feed(ToolStarted("shell", "ls", "c1"))
         await anyio.sleep(5)
-        await there.draft.close("stopped")
-        [post] = there.posts
+        await case.draft.close("stopped")
+        [post] = case.posts
         assert post.content == "one two\n\n```\ncode \n```\n-# stopped"
         assert post.buttons == []
-        calls = len(there.live_calls)
-        there.say("three\n\n")
+        calls = len(case.live_calls)
+        case.say("three\n\n")
         await anyio.sleep(50)
-        assert len(there.live_calls) == calls
+        assert len(case.live_calls) == calls
 
 
 async def test_of_several_messages_the_last_one_says_that_it_was_stopped():
-    async with scene("dm") as there:
-        there.say("word " * 500)
+    async with draft_case("dm") as case:
+        case.say("word " * 500)
         await anyio.sleep(8)
-        await there.draft.close("stopped")
-        first, last = there.posts
+        await case.draft.close("stopped")
+        first, last = case.posts
         assert first.content.endswith("word")
         assert last.content.endswith("\n-# stopped")
         assert (first.buttons, last.buttons) == ([], [])
 
 
 async def test_a_draft_that_says_nothing_is_deleted():
-    async with scene("dm") as there:
-        there.draft.feed(ToolStarted("shell", "ls", "c1"))
+    async with draft_case("dm") as case:
+        case.draft.feed(ToolStarted("shell", "ls", "c1"))
         await anyio.sleep(5)
-        assert len(there.posts) == 1
-        await there.draft.close("undelivered")
-        assert there.posts == []
+        assert len(case.posts) == 1
+        await case.draft.close("undelivered")
+        assert case.posts == []
 
 
 async def test_an_end_that_is_not_answered_is_made_again():
-    async with scene("dm") as there:
-        there.say("one\n\n")
+    async with draft_case("dm") as case:
+        case.say("one\n\n")
         await anyio.sleep(5)
-        there.discord.fail(EDIT, Cut(), RateLimited(3))
-        await there.draft.close("failed")
-        [post] = there.posts
+        case.discord.fail(EDIT, Cut(), RateLimited(3))
+        await case.draft.close("failed")
+        [post] = case.posts
         assert (post.content, post.buttons) == ("one\n-# not finished", [])
 
 
 async def test_where_no_thread_can_be_opened_the_draft_replies_in_place():
-    async with scene() as there:
-        there.discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
-        question, there.channel = there.channel, CHANNEL
-        there.say("word " * 500)
+    async with draft_case() as case:
+        case.discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
+        question, case.channel = case.channel, CHANNEL
+        case.say("word " * 500)
         await anyio.sleep(8)
-        assert [post.reply_to for post in there.posts] == [question] * 2
-        assert not there.discord.pings
+        assert [post.reply_to for post in case.posts] == [question] * 2
+        assert not case.discord.pings
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_stream_of_2000_deltas_in_3_s_costs_few_calls_and_the_final_text_waits_for_none_of_them():
     async with discord_and_rest(rate_limits=True) as (discord, rest), beside() as tasks:
-        desk = await Desk.asked(discord, rest)
-        presence = Presence(rest, desk.destinations, streaming="edits", typing=True, reactions=True)
+        case = await PostingCase.start(discord, rest)
+        presence = Presence(rest, case.destinations, streaming="edits", typing=True, reactions=True)
         tasks.start_soon(presence.run)
-        show = partial(presence.show, desk.thread, desk.question)
+        show = partial(presence.show, case.thread, case.question)
         for event in (Taken(), TurnStarted()):
             show(event)
         began = anyio.current_time()
@@ -487,17 +487,17 @@ async def test_a_stream_of_2000_deltas_in_3_s_costs_few_calls_and_the_final_text
                 await anyio.sleep_until(began + number * 3 / 2_000)
         live = len(discord.calls_to(SEND, EDIT))
         text = "".join(f"{number % 100:02} " for number in range(2_000)).strip()
-        draft = await presence.draft_of(desk.thread, desk.question).hand_over()
-        await desk.posting.post(desk.answer(text), draft)
+        draft = await presence.draft_of(case.thread, case.question).hand_over()
+        await case.posting.post(case.answer(text), draft)
         show(TurnSettled("answered"))
-        posts = discord.posts(desk.question)
+        posts = discord.posts(case.question)
         assert 1 <= live <= 1 + 3 / CHANNEL_S
         assert " ".join(post.content for post in posts) == text
         assert [post.buttons for post in posts] == [[]] * len(posts)
         assert [post.id for post in posts][: len(draft)] == [message.id for message in draft]
         assert max(len(discord.calls_to(route)) for route in (SEND, EDIT)) < 5  # a bucket holds five
         assert not discord.limited
-        await discord.until(lambda: list(discord.message(desk.question).reactions) == ["✅"])
+        await discord.until(lambda: list(discord.message(case.question).reactions) == ["✅"])
 
 
 # the pure part

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, U1, VOICE, Cut, Refused, Status
-from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
 from threads.model import ThreadId
 from transports.discord.markdown.render import utf16_size
@@ -35,78 +35,81 @@ async def world():
 
 
 @pytest.fixture
-async def desk(world):
-    return await Desk.asked(*world)
+async def case(world):
+    return await PostingCase.start(*world)
 
 
-async def test_a_thread_is_opened_when_it_is_due_and_named_after_the_question(desk):
-    assert desk.discord.threads(CHANNEL) == []
+async def test_a_thread_is_opened_when_it_is_due_and_named_after_the_question(case):
+    assert case.discord.threads(CHANNEL) == []
 
-    assert await desk.destinations.open(desk.thread) == Destination(desk.question)
+    assert await case.destinations.open(case.thread) == Destination(case.question)
 
-    [thread] = desk.discord.threads(CHANNEL)
-    assert (thread.id, thread.name) == (desk.question, "how?")
+    [thread] = case.discord.threads(CHANNEL)
+    assert (thread.id, thread.name) == (case.question, "how?")
 
 
-async def test_many_who_need_the_thread_open_it_once(desk):
+async def test_many_who_need_the_thread_open_it_once(case):
     destinations = []
 
     async def enter():
-        destinations.append(await desk.destinations.open(desk.thread))
+        destinations.append(await case.destinations.open(case.thread))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(enter)
 
-    assert destinations == [Destination(desk.question)] * 20
-    assert len(desk.discord.calls_to(OPEN)) == 1
+    assert destinations == [Destination(case.question)] * 20
+    assert len(case.discord.calls_to(OPEN)) == 1
 
 
 async def test_a_thread_that_is_slow_to_open_holds_up_no_other(world):
-    desk, other = await Desk.asked(*world), await Desk.asked(*world, channel=CHANNEL2)
-    other.destinations = desk.destinations
+    case, other = await PostingCase.start(*world), await PostingCase.start(*world, channel=CHANNEL2)
+    other.destinations = case.destinations
     other.destinations.note_question(other.thread, "other")
-    gate = desk.discord.gate(OPEN, when=lambda call: call.path["message"] == desk.question)
+    gate = case.discord.gate(OPEN, when=lambda call: call.path["message"] == case.question)
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(desk.destinations.open, desk.thread)
+        tasks.start_soon(case.destinations.open, case.thread)
         await gate.reached()
-        assert await desk.destinations.open(other.thread) == Destination(other.question)
+        assert await case.destinations.open(other.thread) == Destination(other.question)
         gate.open()
 
 
-async def test_a_thread_that_somebody_else_opened_is_the_one(desk):
+async def test_a_thread_that_somebody_else_opened_is_the_one(case):
     """Discord refuses to open it again (160004)."""
-    desk.discord.thread(U1, desk.question, "mine")
+    case.discord.thread(U1, case.question, "mine")
 
-    await desk.post("because")
+    await case.post("because")
 
-    assert desk.shown() == ["because"]
-    assert desk.posts(CHANNEL) == []
+    assert case.visible() == ["because"]
+    assert case.posts(CHANNEL) == []
 
 
 @pytest.mark.parametrize("fault", [Cut(applied=True), Cut(), Status(503), Status(503, applied=True)])
-async def test_a_thread_whose_opening_got_no_answer_is_opened_with_the_next_try(desk, fault):
-    desk.discord.fail(OPEN, fault)
+async def test_a_thread_whose_opening_got_no_answer_is_opened_with_the_next_try(case, fault):
+    case.discord.fail(OPEN, fault)
     with pytest.raises(TransportUnavailable):
-        await desk.post("because")
+        await case.post("because")
 
-    await desk.post("because")
+    await case.post("because")
 
-    assert desk.shown() == ["because"]
-    assert desk.posts(CHANNEL) == []
+    assert case.visible() == ["because"]
+    assert case.posts(CHANNEL) == []
 
 
 async def test_after_a_restart_a_thread_is_there_and_a_later_one_is_opened(world):
-    desk, other = await Desk.asked(*world), await Desk.asked(*world, text=f"<@{BOT}> **why**\nand how")
-    await desk.post("first")
-    desk.restart()
+    case, other = (
+        await PostingCase.start(*world),
+        await PostingCase.start(*world, text=f"<@{BOT}> **why**\nand how"),
+    )
+    await case.post("first")
+    case.restart()
     other.restart()
 
-    assert await desk.destinations.open(desk.thread) == Destination(desk.question)
+    assert await case.destinations.open(case.thread) == Destination(case.question)
     assert await other.destinations.open(other.thread) == Destination(other.question)
-    assert [thread.name for thread in desk.discord.threads(CHANNEL)] == ["how?", "**why**"]
-    assert len(desk.discord.calls_to(OPEN)) == 2
+    assert [thread.name for thread in case.discord.threads(CHANNEL)] == ["how?", "**why**"]
+    assert len(case.discord.calls_to(OPEN)) == 2
 
 
 async def test_a_thread_that_is_known_to_stand_costs_no_call(world):
@@ -121,26 +124,26 @@ async def test_a_thread_that_is_known_to_stand_costs_no_call(world):
     assert len(discord.calls) == before
 
 
-async def test_a_question_that_is_gone_gets_a_friendly_refusal(desk):
-    desk.restart()
-    desk.discord.delete(desk.question)
+async def test_a_question_that_is_gone_gets_a_friendly_refusal(case):
+    case.restart()
+    case.discord.delete(case.question)
 
     with pytest.raises(PostFailed) as failed:
-        await desk.post("because")
+        await case.post("because")
 
     assert failed.value.friendly == module.QUESTION_GONE
     assert not failed.value.retryable
 
 
 @pytest.mark.parametrize("fault", [Status(503), Refused(403, 50001)])
-async def test_when_discord_does_not_say_whether_the_thread_is_there_nothing_is_opened(desk, fault):
-    desk.restart()
-    desk.discord.fail(LOOK, fault)
+async def test_when_discord_does_not_say_whether_the_thread_is_there_nothing_is_opened(case, fault):
+    case.restart()
+    case.discord.fail(LOOK, fault)
 
     with pytest.raises(PostFailed):
-        await desk.destinations.open(desk.thread)
+        await case.destinations.open(case.thread)
 
-    assert desk.discord.calls_to(OPEN) == []
+    assert case.discord.calls_to(OPEN) == []
 
 
 NO_THREADS = {
@@ -153,59 +156,59 @@ NO_THREADS = {
 
 
 @pytest.mark.parametrize("fault", NO_THREADS.values(), ids=NO_THREADS)
-async def test_where_no_thread_can_be_had_the_answer_is_a_reply_in_the_channel(desk, fault):
-    desk.discord.fail(OPEN, fault)
+async def test_where_no_thread_can_be_had_the_answer_is_a_reply_in_the_channel(case, fault):
+    case.discord.fail(OPEN, fault)
 
-    await desk.post("one two " * 400)
+    await case.post("one two " * 400)
 
-    posts = desk.posts(CHANNEL)
+    posts = case.posts(CHANNEL)
     assert len(posts) == 2
-    assert [post.reply_to for post in posts] == [desk.question] * 2
-    assert desk.destinations.known(desk.thread) == Destination(CHANNEL, desk.question)
+    assert [post.reply_to for post in posts] == [case.question] * 2
+    assert case.destinations.known(case.thread) == Destination(CHANNEL, case.question)
 
 
 async def test_in_a_voice_channel_the_answer_is_a_reply(world):
-    desk = await Desk.asked(*world, channel=VOICE)
+    case = await PostingCase.start(*world, channel=VOICE)
 
-    await desk.post("because")
+    await case.post("because")
 
-    [post] = desk.posts(VOICE)
-    assert post.reply_to == desk.question
+    [post] = case.posts(VOICE)
+    assert post.reply_to == case.question
 
 
 async def test_in_place_each_answer_replies_to_its_own_question(world):
-    desk = await Desk.asked(*world, in_place=[CHANNEL])
-    await desk.post("first")
-    question = await desk.discord.say(U1, CHANNEL, "and then?", reply_to=desk.posts(CHANNEL)[0])
-    other = Desk(desk.discord, desk.rest, question, desk.thread, [CHANNEL])
+    case = await PostingCase.start(*world, in_place=[CHANNEL])
+    await case.post("first")
+    question = await case.discord.say(U1, CHANNEL, "and then?", reply_to=case.posts(CHANNEL)[0])
+    other = PostingCase(case.discord, case.rest, question, case.thread, [CHANNEL])
 
     await other.post("second")
 
-    assert [post.reply_to for post in desk.posts(CHANNEL)] == [desk.question, other.question]
-    assert desk.discord.calls_to(OPEN) == []
+    assert [post.reply_to for post in case.posts(CHANNEL)] == [case.question, other.question]
+    assert case.discord.calls_to(OPEN) == []
 
 
 async def test_in_place_the_same_words_to_another_question_are_another_answer(world):
-    desk = await Desk.asked(*world, in_place=[CHANNEL])
-    other = await Desk.asked(*world, in_place=[CHANNEL])
-    await desk.post("no")
-    desk.discord.later(400)
+    case = await PostingCase.start(*world, in_place=[CHANNEL])
+    other = await PostingCase.start(*world, in_place=[CHANNEL])
+    await case.post("no")
+    case.discord.later(400)
 
     await other.find()
     await other.post("no")
 
-    assert [post.reply_to for post in desk.posts(CHANNEL)] == [desk.question, other.question]
+    assert [post.reply_to for post in case.posts(CHANNEL)] == [case.question, other.question]
 
 
 async def test_a_thread_in_a_channel_without_new_ones_is_still_where_it_is(world):
     discord, rest = world
     thread = await discord.loose_thread(U1, CHANNEL, "ours")
     question = await discord.say(U1, thread.id, f"<@{BOT}> how?")
-    desk = Desk(discord, rest, question, ThreadId("discord", GUILD, CHANNEL, thread.id), [CHANNEL])
+    case = PostingCase(discord, rest, question, ThreadId("discord", GUILD, CHANNEL, thread.id), [CHANNEL])
 
-    await desk.post("because")
+    await case.post("because")
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["because"]
 
 
 async def test_a_channel_without_threads_is_asked_again_after_a_while_and_told_of_once(
@@ -215,13 +218,13 @@ async def test_a_channel_without_threads_is_asked_again_after_a_while_and_told_o
     now = 0.0
     monkeypatch.setattr(module.anyio, "current_time", lambda: now)
     discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
-    desk = await Desk.asked(discord, rest)
+    case = await PostingCase.start(discord, rest)
 
     async def asked(channel=CHANNEL):
         said = await discord.say(U1, channel, "how?")
         thread = ThreadId("discord", GUILD, channel, said.id)
-        desk.destinations.note_question(thread, "how?")
-        return (await desk.destinations.open(thread)).channel == said.id
+        case.destinations.note_question(thread, "how?")
+        return (await case.destinations.open(thread)).channel == said.id
 
     assert [await asked() for _ in range(5)] == [False] * 5
     assert await asked(CHANNEL2)
@@ -234,71 +237,71 @@ async def test_a_channel_without_threads_is_asked_again_after_a_while_and_told_o
     assert [record.getMessage().count("Create Public Threads") for record in caplog.records] == [1]
 
 
-async def test_what_is_out_in_place_stays_there_after_a_restart(desk):
-    desk.discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
+async def test_what_is_out_in_place_stays_there_after_a_restart(case):
+    case.discord.deny(CHANNEL, "CREATE_PUBLIC_THREADS")
     text = "one two " * 400
-    desk.discord.fail("POST /channels/{}/messages", Cut(), when=lambda call: len(desk.posts(CHANNEL)) == 1)
+    case.discord.fail("POST /channels/{}/messages", Cut(), when=lambda call: len(case.posts(CHANNEL)) == 1)
     with pytest.raises(TransportUnavailable):
-        await desk.post(text)
-    desk.restart()
-    desk.discord.allow(CHANNEL, "CREATE_PUBLIC_THREADS")
-    desk.discord.later(400)
+        await case.post(text)
+    case.restart()
+    case.discord.allow(CHANNEL, "CREATE_PUBLIC_THREADS")
+    case.discord.later(400)
 
-    await desk.find()
-    await desk.post(text)
+    await case.find()
+    await case.post(text)
 
-    assert len(desk.posts(CHANNEL)) == 2
-    assert desk.discord.threads(CHANNEL) == []
+    assert len(case.posts(CHANNEL)) == 2
+    assert case.discord.threads(CHANNEL) == []
 
 
 async def test_a_direct_message_is_answered_where_it_was_said(world):
-    desk = await Desk.in_dm(*world)
+    case = await PostingCase.in_dm(*world)
 
-    await desk.post("because")
+    await case.post("because")
 
-    [post] = desk.posts(desk.thread.channel)
-    assert post.reply_to == desk.question
+    [post] = case.posts(case.thread.channel)
+    assert post.reply_to == case.question
 
 
 async def test_a_post_to_a_channel_itself_begins_no_thread(world):
     discord, rest = world
-    desk = await Desk.asked(discord, rest)
+    case = await PostingCase.start(discord, rest)
 
-    await desk.post(
+    await case.post(
         "look here", thread=ThreadId("discord", GUILD, CHANNEL2, ""), key="escalation", reply_to=""
     )
 
-    assert desk.shown(CHANNEL2) == ["look here"]
+    assert case.visible(CHANNEL2) == ["look here"]
 
 
 async def test_a_forum_post_is_answered_in_its_thread(world):
     discord, rest = world
     starter = await discord.post(U1, FORUM, "why", f"<@{BOT}> why?")
     thread = ThreadId("discord", GUILD, FORUM, starter.id)
-    desk = Desk(discord, rest, starter, thread)
+    case = PostingCase(discord, rest, starter, thread)
 
-    await desk.post("because")
+    await case.post("because")
 
-    assert desk.shown(starter.id) == ["because"]
-
-
-async def test_a_stranger_is_refused_in_place_and_gets_no_thread(desk):
-    await desk.post("You may not.", kind="refusal")
-    await desk.post("You may not.", kind="refusal")
-
-    [post] = desk.posts(CHANNEL)
-    assert (post.reply_to, post.content) == (desk.question, "You may not.")
-    assert desk.discord.threads(CHANNEL) == []
+    assert case.visible(starter.id) == ["because"]
 
 
-async def test_a_stranger_in_a_thread_is_refused_there(desk):
-    await desk.post("first")
-    other = await desk.follow_up()
+async def test_a_stranger_is_refused_in_place_and_gets_no_thread(case):
+    await case.post("You may not.", kind="refusal")
+    await case.post("You may not.", kind="refusal")
+
+    [post] = case.posts(CHANNEL)
+    assert (post.reply_to, post.content) == (case.question, "You may not.")
+    assert case.discord.threads(CHANNEL) == []
+
+
+async def test_a_stranger_in_a_thread_is_refused_there(case):
+    await case.post("first")
+    other = await case.follow_up()
     other.restart()
 
     await other.post("You may not.", kind="refusal")
 
-    assert desk.posts()[-1].reply_to == other.question
+    assert case.posts()[-1].reply_to == other.question
 
 
 async def test_how_many_conversations_are_remembered_is_bounded(world, monkeypatch):

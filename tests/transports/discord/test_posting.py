@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import CHANNEL, U1, Cut, RateLimited, Refused, Slow, Status
-from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
 from transports.shared.delivery import outbox, rewrite
 
@@ -31,44 +31,44 @@ def impatient():
 
 
 @pytest.fixture
-async def desk():
+async def case():
     async with discord_and_rest() as (discord, rest):
-        yield await Desk.asked(discord, rest)
+        yield await PostingCase.start(discord, rest)
 
 
-async def test_an_answer_is_posted_in_the_thread_of_its_question(desk):
-    posted = await desk.post("because")
+async def test_an_answer_is_posted_in_the_thread_of_its_question(case):
+    posted = await case.post("because")
 
-    [message] = desk.posts()
+    [message] = case.posts()
     assert (message.id, message.content) == (posted, "because")
-    assert desk.posts(CHANNEL) == []
-    [call] = desk.discord.calls_to(SEND)
+    assert case.posts(CHANNEL) == []
+    [call] = case.discord.calls_to(SEND)
     assert "message_reference" not in call.body  # the question is in another channel
 
 
-async def test_what_a_model_writes_pings_nobody_and_shows_no_preview(desk):
-    await desk.post(f"@everyone see https://example.com <@{U1}>")
+async def test_what_a_model_writes_pings_nobody_and_shows_no_preview(case):
+    await case.post(f"@everyone see https://example.com <@{U1}>")
 
-    assert desk.discord.pings == []
-    assert desk.discord.unfurls == []
+    assert case.discord.pings == []
+    assert case.discord.unfurls == []
 
 
-async def test_a_follow_up_is_answered_as_a_reply_to_it(desk):
-    await desk.post("first")
-    other = await desk.follow_up()
+async def test_a_follow_up_is_answered_as_a_reply_to_it(case):
+    await case.post("first")
+    other = await case.follow_up()
 
     await other.post("second")
 
-    assert [message.reply_to for message in desk.posts()] == ["", other.question]
+    assert [message.reply_to for message in case.posts()] == ["", other.question]
 
 
-async def test_a_long_answer_comes_in_parts_of_which_the_first_is_the_reply(desk):
-    await desk.post("first")
-    other = await desk.follow_up()
+async def test_a_long_answer_comes_in_parts_of_which_the_first_is_the_reply(case):
+    await case.post("first")
+    other = await case.follow_up()
 
     await other.post(long(3))
 
-    parts = desk.posts()[1:]
+    parts = case.posts()[1:]
     assert together(part.content for part in parts) == together([long(3)])
     assert [bool(part.reply_to) for part in parts] == [True, False, False]
     assert len({part.nonce for part in parts}) == 3
@@ -87,116 +87,116 @@ CRASHES = {
 
 
 @pytest.mark.parametrize(("fault", "times"), CRASHES.values(), ids=CRASHES)
-async def test_whatever_happens_to_the_call_there_is_one_answer(desk, fault, times):
-    desk.discord.fail(SEND, *[fault] * times)
+async def test_whatever_happens_to_the_call_there_is_one_answer(case, fault, times):
+    case.discord.fail(SEND, *[fault] * times)
 
-    posted = await desk.outbox().post(desk.answer("because"))
+    posted = await case.outbox().post(case.answer("because"))
 
-    assert [(message.id, message.content) for message in desk.posts()] == [(posted, "because")]
+    assert [(message.id, message.content) for message in case.posts()] == [(posted, "because")]
 
 
 @pytest.mark.parametrize("fault", [Cut(applied=True), Cut(), Status(503, applied=True), Status(503)])
 @pytest.mark.parametrize("at", range(3))
-async def test_a_part_that_is_lost_is_mended_and_no_other_is_doubled(desk, fault, at):
-    desk.discord.fail(SEND, fault, when=lambda call: len(desk.posts()) == at)
+async def test_a_part_that_is_lost_is_mended_and_no_other_is_doubled(case, fault, at):
+    case.discord.fail(SEND, fault, when=lambda call: len(case.posts()) == at)
 
-    await desk.outbox().post(desk.answer(long(3)))
+    await case.outbox().post(case.answer(long(3)))
 
-    assert together(desk.shown()) == together([long(3)])
-    assert len(desk.posts()) == 3
+    assert together(case.visible()) == together([long(3)])
+    assert len(case.posts()) == 3
 
 
-async def test_a_new_process_goes_on_where_the_killed_one_stopped(desk):
-    desk.discord.fail(SEND, Cut(), when=lambda call: len(desk.posts()) == 2)
+async def test_a_new_process_goes_on_where_the_killed_one_stopped(case):
+    case.discord.fail(SEND, Cut(), when=lambda call: len(case.posts()) == 2)
     with pytest.raises(TransportUnavailable):
-        await desk.post(long(3))
-    first = desk.posts()[0].id
-    desk.restart()
+        await case.post(long(3))
+    first = case.posts()[0].id
+    case.restart()
 
-    assert await desk.find() is None
-    assert await desk.post(long(3)) == first
-    assert together(desk.shown()) == together([long(3)])
-    assert len(desk.posts()) == 3
+    assert await case.find() is None
+    assert await case.post(long(3)) == first
+    assert together(case.visible()) == together([long(3)])
+    assert len(case.posts()) == 3
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-async def test_an_answer_is_known_by_its_words_when_discord_has_forgotten_its_nonce(desk, parts):
-    posted = await desk.post(long(parts))
-    desk.restart()
-    desk.discord.later(400)
+async def test_an_answer_is_known_by_its_words_when_discord_has_forgotten_its_nonce(case, parts):
+    posted = await case.post(long(parts))
+    case.restart()
+    case.discord.later(400)
 
-    assert await desk.find() is None
-    assert await desk.post(long(parts)) == posted
-    assert len(desk.posts()) == parts
+    assert await case.find() is None
+    assert await case.post(long(parts)) == posted
+    assert len(case.posts()) == parts
 
 
-async def test_an_answer_that_was_cut_off_is_known_by_its_words_in_the_same_process(desk):
-    desk.discord.fail(SEND, Cut(applied=True))
+async def test_an_answer_that_was_cut_off_is_known_by_its_words_in_the_same_process(case):
+    case.discord.fail(SEND, Cut(applied=True))
     with pytest.raises(PostFailed):
-        await desk.post("because")
-    desk.discord.later(400)
+        await case.post("because")
+    case.discord.later(400)
 
-    assert await desk.find() == desk.posts()[0].id
-
-
-async def test_what_is_found_needs_no_second_post(desk):
-    desk.discord.fail(SEND, Cut(applied=True))
-    await desk.outbox().post(desk.answer())
-
-    assert len(desk.discord.calls_to(SEND)) == 1
+    assert await case.find() == case.posts()[0].id
 
 
-async def test_the_same_words_in_answer_to_another_question_are_another_answer(desk):
-    await desk.post("no")
-    other = await desk.follow_up()
+async def test_what_is_found_needs_no_second_post(case):
+    case.discord.fail(SEND, Cut(applied=True))
+    await case.outbox().post(case.answer())
+
+    assert len(case.discord.calls_to(SEND)) == 1
+
+
+async def test_the_same_words_in_answer_to_another_question_are_another_answer(case):
+    await case.post("no")
+    other = await case.follow_up()
     await other.post("no")
-    third = await desk.follow_up()
-    desk.discord.later(400)
+    third = await case.follow_up()
+    case.discord.later(400)
     third.restart()
 
     assert await third.find() is None
     await third.post("no")
 
-    assert [message.reply_to for message in desk.posts()] == ["", other.question, third.question]
+    assert [message.reply_to for message in case.posts()] == ["", other.question, third.question]
 
 
-async def test_words_of_a_person_or_of_before_the_question_are_no_answer(desk):
-    await desk.post("no")
-    other = await desk.follow_up()
-    await desk.discord.say(U1, desk.thread.root, "no")
-    desk.discord.later(400)
+async def test_words_of_a_person_or_of_before_the_question_are_no_answer(case):
+    await case.post("no")
+    other = await case.follow_up()
+    await case.discord.say(U1, case.thread.root, "no")
+    case.discord.later(400)
     other.restart()
 
     assert await other.find() is None
     await other.post("no")
 
-    assert len(desk.posts()) == 2
+    assert len(case.posts()) == 2
 
 
-async def test_an_answer_goes_into_its_live_message(desk):
-    draft = await desk.draft("beca")
+async def test_an_answer_goes_into_its_live_message(case):
+    draft = await case.draft("beca")
 
-    assert await desk.post("because", [draft]) == draft.id
+    assert await case.post("because", [draft]) == draft.id
 
-    [message] = desk.posts()
+    [message] = case.posts()
     assert (message.content, message.buttons) == ("because", [])
 
 
-async def test_an_answer_shorter_than_its_live_messages_takes_the_rest_away(desk):
-    drafts = [await desk.draft("one"), await desk.draft("two", 1), await desk.draft("three", 2)]
+async def test_an_answer_shorter_than_its_live_messages_takes_the_rest_away(case):
+    drafts = [await case.draft("one"), await case.draft("two", 1), await case.draft("three", 2)]
 
-    assert await desk.post("because", drafts) == drafts[0].id
+    assert await case.post("because", drafts) == drafts[0].id
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["because"]
 
 
-async def test_an_answer_longer_than_its_live_messages_goes_on_below_them(desk):
-    drafts = [await desk.draft("one"), await desk.draft("two", 1)]
+async def test_an_answer_longer_than_its_live_messages_goes_on_below_them(case):
+    drafts = [await case.draft("one"), await case.draft("two", 1)]
 
-    await desk.post(long(4), drafts)
+    await case.post(long(4), drafts)
 
-    assert together(desk.shown()) == together([long(4)])
-    assert [message.id for message in desk.posts()[:2]] == [draft.id for draft in drafts]
+    assert together(case.visible()) == together([long(4)])
+    assert [message.id for message in case.posts()[:2]] == [draft.id for draft in drafts]
 
 
 REFUSALS = {
@@ -208,181 +208,181 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("fault", "times"), REFUSALS.values(), ids=REFUSALS)
-async def test_a_live_message_that_takes_no_text_is_replaced(desk, fault, times):
-    draft = await desk.draft("beca")
-    desk.discord.fail(EDIT, *[fault] * times)
+async def test_a_live_message_that_takes_no_text_is_replaced(case, fault, times):
+    draft = await case.draft("beca")
+    case.discord.fail(EDIT, *[fault] * times)
 
-    posted = await desk.post("because", [draft])
+    posted = await case.post("because", [draft])
 
-    assert [(message.id, message.content) for message in desk.posts()] == [(posted, "because")]
+    assert [(message.id, message.content) for message in case.posts()] == [(posted, "because")]
     assert posted != draft.id
 
 
-async def test_a_live_message_that_became_another_part_is_not_written_over_again(desk):
+async def test_a_live_message_that_became_another_part_is_not_written_over_again(case):
     """The first one cannot be edited, so the second one, which has the nonce of the second part, becomes the first."""
-    drafts = [await desk.draft("one"), await desk.draft("two", 1)]
-    desk.discord.fail(EDIT, Cut(), Cut())
+    drafts = [await case.draft("one"), await case.draft("two", 1)]
+    case.discord.fail(EDIT, Cut(), Cut())
 
-    await desk.post(long(2), drafts)
+    await case.post(long(2), drafts)
 
-    assert together(desk.shown()) == together([long(2)])
+    assert together(case.visible()) == together([long(2)])
 
 
-async def test_a_live_message_of_an_hour_ago_is_not_edited(desk):
+async def test_a_live_message_of_an_hour_ago_is_not_edited(case):
     """Discord would let the edit wait for minutes (30046)."""
-    draft = await desk.draft("beca")
-    desk.discord.later(3300)
+    draft = await case.draft("beca")
+    case.discord.later(3300)
 
-    await desk.post("because", [draft])
+    await case.post("because", [draft])
 
-    assert desk.shown() == ["because"]
-    assert desk.discord.calls_to(EDIT) == []
+    assert case.visible() == ["because"]
+    assert case.discord.calls_to(EDIT) == []
 
 
-async def test_the_answer_waits_when_its_live_message_can_be_neither_edited_nor_deleted(desk):
+async def test_the_answer_waits_when_its_live_message_can_be_neither_edited_nor_deleted(case):
     """The edit may have been carried out: a second message would double the answer."""
-    draft = await desk.draft("beca")
-    desk.discord.fail(EDIT, Status(503, applied=True), forever=True)
-    desk.discord.fail(DELETE, Status(503), forever=True)
+    draft = await case.draft("beca")
+    case.discord.fail(EDIT, Status(503, applied=True), forever=True)
+    case.discord.fail(DELETE, Status(503), forever=True)
 
     with pytest.raises(TransportUnavailable):
-        await desk.post("because", [draft])
-    desk.discord.heal()
-    await desk.post("because", [draft])
+        await case.post("because", [draft])
+    case.discord.heal()
+    await case.post("because", [draft])
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["because"]
 
 
-async def test_a_live_message_that_a_killed_process_left_becomes_the_answer(desk):
-    draft = await desk.draft("beca")
-    desk.restart()
-    desk.discord.later(400)
+async def test_a_live_message_that_a_killed_process_left_becomes_the_answer(case):
+    draft = await case.draft("beca")
+    case.restart()
+    case.discord.later(400)
 
-    assert await desk.find() is None
-    assert await desk.post("because") == draft.id
+    assert await case.find() is None
+    assert await case.post("because") == draft.id
 
-    [message] = desk.posts()
+    [message] = case.posts()
     assert (message.content, message.buttons) == ("because", [])
 
 
-async def test_a_live_message_of_which_nobody_knows_becomes_the_answer(desk):
+async def test_a_live_message_of_which_nobody_knows_becomes_the_answer(case):
     """Its post was cut off: the answer has the same nonce."""
-    draft = await desk.draft("beca")
+    draft = await case.draft("beca")
 
-    assert await desk.post("because") == draft.id
-    assert desk.shown() == ["because"]
-
-
-async def test_a_live_message_of_this_process_is_not_taken_for_a_leftover(desk):
-    draft = await desk.draft("beca")
-    await desk.find(live=[draft.id])
-
-    await desk.posting.sweep(desk.thread, desk.key, live=[draft.id])
-
-    assert desk.shown() == ["beca"]
+    assert await case.post("because") == draft.id
+    assert case.visible() == ["because"]
 
 
-async def test_what_was_left_of_an_answer_that_will_not_come_is_swept(desk):
-    await desk.draft("beca")
-    await desk.draft("another's", key="discord:1:2:3")
-    desk.restart()
+async def test_a_live_message_of_this_process_is_not_taken_for_a_leftover(case):
+    draft = await case.draft("beca")
+    await case.find(live=[draft.id])
 
-    await desk.posting.sweep(desk.thread, desk.key, live=())
+    await case.posting.sweep(case.thread, case.key, live=[draft.id])
 
-    assert desk.shown() == ["another's"]
+    assert case.visible() == ["beca"]
 
 
-async def test_an_answer_that_is_out_is_not_swept_whatever_its_nonce_says(desk):
-    await desk.post("because")
-    desk.restart()
+async def test_what_was_left_of_an_answer_that_will_not_come_is_swept(case):
+    await case.draft("beca")
+    await case.draft("another's", key="discord:1:2:3")
+    case.restart()
 
-    await desk.posting.sweep(desk.thread, desk.key, live=())
+    await case.posting.sweep(case.thread, case.key, live=())
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["another's"]
+
+
+async def test_an_answer_that_is_out_is_not_swept_whatever_its_nonce_says(case):
+    await case.post("because")
+    case.restart()
+
+    await case.posting.sweep(case.thread, case.key, live=())
+
+    assert case.visible() == ["because"]
 
 
 @pytest.mark.parametrize("alive", [False, True])
-async def test_a_message_that_was_deleted_is_not_taken_for_the_answer(desk, alive):
+async def test_a_message_that_was_deleted_is_not_taken_for_the_answer(case, alive):
     """Discord does not say what it answers under the nonce of one that is gone; the answer must appear."""
-    draft = await desk.draft("beca")
-    desk.discord.delete(draft.id)
-    ghost = replace(desk.discord.message(draft.id), deleted=not alive)
-    desk.discord.nonces.recent = lambda nonce: ghost if nonce == ghost.nonce else None
+    draft = await case.draft("beca")
+    case.discord.delete(draft.id)
+    ghost = replace(case.discord.message(draft.id), deleted=not alive)
+    case.discord.nonces.recent = lambda nonce: ghost if nonce == ghost.nonce else None
 
-    await desk.post("because")
+    await case.post("because")
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["because"]
 
 
-async def test_a_thread_that_is_locked_is_told_of_once_in_its_channel(desk):
-    await desk.post("first")
-    desk.discord.lock(desk.thread.root)
-    other = await desk.follow_up()
+async def test_a_thread_that_is_locked_is_told_of_once_in_its_channel(case):
+    await case.post("first")
+    case.discord.lock(case.thread.root)
+    other = await case.follow_up()
 
     for text in ("second", "third"):
-        desk.discord.later(400)
+        case.discord.later(400)
         with pytest.raises(PostFailed) as failed:
-            await other.post(text, key=f"{desk.key}{text}")
+            await other.post(text, key=f"{case.key}{text}")
         assert not failed.value.retryable
 
-    assert desk.shown() == ["first"]
-    [notice] = desk.posts(CHANNEL)
-    assert (notice.reply_to, f"<#{desk.thread.root}> is locked" in notice.content) == (desk.question, True)
+    assert case.visible() == ["first"]
+    [notice] = case.posts(CHANNEL)
+    assert (notice.reply_to, f"<#{case.thread.root}> is locked" in notice.content) == (case.question, True)
 
 
-async def test_an_archived_thread_is_opened_by_the_answer(desk):
-    draft = await desk.draft("beca")
-    desk.discord.archive(desk.thread.root)
+async def test_an_archived_thread_is_opened_by_the_answer(case):
+    draft = await case.draft("beca")
+    case.discord.archive(case.thread.root)
 
-    await desk.post("because", [draft])
+    await case.post("because", [draft])
 
-    assert desk.shown() == ["because"]
+    assert case.visible() == ["because"]
 
 
-async def test_a_thread_that_was_deleted_ends_the_matter(desk):
-    await desk.post("first")
-    desk.discord.delete_channel(desk.thread.root)
+async def test_a_thread_that_was_deleted_ends_the_matter(case):
+    await case.post("first")
+    case.discord.delete_channel(case.thread.root)
 
     with pytest.raises(PostFailed) as failed:
-        await desk.outbox().post(desk.answer("second", key=f"{desk.key}2"))
+        await case.outbox().post(case.answer("second", key=f"{case.key}2"))
 
     assert not failed.value.retryable
-    assert desk.posts(CHANNEL) == []
-    assert await desk.find(key=f"{desk.key}2") is None
+    assert case.posts(CHANNEL) == []
+    assert await case.find(key=f"{case.key}2") is None
 
 
-async def test_a_permission_that_is_missing_is_said_and_not_tried_again(desk):
-    desk.discord.deny(CHANNEL, "SEND_MESSAGES_IN_THREADS", "SEND_MESSAGES")
+async def test_a_permission_that_is_missing_is_said_and_not_tried_again(case):
+    case.discord.deny(CHANNEL, "SEND_MESSAGES_IN_THREADS", "SEND_MESSAGES")
 
     with pytest.raises(PostFailed, match="Send Messages"):
-        await desk.outbox().post(desk.answer())
+        await case.outbox().post(case.answer())
 
-    assert len(desk.discord.calls_to(SEND)) == 2  # in the thread, and in place of it
+    assert len(case.discord.calls_to(SEND)) == 2  # in the thread, and in place of it
 
 
-async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(desk):
-    desk.limit, turn, text = 0, itertools.cycle([False, True]), long(8)
-    desk.discord.fail(SEND, Cut(), forever=True, when=lambda _: next(turn))
-    posted = await desk.outbox().post(desk.answer(text))
-    assert "".join("".join(message.content for message in desk.posts()).split()) == "".join(text.split())
-    assert desk.posts()[0].id == posted and len(desk.posts()) == 8
+async def test_an_answer_of_many_parts_is_not_given_up_while_parts_of_it_go_out(case):
+    case.limit, turn, text = 0, itertools.cycle([False, True]), long(8)
+    case.discord.fail(SEND, Cut(), forever=True, when=lambda _: next(turn))
+    posted = await case.outbox().post(case.answer(text))
+    assert "".join("".join(message.content for message in case.posts()).split()) == "".join(text.split())
+    assert case.posts()[0].id == posted and len(case.posts()) == 8
 
 
 @pytest.mark.parametrize("how", ["posted", "posted again after a restart", "found"])
-async def test_what_stands_in_place_is_known_to_be_of_its_conversation(desk, how):
-    desk = await Desk.asked(desk.discord, desk.rest, in_place=[CHANNEL])
+async def test_what_stands_in_place_is_known_to_be_of_its_conversation(case, how):
+    case = await PostingCase.start(case.discord, case.rest, in_place=[CHANNEL])
     text = long(3)
     if how == "found":  # the last part is out, and its answer is lost
         sends = itertools.count(1)
-        desk.discord.fail(SEND, Cut(applied=True), when=lambda _: next(sends) == 3)
-    posted = await desk.outbox().post(desk.answer(text))
+        case.discord.fail(SEND, Cut(applied=True), when=lambda _: next(sends) == 3)
+    posted = await case.outbox().post(case.answer(text))
     if how == "posted again after a restart":
-        desk.restart()
-        assert await desk.find() is None
-        assert await desk.post(text) == posted
-    parts = [message.id for message in desk.posts(CHANNEL)]
+        case.restart()
+        assert await case.find() is None
+        assert await case.post(text) == posted
+    parts = [message.id for message in case.posts(CHANNEL)]
     assert len(parts) == 3 and parts[0] == posted
-    assert [desk.destinations.root_of(part) for part in parts] == [desk.question] * 3
+    assert [case.destinations.root_of(part) for part in parts] == [case.question] * 3
 
 
 def long(parts):
@@ -420,20 +420,20 @@ def test_across_faults_and_a_kill_there_is_one_answer(sends, edits, deletes, par
 
     async def play():
         async with discord_and_rest() as (discord, rest):
-            desk = await Desk.asked(discord, rest)
-            drafts = [await desk.draft(f"draft {part}", part) for part in range(live)]
+            case = await PostingCase.start(discord, rest)
+            drafts = [await case.draft(f"draft {part}", part) for part in range(live)]
             for route, faults in ((SEND, sends), (EDIT, edits), (DELETE, deletes)):
                 discord.fail(route, *(fault or Slow(0) for fault in faults))
             with suppress(PostFailed):
-                await desk.outbox(drafts).post(desk.answer(long(parts)))
+                await case.outbox(drafts).post(case.answer(long(parts)))
             discord.heal()
             if late:
                 discord.later(400)
-            desk.restart()
-            await desk.find()
-            await desk.post(long(parts))
-            assert together(desk.shown()) == together([long(parts)])
-            assert all(not message.buttons for message in desk.posts())
+            case.restart()
+            await case.find()
+            await case.post(long(parts))
+            assert together(case.visible()) == together([long(parts)])
+            assert all(not message.buttons for message in case.posts())
 
     with patience(0.0):
         anyio.run(play)

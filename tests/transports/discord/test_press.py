@@ -8,7 +8,7 @@ import discord
 import pytest
 
 from tests.fakes.discord import BOT, CHANNEL, GUILD, ROLE, U1, U2, Cut, FakeDiscord, Message, Refused, Status
-from tests.fakes.discord.sdk import Seen, connected, online
+from tests.fakes.discord.sdk import RecordingClient, connected, online
 from threads.model import Author, Choice, ThreadId
 from transports.discord.api.channel_types import place_of
 from transports.discord.events.interactions import (
@@ -27,7 +27,7 @@ STOP = stop_button("abc")
 [AGAIN] = choice_buttons([Choice("Try again", "/retry 5")])
 
 
-class PressingClient(Seen):
+class PressingClient(RecordingClient):
     """Does with a press what the intake does, in short."""
 
     def __init__(self):
@@ -47,7 +47,7 @@ class PressingClient(Seen):
 
 
 @asynccontextmanager
-async def hearing():
+async def pressing_client():
     async with FakeDiscord() as fake:
         client = PressingClient()
         async with connected(client, fake):
@@ -69,7 +69,7 @@ async def press(fake, client, user, message, button) -> ButtonPress:
 
 
 async def test_a_press_is_the_command_that_its_button_stands_for():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message = with_buttons(fake, CHANNEL, STOP, AGAIN)
         fake.users[U1].roles = [ROLE]
         pressed = await press(fake, client, U1, message, AGAIN)
@@ -83,7 +83,7 @@ async def test_a_press_is_the_command_that_its_button_stands_for():
 
 
 async def test_the_same_press_of_the_same_person_is_the_same_message():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message, other = with_buttons(fake, CHANNEL, STOP, AGAIN), with_buttons(fake, CHANNEL, AGAIN)
         presses = [(U1, message, AGAIN), (U2, message, AGAIN), (U1, message, STOP), (U1, other, AGAIN)]
         ids = [(await press(fake, client, *one)).incoming.id for one in presses]
@@ -93,7 +93,7 @@ async def test_the_same_press_of_the_same_person_is_the_same_message():
 
 
 async def test_a_press_in_a_thread_or_a_direct_message_belongs_there():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         thread = await fake.thread(U1, await fake.say(U1, CHANNEL, "hi"), "talk")
         pressed = await press(fake, client, U1, with_buttons(fake, thread.id, STOP), STOP)
         assert pressed.incoming.thread == ThreadId("discord", GUILD, CHANNEL, thread.id)
@@ -106,7 +106,7 @@ async def test_a_press_in_a_thread_or_a_direct_message_belongs_there():
 
 
 async def test_a_press_in_place_belongs_to_the_conversation_that_was_found():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message = with_buttons(fake, CHANNEL, STOP)
         await press(fake, client, U1, message, STOP)
         [interaction] = client.of("interaction")
@@ -115,7 +115,7 @@ async def test_a_press_in_place_belongs_to_the_conversation_that_was_found():
 
 
 async def test_a_message_that_one_person_alone_sees_is_no_conversation():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         pressed = await press(fake, client, U1, with_buttons(fake, CHANNEL, STOP, flags=64), STOP)
         assert pressed.ephemeral
         assert pressed.incoming.thread == ThreadId("discord", GUILD, CHANNEL, "")
@@ -123,7 +123,7 @@ async def test_a_message_that_one_person_alone_sees_is_no_conversation():
 
 @pytest.mark.parametrize("custom_id", ["vote:1", "stop:", "choice:0:rm -rf", "x" * 100])
 async def test_a_button_that_nobody_knows_is_told_to_be_expired_and_to_nobody_else(custom_id):
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message = with_buttons(fake, CHANNEL, type(STOP)("Old", custom_id))
         asked = await fake.press(U1, message, custom_id)
         assert asked.acked
@@ -133,7 +133,7 @@ async def test_a_button_that_nobody_knows_is_told_to_be_expired_and_to_nobody_el
 
 
 async def test_what_can_be_said_after_an_acknowledgement_is_a_message_of_its_own():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message = with_buttons(fake, CHANNEL, STOP)
         await press(fake, client, U1, message, STOP)
         [interaction] = client.of("interaction")
@@ -145,7 +145,7 @@ async def test_what_can_be_said_after_an_acknowledgement_is_a_message_of_its_own
 
 
 async def test_an_acknowledgement_that_got_through_unnoticed_counts(caplog):
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         fake.fail(CALLBACK, Refused(400, 40060, "already acknowledged"))
         fake.press(U1, with_buttons(fake, CHANNEL, STOP), STOP.custom_id)
         await fake.until(lambda: client.pressed)
@@ -154,7 +154,7 @@ async def test_an_acknowledgement_that_got_through_unnoticed_counts(caplog):
 
 @pytest.mark.parametrize("fault", [Refused(404, 10062, "Unknown interaction"), Cut(), Status(401)])
 async def test_a_press_that_cannot_be_acknowledged_is_heard_all_the_same(fault, caplog):
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         message = with_buttons(fake, CHANNEL, STOP)
         fake.fail(CALLBACK, fault)
         fake.press(U1, message, STOP.custom_id)
@@ -163,7 +163,7 @@ async def test_a_press_that_cannot_be_acknowledged_is_heard_all_the_same(fault, 
 
 
 async def test_an_answer_that_cannot_be_given_is_only_logged(caplog):
-    async with hearing() as (fake, _):
+    async with pressing_client() as (fake, _):
         message = with_buttons(fake, CHANNEL, type(STOP)("Old", "vote:1"))
         fake.fail(CALLBACK, Cut(), forever=True)
         fake.press(U1, message, "vote:1")
@@ -181,7 +181,7 @@ async def test_a_press_is_heard_when_the_client_was_closed_meanwhile(caplog):
 
 
 async def test_a_press_without_a_person_or_a_message_is_nothing():
-    async with hearing() as (fake, client):
+    async with pressing_client() as (fake, client):
         await press(fake, client, U1, with_buttons(fake, CHANNEL, STOP), STOP)
         [interaction] = client.of("interaction")
     place, message = place_of(interaction.channel), interaction.message

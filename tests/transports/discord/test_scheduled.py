@@ -11,7 +11,7 @@ import pytest
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, FakeDiscord
 from tests.transports.bot import bot_over
 from tests.transports.discord.bot import answers, transport
-from tests.transports.discord.desk import Desk, discord_and_rest
+from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from tests.world import Scripted, calls, says
 from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id
@@ -64,46 +64,46 @@ async def test_its_answer_comes_in_the_conversation_and_nothing_is_asked_of_disc
 
 
 @pytest.fixture
-async def desk():
+async def case():
     async with discord_and_rest() as (discord, rest):
-        yield await Desk.asked(discord, rest)
+        yield await PostingCase.start(discord, rest)
 
 
-def scheduled(desk, ago=0):
-    due = datetime.fromtimestamp(desk.discord.wall(), UTC) - timedelta(seconds=ago)
+def scheduled(case, ago=0):
+    due = datetime.fromtimestamp(case.discord.wall(), UTC) - timedelta(seconds=ago)
     message_id = scheduled_id("s1", due)
     return {"key": f"discord:{GUILD}:{CHANNEL}:{message_id}", "reply_to": message_id}
 
 
-async def test_long_after_a_crash_it_is_still_found_by_its_words(desk):
-    await desk.post("before")
-    given = scheduled(desk)
-    posted = await desk.post("⏰ the news", **given)
-    desk.discord.later(400)  # Discord shows no nonce any more
-    desk.restart()
-    assert await desk.find(key=given["key"]) is None
-    await desk.post("⏰ the news", **given)
-    assert [message.id for message in desk.posts()][1:] == [posted]
+async def test_long_after_a_crash_it_is_still_found_by_its_words(case):
+    await case.post("before")
+    fields = scheduled(case)
+    posted = await case.post("⏰ the news", **fields)
+    case.discord.later(400)  # Discord shows no nonce any more
+    case.restart()
+    assert await case.find(key=fields["key"]) is None
+    await case.post("⏰ the news", **fields)
+    assert [message.id for message in case.posts()][1:] == [posted]
 
 
-async def test_the_same_words_of_an_earlier_day_are_another_answer(desk):
-    await desk.post("before")
-    await desk.post("⏰ the news", **scheduled(desk))
-    desk.discord.later(86_400)
-    given = scheduled(desk)
-    desk.restart()
-    assert await desk.find(key=given["key"]) is None
-    await desk.post("⏰ the news", **given)
-    assert desk.shown() == ["before", "⏰ the news", "⏰ the news"]
+async def test_the_same_words_of_an_earlier_day_are_another_answer(case):
+    await case.post("before")
+    await case.post("⏰ the news", **scheduled(case))
+    case.discord.later(86_400)
+    fields = scheduled(case)
+    case.restart()
+    assert await case.find(key=fields["key"]) is None
+    await case.post("⏰ the news", **fields)
+    assert case.visible() == ["before", "⏰ the news", "⏰ the news"]
 
 
-async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(desk):
-    await desk.post("before")
-    given = scheduled(desk)
-    await desk.draft("half an ans", key=given["key"])
-    desk.restart()
-    await desk.posting.sweep(desk.thread, given["key"], live=())
-    assert desk.shown() == ["before"]
+async def test_what_a_killed_process_left_unfinished_of_its_answer_is_swept(case):
+    await case.post("before")
+    fields = scheduled(case)
+    await case.draft("half an ans", key=fields["key"])
+    case.restart()
+    await case.posting.sweep(case.thread, fields["key"], live=())
+    assert case.visible() == ["before"]
 
 
 def test_it_names_no_message_but_a_time():

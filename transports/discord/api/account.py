@@ -66,7 +66,7 @@ class Account:
         return self.invalid_requests.trouble(anyio.current_time())
 
     async def login(self) -> Me:
-        """Ask who the token belongs to, before any call. Raises `TransportFatal` for a bad token, else as a call."""
+        """Log in, and return who the token belongs to. Raises `TransportFatal` for a bad token, else as a call."""
         self._admit("login", urgent=True)
         client = Client(self._api_url, self._api_url, self.invalid_requests)
         work = partial(client.login, self._token)

@@ -23,7 +23,7 @@ Kind = Literal[
     "token", "forbidden", "locked", "gone", "expired", "exists", "blocked",
     "shape", "too_large", "old", "full", "unsupported", "other",
 ]  # fmt: skip
-"""Who must act on a refusal, see `FRIENDLY` and `ADVICE`."""
+"""What a refusal means: `FRIENDLY` and `ADVICE` say what to do."""
 
 CODES: dict[Kind, str] = {
     "token": "40001 50014",
@@ -95,7 +95,7 @@ MAX_MESSAGE = 200
 class DiscordRefused(TransportRejected):
     """Discord refused the call; nothing was done.
 
-    ``status`` is HTTP's, ``number`` Discord's code or 0, ``kind`` what to do about it.
+    ``status`` is the HTTP status, ``number`` Discord's code or 0, and ``kind`` what they mean.
     """
 
     def __init__(self, call: str, status: int, number: int = 0, message: str = "") -> None:

@@ -85,7 +85,7 @@ def be_quiet() -> None:
 
 
 def _demote_reconnect(record: logging.LogRecord) -> bool:
-    """Make a warning of one line of a reconnect, which the library logs as an error with its traceback."""
+    """Turn the error with a traceback, which the library logs at each reconnect, into a warning of one line."""
     if str(record.msg).startswith("Attempting a reconnect"):
         why = record.exc_info[0] if record.exc_info else None
         record.levelno, record.levelname = logging.WARNING, "WARNING"

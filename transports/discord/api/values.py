@@ -23,7 +23,10 @@ class Me:
 
 
 MAX_BUTTONS = 25
-"""Of one message, in 5 rows of 5."""
+"""The most buttons of one message, in 5 rows of 5."""
+
+
+Style = Literal["primary", "secondary", "success", "danger"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,12 @@ class Button:
 
     label: str
     custom_id: str
-    style: Literal["primary", "secondary", "success", "danger"] = "secondary"
+    style: Style = "secondary"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyAddress:
-    """Where Discord takes answers for the person of an interaction alone. ``thinking``: it shows that one follows."""
+    """Where an interaction is answered for its person alone. ``thinking``: Discord shows that an answer follows."""
 
     application: str
     token: str = field(repr=False)
@@ -48,7 +51,7 @@ class ReplyAddress:
 
     @classmethod
     def parse(cls, text: str) -> ReplyAddress | None:
-        """Read what `str` gave; None for anything else."""
+        """Parse what `str` returns. Returns None for any other text."""
         kind, _, rest = text.partition(":")
         application, _, token = rest.partition(":")
         is_one = kind in ("command", "press") and application.isdecimal() and token

@@ -17,7 +17,7 @@ import anyio
 import discord
 
 from threads.errors import TransportRejected
-from transports.discord.api.api_errors import DiscordRefused
+from transports.discord.api.api_errors import DiscordRefused, Kind
 from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.events.read_marks import channel_of, is_direct, path
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, Recent, Verdict
@@ -35,11 +35,15 @@ MOST_OLD = 10_000
 MOST_PAGES = 1_000
 """Pages of one channel."""
 
+VERDICTS: Mapping[Kind, Verdict] = {
+    "token": "token", "gone": "gone", "forbidden": "unread", "locked": "unread", "unsupported": "unread",
+}  # fmt: skip
+
 ARCHIVED_AFTER_S = 3600.0
 """The shortest time of quiet after which Discord archives a thread."""
 
 MOST_DIRECT = 1_000
-"""Direct messages that are read after a gap: those that spoke last."""
+"""Channels of direct messages that are read after a gap: those with the latest messages."""
 
 
 class History:
@@ -130,7 +134,7 @@ class History:
         return self._until_now(after)
 
     def _skip(self, channel: str, after: str) -> str:
-        """Return where the messages begin that can still be answered, if that is later."""
+        """Return the later of *after* and the id from which messages can still be answered."""
         fresh = self._ago(self._max_age_s)
         if self._marks.scale.is_before(after, fresh):
             log.warning(
@@ -149,12 +153,4 @@ class History:
         return self._marks.scale.earlier(at, self._marks.clock())
 
     def verdict(self, refused: TransportRejected) -> Verdict:
-        match refused:
-            case DiscordRefused(kind="token"):
-                return "token"
-            case DiscordRefused(kind="gone"):
-                return "gone"
-            case DiscordRefused(kind="forbidden" | "locked" | "unsupported"):
-                return "unread"
-            case _:
-                return "moment"
+        return VERDICTS.get(refused.kind, "moment") if isinstance(refused, DiscordRefused) else "moment"

@@ -27,7 +27,7 @@ class ChannelQueues:
         return channel in self._queues
 
     def put(self, channel: str, work: Work) -> bool:
-        """Queue work for a channel; False if too much waits already."""
+        """Queue work for a channel. Returns False if too much is waiting already."""
         if self._held >= MOST_HELD:
             return False
         self._held += 1
@@ -44,8 +44,10 @@ class ChannelQueues:
             while queue:
                 try:
                     await queue[0]()
-                except Exception:  # the boundary of a transport: one was not taken in, and the next one is
-                    log.exception("intake.failed: what came in %s was not taken in", channel)
+                except (
+                    Exception
+                ):  # the boundary of a transport: one event fails, and the next one is taken in
+                    log.exception("intake.failed: an event in %s was not taken in", channel)
                 queue.popleft()
                 self._held -= 1
         finally:

@@ -1,6 +1,6 @@
-"""Registering the slash commands with Discord: only when they change, for it takes 200 new ones a day.
+"""Registers the slash commands with Discord when they change: Discord takes 200 new ones a day.
 
-A small file holds the digest of those that were registered last.
+A small file holds the digest of the commands that were registered last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOO_MANY = 30034
 """Discord's code for more than 200 new commands in a day."""
 
 ADVICE = {
-    TOO_MANY: "Discord takes no more new commands today; it will be tried again when this starts anew",
+    TOO_MANY: "Discord takes no more new commands today; they are registered at the next start",
     403: "invite the bot again with the scope applications.commands",
 }
 
@@ -78,7 +78,7 @@ class CommandRegistration:
 
 
 def digest_of(tree: app_commands.CommandTree[discord.Client]) -> str:
-    """Return a name for all the commands of an application, the same as long as they are."""
+    """Return a digest of the commands of an application, which changes when they do."""
     payload = [command.to_dict(tree) for command in tree.get_commands()]
     return digest(str(tree.client.application_id), json.dumps(payload, sort_keys=True))
 

@@ -56,7 +56,7 @@ MEMBERS_REMEMBERED = 10_000
 """Members whose roles are remembered for one session: afterwards they may have others."""
 
 KNOWN_AFTER_S = 5.0
-"""By then a process has found the open questions of the one before."""
+"""By then a process has found the questions that the one before it left open."""
 
 
 class Intake:

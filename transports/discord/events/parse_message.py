@@ -35,10 +35,10 @@ from transports.discord.events.message_text import (
 )
 
 SPOKEN_TYPES = (discord.MessageType.default, discord.MessageType.reply)
-"""The types under which people say something."""
+"""The types of messages that people write."""
 
 COMMAND_TYPES = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
-"""The types under which a bot answers a command."""
+"""The types of a bot's answers to commands."""
 
 MENTION_WITHIN = timedelta(minutes=30)
 """How long an edit that adds the bot's name counts as a new message."""

@@ -34,7 +34,7 @@ MOST_STEPS, LONGEST_WALK_S = 50, 5.0
 """How far back the walk goes, in messages and seconds; then the earliest one found is the root."""
 
 PAUSES_S = (0.5, 1.5)
-"""Waits before a message that could not be read is asked for again: without it, what was said is said anew."""
+"""Waits before a message that could not be read is read again: without it, the conversation would begin anew."""
 
 
 @dataclass(slots=True)

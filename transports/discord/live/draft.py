@@ -62,7 +62,7 @@ class _Part:
 
 
 class Draft:
-    """Of the answer to a message. Events come in by `feed`, calls go out in `run`."""
+    """The draft of the answer to a message. `feed` takes events in, `run` makes the calls."""
 
     def __init__(
         self,

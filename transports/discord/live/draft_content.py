@@ -30,7 +30,7 @@ from transports.shared.live.activity import RunningTools, tool_label, waiting_wo
 Mode = Literal["edits", "progress"]
 
 FIRST_AFTER_S = 1.5
-"""After the first word, if no paragraph is whole before."""
+"""Seconds from the first word to the first message, unless a paragraph is complete before."""
 
 MOST_MESSAGES = 5
 MOST_SHOWN = MOST_MESSAGES * MAX_CONTENT
@@ -97,9 +97,8 @@ class DraftContent:
         if self._mode == "progress":
             return self._progress
         pages = [DraftPage(text) for text in live_parts(self._text) if text != NOTHING]
-        footer = self._waiting_note or (
-            note(f"{self._running.words}{NOTHING}") if self._running.words else ""
-        )
+        running = note(f"{self._running.words}{NOTHING}") if self._running.words else ""
+        footer = self._waiting_note or running
         if not pages and self.due < math.inf:
             footer = footer or THINKING  # so that there is something to be stopped
         if len(pages) > MOST_MESSAGES or len(self._text) > MOST_SHOWN:

@@ -15,16 +15,16 @@ import anyio
 from cachetools import LRUCache
 
 CHANNEL_S = 1.3
-"""Between an answer and the next call: four calls in any 5 s."""
+"""Seconds between an answer and the next call: four calls in any 5 s."""
 
 EVERY_S = 0.05
-"""Between any two calls."""
+"""Seconds between any two calls."""
 
 REST_FACTOR = 4.0
-"""The pause after a sign, in times of what making it took: signs take a fifth of the time at most."""
+"""The pause after a sign is so many times what it took to make: signs take a fifth of the time at most."""
 
 MOST_CHANNELS = 4_096
-"""Channels whose lane is kept. So many others take minutes, and a lane is idle again after `CHANNEL_S`."""
+"""Channels whose lane is remembered: a lane that is forgotten has been idle for minutes."""
 
 
 class Lane:

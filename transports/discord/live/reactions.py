@@ -1,14 +1,14 @@
 """Reactions on messages: each message gets one of ours, the newest that was wanted.
 
-| what is the case                     | what is done                                                       |
-|--------------------------------------|--------------------------------------------------------------------|
-| another is wanted than the one there | it is put on; the one before is old                                |
-| an old one is there, or may be       | it is taken off                                                    |
-| refused: no such message             | it is looked for in the other place it may be in, else forgotten   |
-| refused with 403                     | it is forgotten, and no other is asked for in the channel for long |
-| not answered                         | it is tried again, three times in all, then forgotten              |
+| case                                | action                                                              |
+|-------------------------------------|---------------------------------------------------------------------|
+| the wanted reaction is not there    | add it                                                              |
+| another one is there, or may be     | remove it                                                           |
+| refused: no such message            | try the other channel that the message may be in, else forget it    |
+| refused with 403                    | forget the message, and make no call in the channel for an hour     |
+| not answered                        | try again, three times in all, then forget the message              |
 
-A reaction that is taken back before its turn is never sent. Discord takes one in 0.25 s in a channel, so each channel
+A reaction that is replaced before its turn is never sent. Discord takes one in 0.25 s in a channel, so each channel
 has a queue of its own.
 """
 
@@ -97,7 +97,7 @@ class Reactions:
                     del waiting[message_id]
                     continue
                 await self._pace.turn()
-                if emoji := message.next:  # it may have been taken back
+                if emoji := message.next:  # another may be wanted by now
                     await self._call(message_id, message, emoji)
         finally:
             del self._queues[queue]

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from threads.model import Choice
 from transports.base.text import split
-from transports.discord.api.values import MAX_BUTTONS, Button
+from transports.discord.api.values import MAX_BUTTONS, Button, Style
 from transports.discord.markdown.render import clean, inert, utf16_size
 
 MAX_LABEL, MAX_ID = 80, 100
+
+STYLES: dict[str, Style] = {"/approve": "success", "/deny": "danger", "/stop": "danger", "/retry": "primary"}
 
 _STOP = re.compile(r"stop:([A-Za-z0-9_-]{1,40})")
 _CHOICE = re.compile(r"choice:\d{1,2}:(/[A-Za-z][A-Za-z-]{0,20}(?: [^\s\x00-\x1f\x7f]{1,80})*)", re.ASCII)
@@ -63,10 +64,10 @@ def stop_mark(custom_ids: Iterable[str]) -> str:
 
 def _buttons(choices: Sequence[Choice]) -> list[tuple[int, Button]]:
     """Return the buttons, each with the number of its choice."""
-    result = [
-        (number, Button(_label(choice), f"choice:{number}:{choice.command}", _style(choice.command)))
-        for number, choice in enumerate(choices)
-    ]
+    result = []
+    for number, choice in enumerate(choices):
+        style = STYLES.get(choice.command.partition(" ")[0], "secondary")
+        result.append((number, Button(_label(choice), f"choice:{number}:{choice.command}", style)))
     return [(number, button) for number, button in result if command_of(button.custom_id)][:MAX_BUTTONS]
 
 
@@ -75,18 +76,6 @@ def _label(choice: Choice) -> str:
     if utf16_size(label) <= MAX_LABEL:
         return label
     return split(label, MAX_LABEL - 1, size=utf16_size)[0] + "…"
-
-
-def _style(command: str) -> Literal["primary", "secondary", "success", "danger"]:
-    match command.split(maxsplit=1)[:1]:
-        case ["/approve"]:
-            return "success"
-        case ["/deny" | "/stop"]:
-            return "danger"
-        case ["/retry"]:
-            return "primary"
-        case _:
-            return "secondary"
 
 
 def _typed(command: str) -> str:

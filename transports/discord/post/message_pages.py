@@ -19,7 +19,7 @@ MOST_PARTS = 20
 CUT = note("The answer goes on, but it is too long to be posted here.")
 
 FILE_PART = 99
-"""The number of the part that is a file: that of no message with words."""
+"""The number of the part that is a file; no message with text has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,8 @@ class Page:
 
 def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
     """Return the messages that show *outgoing*, the last one with its choices."""
-    texts = parts(
-        "\n\n".join(filter(None, (outgoing.text, choices_as_text(without_button(outgoing.choices)))))
-    )
+    choices = choices_as_text(without_button(outgoing.choices))
+    texts = parts("\n\n".join(filter(None, (outgoing.text, choices))))
     if len(texts) > most:
         texts = [*texts[: most - 1], CUT]
     result = [Page(number, content) for number, content in enumerate(texts)]
@@ -50,10 +49,9 @@ def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
 def with_file(outgoing: Outgoing) -> list[Page]:
     """Return the beginning of *outgoing* with its choices, and the page that is a file."""
     file = file_name(outgoing.key)
-    beginning = with_note(
-        outgoing.text, f"This is only the beginning: the whole answer is in the file {file}."
-    )
-    return [_with_choices(Page(0, beginning), outgoing), Page(FILE_PART, "", file=file)]
+    words = f"This is only the beginning: the whole answer is in the file {file}."
+    page = _with_choices(Page(0, with_note(outgoing.text, words)), outgoing)
+    return [page, Page(FILE_PART, "", file=file)]
 
 
 def with_note(text: str, words: str) -> str:

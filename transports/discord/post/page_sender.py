@@ -55,11 +55,7 @@ class PageSender:
         """Return the messages that can be written over; one above an earlier part would break the order."""
         unfinished = (*self.live, *self.state.unfinished(self.live))
         young = self.now() - OLD
-        return [
-            message
-            for message in unfinished
-            if number(message) > self.state.last and instant(message) > young
-        ]
+        return [id_ for id_ in unfinished if number(id_) > self.state.last and instant(id_) > young]
 
     async def _sent_as(self, page: Page, upload: Upload | None) -> OwnMessage | None:
         """Send the page under its own nonce and return the message; None if Discord answers with another message.

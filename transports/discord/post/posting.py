@@ -1,8 +1,8 @@
 """Posts: sent once per key, in as many messages as they need, and found again.
 
 An edit can be repeated at will. A new message carries a nonce, made of the post's key and the part's number: if it is
-sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it. What is out is
-remembered, so that a repeated post goes on where it stopped.
+sent again within minutes, Discord answers with the message it has. Later `Posting.find` looks for it. Parts that are
+posted are remembered, so that a repeated post goes on where it stopped.
 
     a part that                               goes out by
     has a live message, or one that was left  an edit of that
@@ -39,7 +39,7 @@ from transports.discord.post.nonces import nonce_of, question_of, since_of
 from transports.discord.post.page_sender import PageSender, reply_target
 from transports.discord.post.post_lookup import PostState, read
 from transports.discord.post.rewrite import DraftMessage, remove
-from transports.discord.post.thread_opening import Destination, Destinations
+from transports.discord.post.thread_opening import Destinations
 from transports.shared.buttons import OpenQuestions
 from transports.shared.delivery.files import size_of
 from transports.shared.retry import retry
@@ -90,8 +90,8 @@ class Posting:
         """
         state = self._state_of(outgoing.key)
         with progress(state.posted):
-            if not (_is_private(outgoing) and await self._post_privately(outgoing, state)):
-                await self._post_publicly(outgoing, draft, state)
+            if not (_is_private(outgoing) and await self._post_for_one(outgoing, state)):
+                await self._post_for_all(outgoing, draft, state)
                 await self._answers.end_thinking(outgoing.reply_to, outgoing.reply_address)
         await self.clear(outgoing.thread, outgoing.key, draft)
         return state.first
@@ -163,13 +163,7 @@ class Posting:
         except PostFailed as error:
             log.info("question.not_closed: keeps its buttons: %s", error)
 
-    async def _destination(self, outgoing: Outgoing) -> Destination:
-        """Return where a post goes; a refusal opens no thread."""
-        if outgoing.kind == "refusal":
-            return await self._destinations.look_up(outgoing.thread)
-        return await self._destinations.open(outgoing.thread)
-
-    async def _post_privately(self, outgoing: Outgoing, state: PostState) -> bool:
+    async def _post_for_one(self, outgoing: Outgoing, state: PostState) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""
         state.pages = pages(outgoing, MAX_PARTS)
         try:
@@ -187,7 +181,7 @@ class Posting:
             return False
         return True
 
-    async def _post_publicly(
+    async def _post_for_all(
         self, outgoing: Outgoing, draft: Sequence[DraftMessage], state: PostState
     ) -> None:
         """Post all parts for everybody in the conversation, if need be in place of its thread."""
@@ -202,7 +196,9 @@ class Posting:
             await self._publish(outgoing, draft, state)
 
     async def _publish(self, outgoing: Outgoing, draft: Sequence[DraftMessage], state: PostState) -> None:
-        destination = state.destination = state.destination or await self._destination(outgoing)
+        # A refusal opens no thread.
+        find = self._destinations.look_up if outgoing.kind == "refusal" else self._destinations.open
+        destination = state.destination = state.destination or await find(outgoing.thread)
         live = [message.id for message in draft if message.channel == destination.channel]
         sender = PageSender(self._rest, self._now, outgoing, destination, live, state)
         all_pages = pages(outgoing)

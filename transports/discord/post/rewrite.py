@@ -26,7 +26,7 @@ class DraftMessage:
 
 
 async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
-    """Make a message the page; return False if it cannot be, and the page needs a message of its own.
+    """Write a page over a message. Returns False if that is impossible and the page needs a message of its own.
 
     The message may be gone, or older than Discord lets be edited often (30046).
     """

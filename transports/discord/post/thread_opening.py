@@ -4,7 +4,7 @@
     a direct message, a channel itself (blank root)     the channel
     a message that begins one (`note_question`)         a new thread; 160004 means that it is there already
     a thread that something was said in                 the thread
-    nothing is known, as after a restart                the thread; if there is none, as for one that begins
+    an unknown one, as after a restart                  the thread; if there is none, as for one that begins
     no thread can be opened                             in place: in the channel, as replies to the message
 
 A thread has the id of the message that it was opened from (docs.discord.com, "Threads"), so that is where it is,
@@ -79,7 +79,7 @@ class Destinations:
         conversation.title = conversation.title or title_of(title)
 
     def note_thread(self, thread: ThreadId) -> None:
-        """Note that the thread is open: something was said in it."""
+        """Note that the thread is open: it has a message."""
         self._conversation(thread).destination = Destination(thread.root)
 
     def note_answers(self, root: str, answers: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from tests.fakes.discord.views import channel_view, member, message_view
 Value = str | int | bool | float
 
 
-class Pressing(People):
+class InteractionEvents(People):
     deadline = 3.0
     upload_limit: int
 

@@ -30,7 +30,7 @@ async def discord_and_rest(**options):
         yield discord, rest
 
 
-class Desk:
+class PostingCase:
     """What answers one question: by default it mentions the bot in a channel, and a thread is due."""
 
     def __init__(self, discord, rest, question, thread=None, in_place=()):
@@ -43,7 +43,7 @@ class Desk:
             self.destinations.note_question(self.thread, question.content)
 
     @classmethod
-    async def asked(cls, discord, rest, channel=CHANNEL, text=f"<@{BOT}> how?", **more):
+    async def start(cls, discord, rest, channel=CHANNEL, text=f"<@{BOT}> how?", **more):
         return cls(discord, rest, await discord.say(U1, channel, text), **more)
 
     @classmethod
@@ -53,9 +53,9 @@ class Desk:
         return cls(discord, rest, question, ThreadId("discord", "@me", channel, channel))
 
     async def follow_up(self, text="and then?"):
-        """Return a desk for another question, said in this one's thread; both share what posts."""
+        """Return the case of another question in the same thread, which shares what posts."""
         said = await self.discord.say(U1, self.thread.root, text)
-        other = Desk(self.discord, self.rest, said, self.thread, self.in_place)
+        other = PostingCase(self.discord, self.rest, said, self.thread, self.in_place)
         other.posting, other.destinations = self.posting, self.destinations
         return other
 
@@ -93,18 +93,18 @@ class Desk:
         return DraftMessage(channel, str(sent.id), text)
 
     def outbox(self, draft=()):
-        desk = self
+        case = self
 
         class Through:
             name, capabilities = "discord", Capabilities(find=True)
 
             async def post(self, outgoing):
-                return await desk.posting.post(outgoing, draft)
+                return await case.posting.post(outgoing, draft)
 
             async def find(self, thread, key):
-                found = await desk.posting.find(thread, key, live=[message.id for message in draft])
+                found = await case.posting.find(thread, key, live=[message.id for message in draft])
                 if found:
-                    await desk.posting.clear(thread, key, draft)
+                    await case.posting.clear(thread, key, draft)
                 return found
 
             async def reconnected(self):
@@ -116,6 +116,6 @@ class Desk:
         """Our messages in the thread, or there."""
         return self.discord.posts(channel or self.thread.root)
 
-    def shown(self, channel=None):
+    def visible(self, channel=None):
         """What people see of ours in the thread, or there."""
         return [" ".join(message.files) or message.content for message in self.posts(channel)]

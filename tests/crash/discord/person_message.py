@@ -10,7 +10,7 @@ from tests.fakes.discord.records import Message
 
 
 @dataclass(slots=True)
-class Spoken:
+class PersonMessage:
     """One message of a person. ``must``: it is owed an outcome. ``beside``: it is not for the bot at all."""
 
     token: str

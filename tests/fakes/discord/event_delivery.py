@@ -18,7 +18,7 @@ from tests.fakes.discord.views import redacted
 from tests.fakes.discord.world import World
 
 
-class Telling(World):
+class EventDelivery(World):
     def __init__(self, *times: Any) -> None:
         super().__init__(*times)
         self.links: list[Link] = []
