@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
@@ -72,12 +74,8 @@ class Ask:
 
 def _json_below(text: str) -> tuple[str, str]:
     """Return the notes above an answer that is JSON, and the answer."""
-    parts = text.split("\n\n")
-    for place in range(len(parts)):
-        answer = "\n\n".join(parts[place:])
-        try:
-            json.loads(answer)
-        except ValueError:
-            continue
-        return "\n\n".join(parts[:place]), answer
+    for start in (0, *(found.end() for found in re.finditer("\n\n", text))):
+        with suppress(ValueError):
+            json.loads(text[start:])
+            return text[:start].rstrip(), text[start:]
     return "", text
