@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from threads.errors import StoreUnavailable, TransportRejected
+from threads.errors import StoreUnavailable
 from threads.model import Attachment, Outgoing, OutgoingKind, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import parse
 from transports.console.streams import Streams
@@ -58,10 +58,7 @@ class Ask:
             notes, answer = _json_below(outgoing.text) if self._question.as_json else ("", outgoing.text)
             if notes:
                 await self._streams.note(notes)
-            try:
-                await self._streams.print(answer)
-            except OSError as error:
-                raise TransportRejected(f"standard output: {error.strerror}") from error
+            await self._streams.print(answer)
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
         if message_id == self._incoming.id and isinstance(event, TurnSettled):
