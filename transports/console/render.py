@@ -9,7 +9,7 @@ from io import StringIO
 from typing import ClassVar, assert_never
 
 from markdown_it.token import Token
-from rich.cells import chop_cells, set_cell_size
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -128,11 +128,6 @@ def tail(text: str, width: int, rows: int) -> str:
     recent = Text(text[-width * rows :].expandtabs(4))
     lines = recent.wrap(_console(width, colour=False), width)
     return "\n".join(line.plain.rstrip() for line in lines[-rows:])
-
-
-def one_row(text: str, width: int) -> str:
-    """Return *text* cut or filled to exactly *width* cells."""
-    return set_cell_size(text, width)
 
 
 def _console(width: int, *, colour: bool) -> Console:
