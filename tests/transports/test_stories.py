@@ -16,7 +16,6 @@ from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
-from threads.model import Limits
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
@@ -276,16 +275,6 @@ async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
     async with bot(Scripted(says("there"))):
         await told(chat, thread, "there")
         await chat.fake.until(lambda: reactions(chat, thread) == chat.done)
-
-
-async def test_a_person_who_floods_a_thread_is_refused_politely(chat, bot, tmp_path):
-    held = Gate(says("done"))
-    async with bot(Scripted(held), limits=Limits(mailbox=2)):
-        thread = await chat.ask("hi")
-        said = [await chat.say(thread, f"{number}") for number in range(6)]
-        held.open.set()
-        found = await until_settled(tmp_path, thread, *said)
-    assert [*found.values()].count("refused") >= 3
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import anyio
 
-from threads.errors import StoreUnavailable, TransportRejected
+from threads.errors import StoreUnavailable
 from threads.model import Attachment, Outgoing, OutgoingKind, Sink, ThreadId, TurnEvent, TurnSettled
 from transports.console import parse
 from transports.console.streams import Streams
@@ -56,10 +58,7 @@ class Ask:
             notes, answer = _json_below(outgoing.text) if self._question.as_json else ("", outgoing.text)
             if notes:
                 await self._streams.note(notes)
-            try:
-                await self._streams.print(answer)
-            except OSError as error:
-                raise TransportRejected(f"standard output: {error.strerror}") from error
+            await self._streams.print(answer)
 
     def show(self, _: ThreadId, message_id: str, event: TurnEvent) -> None:
         if message_id == self._incoming.id and isinstance(event, TurnSettled):
@@ -72,12 +71,8 @@ class Ask:
 
 def _json_below(text: str) -> tuple[str, str]:
     """Return the notes above an answer that is JSON, and the answer."""
-    parts = text.split("\n\n")
-    for place in range(len(parts)):
-        answer = "\n\n".join(parts[place:])
-        try:
-            json.loads(answer)
-        except ValueError:
-            continue
-        return "\n\n".join(parts[:place]), answer
+    for start in (0, *(found.end() for found in re.finditer("\n\n", text))):
+        with suppress(ValueError):
+            json.loads(text[start:])
+            return text[:start].rstrip(), text[start:]
     return "", text

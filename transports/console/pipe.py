@@ -108,10 +108,10 @@ class Pipe:
     async def _print(self, text: str) -> None:
         try:
             await self._streams.print(text)
-        except OSError as error:
+        except TransportRejected as error:
             self._done = True
-            await self._fault(f"standard output takes no more answers: {error.strerror}")
-            raise TransportRejected(f"standard output: {error.strerror}") from error
+            await self._fault(str(error))
+            raise
 
     async def _answer(self, text: str) -> None:
         with contextlib.suppress(TransportRejected):  # reported by _print

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from io import StringIO
 from typing import ClassVar, assert_never
 
 from markdown_it.token import Token
-from rich.cells import chop_cells, set_cell_size
+from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
@@ -83,8 +84,9 @@ def render(
     *heading* names a thread that is not the current one; *tools* are lines about tools that ran before.
     *alone*: no other question is open there, so an answer needs no id.
     """
-    lines = [_styled(f"[{heading}]", "bold cyan", width, colour=colour)] if heading else []
-    lines += [_styled(tool_line(tool), "dim", width, colour=colour) for tool in tools]
+    style = partial(_styled, width=width, colour=colour)
+    lines = [style(f"[{heading}]", "bold cyan")] if heading else []
+    lines += [style(tool_line(tool), "dim") for tool in tools]
     text = without_controls(outgoing.text).strip("\n")
     match outgoing.kind:
         case "reply":
@@ -92,16 +94,14 @@ def render(
         case "notice" if outgoing.choices:
             lines += [_markdown(_QuestionMarkdown, f"? {text}", width, colour=colour), "\n"]
         case "notice" | "refusal":
-            lines.append(_styled(f"· {text}", "dim", width, colour=colour))
+            lines.append(style(f"· {text}", "dim"))
         case "error":
-            lines.append(_styled(f"! {text}", "red", width, colour=colour))
+            lines.append(style(f"! {text}", "red"))
         case _:
             assert_never(outgoing.kind)
     if outgoing.choices:
         switch = (Choice("go there first, then:", f"/thread {heading}"),) if heading else ()
-        lines.append(
-            _styled(_choices((*switch, *outgoing.choices), alone=alone), "bold", width, colour=colour)
-        )
+        lines.append(style(_choices((*switch, *outgoing.choices), alone=alone), "bold"))
     return "".join(lines) + "\n"
 
 
@@ -128,11 +128,6 @@ def tail(text: str, width: int, rows: int) -> str:
     recent = Text(text[-width * rows :].expandtabs(4))
     lines = recent.wrap(_console(width, colour=False), width)
     return "\n".join(line.plain.rstrip() for line in lines[-rows:])
-
-
-def one_row(text: str, width: int) -> str:
-    """Return *text* cut or filled to exactly *width* cells."""
-    return set_cell_size(text, width)
 
 
 def _console(width: int, *, colour: bool) -> Console:

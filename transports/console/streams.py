@@ -16,6 +16,7 @@ from typing import TextIO
 import anyio
 import anyio.to_thread
 
+from threads.errors import TransportRejected
 from transports.base.text import without_controls
 
 READ_SIZE = 65_536
@@ -38,8 +39,11 @@ class Streams:
         return await anyio.to_thread.run_sync(os.read, self.stdin.fileno(), READ_SIZE)
 
     async def print(self, text: str) -> None:
-        """Write a text to standard output. Raises OSError."""
-        await self._write(self.stdout, text)
+        """Write a text to standard output. Raises `TransportRejected` when it takes no more."""
+        try:
+            await self._write(self.stdout, text)
+        except OSError as error:
+            raise TransportRejected(f"standard output takes no more answers: {error.strerror}") from error
 
     async def note(self, text: str) -> None:
         """Write a text to standard error; may be dropped, as no place is left to say so."""

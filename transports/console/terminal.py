@@ -30,6 +30,7 @@ from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
+from rich.cells import set_cell_size
 
 from threads.errors import StoreUnavailable, TransportRejected
 from threads.model import Attachment, Incoming, Outgoing, Sink, ThreadId, TurnEvent, TurnSettled
@@ -227,7 +228,7 @@ class Terminal:
     def _toolbar(self) -> str:
         now = time.monotonic()
         again = f"{AGAIN} | " if now - self._interrupted_at < TWICE_S else ""
-        return render.one_row(f"{again}{self._view.status(now)}", self._width)
+        return set_cell_size(f"{again}{self._view.status(now)}", self._width)
 
     def _completions(self) -> list[str]:
         own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]

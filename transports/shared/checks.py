@@ -71,7 +71,7 @@ def failed_call(name: str, error: PostFailed, meaning: str, fix: str = REACH) ->
 
 def describe_failure(error: Exception) -> str:
     """Describe a failure without the request, which holds the token."""
-    import aiohttp  # noqa: PLC0415 - who only needs a `Finding` need not wait for it
+    import aiohttp  # noqa: PLC0415 - a `Finding` alone does not need it
 
     match error:
         case aiohttp.ClientConnectorError():

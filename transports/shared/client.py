@@ -1,7 +1,7 @@
-"""A chat platform as a transport: what its clients have in common, whatever the platform.
+"""A chat platform as a transport: what the clients of all platforms have in common.
 
 A client has a connection once the platform has said who the bot is. Posts and look-ups wait for it; earlier events
-are kept and shown then. The link may go down and come back; the connection stays.
+are stored and shown then. The link may go down and come back; the connection stays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
 MOST_EARLY = 2_000
-"""Events of turns that are kept until the platform has said who we are; beyond, the oldest are not shown."""
+"""Events of turns that are stored until the platform has said who we are; beyond, the oldest are not shown."""
 
 CONNECT_WITHIN_S = 60.0
 

@@ -23,17 +23,15 @@ async def retry(
     call: Callable[[], Awaitable[T]],
     pauses: Sequence[float],
     on_retry: OnRetry = lambda *_: None,
-    *,
-    errors: type[PostFailed] = PostFailed,
 ) -> T:
-    """Return what *call* returns; a retryable one of *errors* is followed by a pause and another call.
+    """Return what *call* returns; a retryable `PostFailed` is followed by a pause and another call.
 
     The platform's ``retry_after`` goes before our pause, in seconds. Raises the `PostFailed` of the last call.
     """
     for tried, pause in enumerate(pauses, 1):
         try:
             return await call()
-        except errors as error:
+        except PostFailed as error:
             if not error.retryable:
                 raise
             wait_s = error.retry_after or pause

@@ -37,7 +37,7 @@ class Window:
     def type(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
-    async def says(self, line: str, *then: str) -> None:
+    async def enter(self, line: str, *then: str) -> None:
         self.type(f"{line}\r")
         await self.screen.shows(*then)
 
@@ -65,37 +65,29 @@ async def window() -> AsyncIterator[Window]:
         os.close(window.master)
 
 
-async def left(window: Window) -> int:
+async def exit_code(window: Window) -> int:
     return await anyio.to_thread.run_sync(window.process.wait, 20)
-
-
-async def test_a_conversation_in_two_threads_and_a_way_out(window):
-    await window.says("hello", "main> hello\nYou said: hello\n\nmain>")
-    await window.says("hold", "main> hold\n· One moment.\n\nfirst partial\nmain>", "main | answering…")
-    await window.says("/thread work", "work>", "work | busy: main")
-    await window.says("page", " name   meaning\n", "    return 42\n", "▌ quoted\n")
-    await window.says("go", "[main]\nheld to the end\n\n", "unread: main (1)")
-    assert "first partial" not in window.screen.text
-    window.type("\x04")
-    assert await left(window) == 0
 
 
 async def test_a_resized_window_is_drawn_anew_to_its_width(window):
     window.resize(20, 40)
-    await window.says(
+    await window.enter(
         "page", " alpha  the first letter of the Greek\n        alphabet, and a long cell that\n"
     )
     await window.screen.shows("main>")
 
 
-async def test_a_stray_print_does_not_tear_the_prompt(window):
-    await window.says("print", "a stray line\n", "a stray warning\n")
-    await window.says("hello", "main> hello\nYou said: hello\n\nmain>")
+async def test_a_stray_print_does_not_tear_the_prompt_and_ctrl_d_leaves(window):
+    await window.enter("print", "a stray line\n", "a stray warning\n")
+    await window.enter("page", " name   meaning\n", "    return 42\n", "▌ quoted\n")
+    await window.enter("hello", "main> hello\nYou said: hello\n\nmain>")
+    window.type("\x04")
+    assert await exit_code(window) == 0
 
 
 @pytest.mark.parametrize("before", ["hello", "hold"])
 async def test_a_terminal_that_goes_away_ends_the_process(window, before):
-    await window.says(before, "\n\n")
+    await window.enter(before, "\n\n")
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), window.master)
-    assert await left(window) == 0
+    assert await exit_code(window) == 0

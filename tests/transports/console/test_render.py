@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from tests.transports.console.script import PAGE
 from threads.model import Choice, Outgoing, ThreadId
-from transports.console.render import MAX_MARKDOWN, note, one_row, render, tail
+from transports.console.render import MAX_MARKDOWN, note, render, tail
 
 MAIN = ThreadId("console", "local", "tty", "main")
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
@@ -167,8 +167,3 @@ def test_a_text_too_long_to_lay_out_is_shown_as_it_is():
 )
 def test_the_tail_of_a_draft_is_its_last_rows(text, expected):
     assert tail(text, 7, 3) == expected
-
-
-def test_the_status_line_is_exactly_one_row():
-    assert one_row("ab漢", 3) == "ab "
-    assert one_row("ab", 5) == "ab   "

@@ -33,6 +33,23 @@ def moment(passed):
     return datetime.fromtimestamp(START + passed, UTC)
 
 
+class Clock:
+    """The time of marks, in seconds after the start."""
+
+    def __init__(self, seconds=10):
+        self.seconds = seconds
+
+    def __call__(self):
+        return moment(self.seconds)
+
+
+def new_marks(scale=STAMPS, clock=None, disk=None, offload=offload):
+    """Return the marks of a process that starts on this disk."""
+    marks = Marks(MarkFile(disk or Memory(), FILE), offload, clock or Clock(), scale)
+    marks.open()
+    return marks
+
+
 @scales
 @given(seconds, seconds)
 def test_times_are_ordered_as_the_moments_are(scale, one, other):
@@ -59,7 +76,7 @@ def test_nothing_lies_between_a_message_and_what_is_just_before_it():
 
 @scales
 def test_a_message_that_was_overtaken_holds_the_mark_too(scale):
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), scale)
+    marks = new_marks(scale)
     overtaken, other = scale.at(moment(1)), scale.at(moment(2))
     marks.move("C1", other)
     with marks.taking("C1", overtaken):
@@ -77,7 +94,7 @@ def test_a_message_that_was_overtaken_holds_the_mark_too(scale):
 
 @scales
 def test_a_gap_that_is_newer_stays_and_a_mark_that_is_not_due_is_not_moved_by_a_catch_up(scale):
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), scale)
+    marks = new_marks(scale)
     marks.start("C1", began := marks.clock())
     later = scale.at(moment(9999))
     marks.reached("C1", later)
@@ -93,8 +110,7 @@ def test_a_gap_that_is_newer_stays_and_a_mark_that_is_not_due_is_not_moved_by_a_
 
 @scales
 def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
-    passed = [100_000]
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), scale)
+    marks = new_marks(scale, clock := Clock(100_000))
     for channel, spoke in (("loud", 99_990), ("late", 99_900), ("still", 10)):
         marks.start(channel, scale.at(moment(spoke)))
     first = []
@@ -102,7 +118,7 @@ def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
         marks.gap()
         first.append(marks.due()[0])
         marks.close(first[-1], marks.gap_of(first[-1]))
-        passed[0] += 45
+        clock.seconds += 45
         marks.move("loud", marks.clock())
     assert first[:3] == ["loud", "late", "loud"]
     assert first.index("still") == pytest.approx(300 / 45, abs=1)  # it waits for LONGEST_S more than they do
@@ -110,13 +126,12 @@ def test_who_is_due_for_long_is_not_passed_for_ever_by_those_that_speak(scale):
 
 @scales
 def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
-    passed = [100_000]
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), scale)
+    marks = new_marks(scale, clock := Clock(100_000))
     for channel in ("one", "two"):
         marks.start(channel, scale.at(moment(99_000)))
     old = marks.gap()
     [first, second] = marks.due()
-    passed[0] += 10
+    clock.seconds += 10
     marks.gap()
     marks.close(first, old)
     assert marks.due() == [second, first]
@@ -125,10 +140,9 @@ def test_a_gap_that_comes_while_a_channel_is_read_puts_it_at_the_end(scale):
 @pytest.mark.anyio
 @scales
 async def test_restarts_do_not_for_ever_begin_with_what_was_read_just_now(scale):
-    disk, passed, read = Memory(), [100_000], []
+    disk, clock, read = Memory(), Clock(100_000), []
     for life in range(9):
-        marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
-        marks.open()
+        marks = new_marks(scale, clock, disk)
         if not life:
             for channel in ("one", "two", "three", "four", "five", "six"):
                 marks.start(channel, scale.at(moment(99_000)))
@@ -137,49 +151,43 @@ async def test_restarts_do_not_for_ever_begin_with_what_was_read_just_now(scale)
             marks.close(channel, marks.gap_of(channel), marks.clock())
             read.append(channel)
         await marks.save()
-        passed[0] += 20
+        clock.seconds += 20
     assert set(read) == {"one", "two", "three", "four", "five", "six"}
 
 
 @pytest.mark.anyio
 @scales
 async def test_a_gap_since_a_time_that_is_not_yet_is_one_since_now(scale):
-    disk = Memory()
-    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(500_000), scale)
-    marks.open()
+    marks = new_marks(scale, Clock(500_000), disk := Memory())
     for channel in ("one", "two"):
         marks.start(channel, scale.at(moment(400_000)))
     marks.missed("one", scale.at(moment(450_000)))
     await marks.save()
-    early = Marks(MarkFile(disk, FILE), offload, lambda: moment(1_000), scale)
-    early.open()
-    assert early.due() == ["one", "two"], "not the last, for being due since later than now"
+    assert new_marks(scale, Clock(1_000), disk).due() == ["one", "two"], (
+        "not the last, for being due since later than now"
+    )
 
 
 @pytest.mark.anyio
 @scales
 async def test_the_file_is_written_when_a_mark_moved_or_a_minute_passed(scale):
-    disk, passed = Memory(), [10]
-    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
-    marks.open()
+    disk, clock = Memory(), Clock()
+    marks = new_marks(scale, clock, disk)
     marks.alive()
     for seconds, written in ((1, False), (60, True)):
         disk.files.clear()
-        passed[0] += seconds
+        clock.seconds += seconds
         marks.alive()
         await marks.save()
         assert (FILE in disk.files) is written
     marks.move("C1", scale.at(moment(5)))
     await marks.save()
-    again = Marks(MarkFile(disk, FILE), offload, lambda: moment(passed[0]), scale)
-    again.open()
-    assert again.mark_of("C1") == scale.at(moment(5))
+    assert new_marks(scale, clock, disk).mark_of("C1") == scale.at(moment(5))
 
 
 @pytest.mark.anyio
 async def test_a_write_that_fails_is_logged_and_tried_again(caplog):
-    marks = Marks(MarkFile(disk := Memory(), FILE), offload, lambda: moment(10), STAMPS)
-    marks.open()
+    marks = new_marks(disk=(disk := Memory()))
     marks.move("C1", "1000.5")
     disk.broken = True
     await marks.save()
@@ -191,9 +199,7 @@ async def test_a_write_that_fails_is_logged_and_tried_again(caplog):
 
 @pytest.mark.parametrize("content", [b"{", b'{"v":1,"alive_at":"1.0","channels":{"C1":"soon"}}'])
 def test_a_damaged_file_is_put_aside_and_all_starts_at_now(content, caplog):
-    disk = Memory({FILE: content})
-    marks = Marks(MarkFile(disk, FILE), offload, lambda: moment(10), STAMPS)
-    marks.open()
+    marks = new_marks(disk=(disk := Memory({FILE: content})))
     assert marks.due() == []
     assert float(marks.alive_at) == START + 10
     assert content in disk.files[FILE.with_name(FILE.name + ".broken")]
@@ -203,13 +209,13 @@ def test_a_damaged_file_is_put_aside_and_all_starts_at_now(content, caplog):
 def test_a_file_of_a_newer_version_is_left_as_it_is():
     disk = Memory({FILE: (content := b'{"v":2,"alive_at":"1.0","channels":{}}')})
     with pytest.raises(NewerSchema, match="newer"):
-        Marks(MarkFile(disk, FILE), offload, lambda: moment(10), STAMPS).open()
+        new_marks(disk=disk)
     assert disk.files == {FILE: content}
 
 
 def test_when_there_are_too_many_channels_those_that_spoke_last_are_followed(monkeypatch, caplog):
     monkeypatch.setattr("transports.shared.backfill.marks.MOST_CHANNELS", 2)
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(10), STAMPS)
+    marks = new_marks()
     for channel, ts in (("C1", "1.5"), ("C2", "3.5"), ("C3", "2.5")):
         marks.move(channel, ts)
     assert "C1 is not followed" in caplog.text
@@ -220,16 +226,15 @@ def test_when_there_are_too_many_channels_those_that_spoke_last_are_followed(mon
 @pytest.fixture
 def followed():
     """Marks that have closed a gap at 600 s, when the link came up again."""
-    passed = [0]
-    marks = Marks(MarkFile(Memory(), FILE), offload, lambda: moment(passed[0]), STAMPS)
-    passed[0] = 600
+    marks = new_marks(clock=(clock := Clock(0)))
+    clock.seconds = 600
     for _ in ("start", "link up again"):
         marks.close(UNKNOWN, marks.gap())
     return marks
 
 
 def test_a_channel_whose_first_message_is_older_than_the_link_is_read_from_there_on(followed):
-    early, late = (f"{START + seconds:.6f}" for seconds in (605, 500))
+    early, late = (stamp(seconds) for seconds in (605, 500))
     assert not followed.begins_late("C2", early)
     assert followed.begins_late("C3", late)
     assert followed.due() == ["C3"]
@@ -241,7 +246,7 @@ def test_a_dm_that_is_first_heard_of_late_is_read_since_we_were_last_alive(follo
     """Nobody has looked for new DMs since: something may have been said there before."""
     followed.alive()
     followed.gap()
-    assert followed.begins_late(channel, f"{START + 500:.6f}")
+    assert followed.begins_late(channel, stamp(500))
     assert float(followed.mark_of(channel)) == pytest.approx(START + since, abs=0.001)
     assert followed.due() == [channel]
 
@@ -271,17 +276,17 @@ def test_what_another_process_left_damaged_ends_nothing(followed, caplog):
 
 
 def test_a_join_that_is_reported_late_is_read_from_then_on(followed):
-    followed.move("C2", f"{START + 600:.6f}")
-    followed.joined("C2", f"{START + 100:.6f}")
+    followed.move("C2", stamp(600))
+    followed.joined("C2", stamp(100))
     assert followed.due() == ["C2"]
     assert float(followed.mark_of("C2")) == START + 100
 
 
 def test_a_channel_that_was_left_starts_at_now_when_it_is_joined_again(followed):
-    followed.move("C1", f"{START + 100:.6f}")
+    followed.move("C1", stamp(100))
     followed.drop("C1")
     followed.gap()
-    followed.move("C1", f"{START + 599:.6f}")
+    followed.move("C1", stamp(599))
     assert float(followed.mark_of("C1")) > START + 598
 
 
@@ -307,20 +312,19 @@ class Story:
     """Two channels that are followed; *said* are all messages of each, *handed* those that were handed over."""
 
     def __init__(self, scale):
-        self.scale, self.disk, self.passed = scale, Memory(), 0
+        self.scale, self.disk, self.clock = scale, Memory(), Clock(0)
         self.said, self.handed = {"C1": [], "C2": []}, set()
         self.open()
         for channel in self.said:
             self.marks.start(channel, self.marks.clock())
 
     def open(self):
-        self.marks = Marks(MarkFile(self.disk, FILE), offload, lambda: moment(self.passed), self.scale)
-        self.marks.open()
+        self.marks = new_marks(self.scale, self.clock, self.disk)
         self.held, self.looks = {}, {}
 
     def say(self, channel):
-        self.passed += 1
-        self.said[channel].append(message := self.scale.at(moment(self.passed)))
+        self.clock.seconds += 1
+        self.said[channel].append(message := self.marks.clock())
         return message
 
     def take(self, channel):
@@ -422,9 +426,8 @@ async def test_who_waits_for_the_file_to_know_a_channel_is_not_overtaken(opened_
 
     disk, noted = Memory(), []
     if opened_again:
-        Marks(MarkFile(disk, FILE), offload, lambda: moment(0), STAMPS).open()
-    marks = Marks(MarkFile(disk, FILE), on_demand, lambda: moment(10), STAMPS)
-    marks.open()
+        new_marks(clock=Clock(0), disk=disk)
+    marks = new_marks(disk=disk, offload=on_demand)
     marks.start("C1", STAMPS.at(moment(1)))
     async with anyio.create_task_group() as tasks:
         for name in ("first", "second"):

@@ -1,1 +1,1 @@
-"""Reading what was said while the bot was away: high-water marks and catch-up."""
+"""Reading the messages that were missed while the bot was away: high-water marks and catch-up."""

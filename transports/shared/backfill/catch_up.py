@@ -87,7 +87,7 @@ class CatchUp:
         self.hurry()
 
     def hurry(self) -> None:
-        """Read what is missing now, whatever failed before: what kept it from being read is over."""
+        """Read the missing messages now, also where that failed before: the cause is gone."""
         self._failures = {channel: (failures, 0.0) for channel, (failures, _) in self._failures.items()}
         self._wake()
 

@@ -82,11 +82,12 @@ class _File(BaseModel):
 
 
 @dataclass(slots=True)
-class _Place:
-    """``taking`` counts the messages in hand; ``due`` is the number of the gap to be closed, 0 for none.
+class _Progress:
+    """How far one channel was read.
 
-    ``since`` is when it became due: newer gaps leave that as it is, until it was read once. ``noted`` is when the
-    newest one was noted.
+    ``taking`` counts the messages that are being handed over; ``due`` is the number of the gap to be closed, 0 for
+    none. ``since`` is when the channel became due: newer gaps do not change it until the channel was read once.
+    ``noted`` is when the newest gap was noted.
     """
 
     scale: Scale
@@ -97,11 +98,11 @@ class _Place:
     since: str = NEVER
     noted: str = NEVER
 
-    def owe(self, gap: int, now: str) -> None:
+    def open_gap(self, gap: int, now: str) -> None:
         self.since, self.due, self.noted = self.since if self.due else now, gap, now
 
     @property
-    def turn(self) -> tuple[Decimal, Decimal]:
+    def priority(self) -> tuple[Decimal, Decimal]:
         """The sort key: the channel that waits longest, or had a message shortly before, is read first."""
         since, spoke = self.scale.order(self.since), self.scale.order(self.scale.later(self.mark, self.seen))
         most = since - self.scale.order(self.scale.before(self.since, LONGEST_S))
@@ -130,8 +131,8 @@ class Marks:
         self._store_is_away = False
         self.scale = scale
         self._first, self._fresh = self.clock(), True
-        self._alive = _Place(scale, self._first)
-        self._places: dict[str, _Place] = {}
+        self._alive = _Progress(scale, self._first)
+        self._progress: dict[str, _Progress] = {}
         self._gaps, self._gap_at = 0, NEVER
         self._written: _File | None = None
         self._saving, self._noting = anyio.Lock(), anyio.Lock()
@@ -160,11 +161,13 @@ class Marks:
             self._write(_File(first_at=self._first, alive_at=self._first))
         else:
             self._first, self._fresh = stored.first_at, False
-            self._alive = _Place(self.scale, stored.alive_at)
-            self._places = {channel: _Place(self.scale, mark) for channel, mark in stored.channels.items()}
+            self._alive = _Progress(self.scale, stored.alive_at)
+            self._progress = {
+                channel: _Progress(self.scale, mark) for channel, mark in stored.channels.items()
+            }
             for channel, since in stored.due.items():
-                if channel in self._places:
-                    self._places[channel].owe(1, self.scale.earlier(since, self.clock()))
+                if channel in self._progress:
+                    self._progress[channel].open_gap(1, self.scale.earlier(since, self.clock()))
             self.gap()
 
     def take_over(self, data: bytes) -> None:
@@ -181,9 +184,9 @@ class Marks:
             for channel, mark in left.channels.items()
         }
         for channel, at in begins.items():
-            self._place(channel, at).go_back(at)
+            self._progress_of(channel, at).go_back(at)
         self._alive.go_back(left.alive_at)
-        self._open_gap(self._alive, *(self._places[channel] for channel in begins))
+        self._open_gap(self._alive, *(self._progress[channel] for channel in begins))
 
     def clock(self) -> str:
         """Return now, as the platform writes a time."""
@@ -202,7 +205,7 @@ class Marks:
     def gap(self) -> int:
         """Note that messages may be missed anywhere from now on, until a catch-up; return the gap's number."""
         self._gap_at = self.clock()
-        self._open_gap(self._alive, *self._places.values())
+        self._open_gap(self._alive, *self._progress.values())
         return self._gaps
 
     @contextmanager
@@ -210,26 +213,26 @@ class Marks:
         """Hold the mark while a live message is handed over; if that fails, it was missed."""
         # A time in the future would end all catch-up there.
         at = self.scale.earlier(at, self.scale.at(self._now() + timedelta(seconds=AHEAD_S)))
-        place = self._place_before(channel, at)
-        place.taking += 1
+        progress = self._progress_before(channel, at)
+        progress.taking += 1
         try:
             yield
         except BaseException:
             self.missed(channel, at)
             raise
         else:
-            place.seen = self.scale.later(place.seen, at)
+            progress.seen = self.scale.later(progress.seen, at)
         finally:
-            place.taking -= 1
-            place.settle()
+            progress.taking -= 1
+            progress.settle()
 
     def missed(self, channel: str, at: str) -> None:
         """Note that a message was not handed over: its channel has a gap since then."""
-        self._open_gap(self._place_before(channel, at))
+        self._open_gap(self._progress_before(channel, at))
 
     def begins_late(self, channel: str, at: str) -> bool:
         """Follow a channel from its first message on, if that came late: later ones may be missed."""
-        late = channel not in self._places and self.scale.is_before(
+        late = channel not in self._progress and self.scale.is_before(
             self.scale.before(at, SKEW_S), self._gap_at
         )
         if late:
@@ -247,38 +250,38 @@ class Marks:
 
         Before the very first start nothing was missed.
         """
-        if channel not in self._places:
+        if channel not in self._progress:
             none = self._fresh and self._alive.due <= 1 and not self.scale.is_before(self._first, at)
-            place = self._place(channel, at)
+            progress = self._progress_of(channel, at)
             if missed and not none:
-                self._open_gap(place)
+                self._open_gap(progress)
 
     def joined(self, channel: str, at: str) -> None:
         """Follow a channel from when the bot joined it. That may be reported late, so there is a gap since then."""
         self.start(channel, at, missed=True)
-        place = self._places[channel]
-        if self.scale.is_before(at, place.mark):
-            place.go_back(at)
-            self._open_gap(place)
+        progress = self._progress[channel]
+        if self.scale.is_before(at, progress.mark):
+            progress.go_back(at)
+            self._open_gap(progress)
 
     def drop(self, channel: str) -> None:
-        self._places.pop(channel, None)
+        self._progress.pop(channel, None)
 
     def due(self) -> list[str]:
         """Return the channels to catch up on: first those with the latest messages, or due for longest.
 
         No channel waits for ever behind others that become due again and again.
         """
-        found = {channel: place.turn for channel, place in self._places.items() if place.due}
+        found = {channel: progress.priority for channel, progress in self._progress.items() if progress.due}
         return sorted(found, key=found.__getitem__)
 
     def gap_of(self, channel: str) -> int:
         """Return the number of the newest gap in a channel, 0 for none."""
-        place = self._alive if channel == UNKNOWN else self._places.get(channel)
-        return place.due if place else 0
+        progress = self._alive if channel == UNKNOWN else self._progress.get(channel)
+        return progress.due if progress else 0
 
     def mark_of(self, channel: str) -> str:
-        return self._places[channel].mark
+        return self._progress[channel].mark
 
     def begin_of(self, channel: str) -> str:
         """Return where to read a channel from: its mark, or before it while the journal surely drops repeats."""
@@ -291,9 +294,9 @@ class Marks:
 
         Otherwise another has done so; return up to where. Raises `StoreUnavailable`.
         """
-        place, now = self._places[channel], self.scale.before(self.clock(), SKEW_S)
+        progress, now = self._progress[channel], self.scale.before(self.clock(), SKEW_S)
         return await self._ask(
-            self._store.claim, channel, place.mark, self.begin_of(channel), place.noted, now
+            self._store.claim, channel, progress.mark, self.begin_of(channel), progress.noted, now
         )
 
     async def finish(self, channel: str, upto: str) -> None:
@@ -308,23 +311,23 @@ class Marks:
 
     def reached(self, channel: str, upto: str) -> None:
         """Note that a running catch-up has handed over everything up to there."""
-        if (place := self._places.get(channel)) and place.due:
-            place.mark = self.scale.later(place.mark, upto)
+        if (progress := self._progress.get(channel)) and progress.due:
+            progress.mark = self.scale.later(progress.mark, upto)
 
     def close(self, channel: str, gap: int, upto: str = NEVER) -> None:
         """Close a gap that was read *upto* there. A newer gap stays, and with it the old mark."""
-        place = self._alive if channel == UNKNOWN else self._places.get(channel)
-        if place and place.due == gap:
-            place.due = 0
-            place.seen = self.scale.later(place.seen, upto)
-            place.settle()
-        elif place:
-            place.since = self.clock()
+        progress = self._alive if channel == UNKNOWN else self._progress.get(channel)
+        if progress and progress.due == gap:
+            progress.due = 0
+            progress.seen = self.scale.later(progress.seen, upto)
+            progress.settle()
+        elif progress:
+            progress.since = self.clock()
 
     @property
     def unwritten(self) -> bool:
         """Whether the file lacks a followed channel: a kill would forget it."""
-        return self._written is None or not self._places.keys() <= self._written.channels.keys()
+        return self._written is None or not self._progress.keys() <= self._written.channels.keys()
 
     async def note(self) -> None:
         """Return when the file has every followed channel, or cannot be written. Callers keep their order."""
@@ -345,8 +348,8 @@ class Marks:
     async def save(self) -> None:
         """Write what has changed. A failure is logged; the next save tries again."""
         async with self._saving:
-            marks = {channel: place.mark for channel, place in self._places.items()}
-            due = {channel: place.since for channel, place in self._places.items() if place.due}
+            marks = {channel: progress.mark for channel, progress in self._progress.items()}
+            due = {channel: progress.since for channel, progress in self._progress.items() if progress.due}
             stored = _File(first_at=self._first, alive_at=self._alive.mark, channels=marks, due=due)
             if self._is_news(stored):
                 await self._offload(self._write, stored)
@@ -387,35 +390,35 @@ class Marks:
         else:
             self._written = stored
 
-    def _open_gap(self, *places: _Place) -> None:
+    def _open_gap(self, *channels: _Progress) -> None:
         """Note that messages were missed there: a newer gap replaces an older one."""
         self._gaps += 1
         now = self.clock()
-        for place in places:
-            place.owe(self._gaps, now)
+        for progress in channels:
+            progress.open_gap(self._gaps, now)
 
-    def _place_before(self, channel: str, at: str) -> _Place:
-        """Return the place of a live message, whose mark is before it."""
+    def _progress_before(self, channel: str, at: str) -> _Progress:
+        """Return the progress of a live message's channel, with a mark before the message."""
         self._follow_unheard(channel)
-        place = self._place(channel, self.scale.just_before(at))
-        place.go_back(self.scale.just_before(at))
-        return place
+        progress = self._progress_of(channel, self.scale.just_before(at))
+        progress.go_back(self.scale.just_before(at))
+        return progress
 
     def _follow_unheard(self, channel: str) -> None:
         """Follow a channel since we were last alive, if it may have begun before the message that we hear first."""
         if self._alive.due and self.scale.unheard(channel):
             self.start(channel, self.alive_at, missed=True)
 
-    def _place(self, channel: str, at: str) -> _Place:
-        if channel not in self._places:
-            if len(self._places) >= MOST_CHANNELS:
-                quiet = min(self._places, key=self._order_of)
+    def _progress_of(self, channel: str, at: str) -> _Progress:
+        if channel not in self._progress:
+            if len(self._progress) >= MOST_CHANNELS:
+                quiet = min(self._progress, key=self._order_of)
                 log.warning(
                     "marks.full: more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet
                 )
-                del self._places[quiet]
-            self._places[channel] = _Place(self.scale, at)
-        return self._places[channel]
+                del self._progress[quiet]
+            self._progress[channel] = _Progress(self.scale, at)
+        return self._progress[channel]
 
     def _order_of(self, channel: str) -> Decimal:
-        return self.scale.order(self._places[channel].mark)
+        return self.scale.order(self._progress[channel].mark)

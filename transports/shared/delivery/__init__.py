@@ -1,1 +1,1 @@
-"""Posting once per key, and noticing when a platform does not answer."""
+"""Posting once per key, and writing over messages of ours."""

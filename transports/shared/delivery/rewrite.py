@@ -25,7 +25,7 @@ async def take_over(write: Callable[[], Awaitable[bool]], delete: Callable[[], A
     either, raises `TransportUnavailable`.
     """
     try:
-        return await retry(write, PAUSES_S[:1], errors=TransportUnavailable)
+        return await retry(write, PAUSES_S[:1])
     except TransportUnavailable as error:
         # A write that was not answered may be done all the same: the message goes before another takes its place.
         log.warning("live.replaced: a message cannot be written over, and is deleted: %s", error)
