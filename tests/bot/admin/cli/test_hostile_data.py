@@ -116,7 +116,7 @@ def test_only_what_we_began_to_write_is_deleted_and_never_through_a_link(data, t
         path.write_text("x")
         if path.name != "fresh.json.tmp":
             os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
-    (data / "approvals.json.tmp").symlink_to(theirs)
+    (data / "approvals.json.tmp").symlink_to(others[0])
     done = list(apply_fixes(Context(Settings(data=data), {})))
     assert len([line for line in done if line.startswith("deleted ")]) == len(ours)
     assert not any(path.exists() for path in ours)
