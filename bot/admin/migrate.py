@@ -1,6 +1,6 @@
-"""Moves a store from files to PostgreSQL and back: every line as it is, all of it or nothing.
+"""Moves a store from files to PostgreSQL and back: every line unchanged, everything or nothing.
 
-Skills and the identity are no part of it: an admin writes them, and each worker has them in its data folder.
+Skills and the identity are not moved: an admin writes them, and each worker has them in its data folder.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def now() -> datetime:
 def to_postgres(data: Path, dsn: str, counted: Counted) -> dict[str, int]:
     """Move the files below *data* to an empty database, and return how many rows each table got.
 
-    Raises `Unmovable`, `FolderTaken`, `NewerSchema`, `ConfigInvalid` and OSError; nothing was moved then.
+    Raises `Unmovable`, `FolderTaken`, `NewerSchema`, `ConfigInvalid` and OSError; then nothing is moved.
     """
     with lock_data_folder(data):
         prepare(data, now)
@@ -92,7 +92,10 @@ def _fill(tables: Tables, data: Path, reader: FileReader) -> dict[str, int]:
         "audit": ((_at(line), line) for _, line in _numbered(reader.audit())),
         "slot": chain(
             ((path.stem, 1, path.read_text("utf-8")) for path in _states(data)),
-            ((str(path.relative_to(data)), 1, _memory_row(path)) for path in _matching(data, MEMORIES)),
+            (
+                (str(path.relative_to(data)), 1, encode_text(path.read_text("utf-8", errors="replace")))
+                for path in _matching(data, MEMORIES)
+            ),
         ),
         "file": _files(folders),
         "blob": _contents(folders),
@@ -180,10 +183,6 @@ def _matching(data: Path, patterns: Iterable[str]) -> Iterator[Path]:
     return (path for pattern in patterns for path in sorted(data.glob(pattern)))
 
 
-def _memory_row(path: Path) -> str:
-    return encode_text(path.read_text("utf-8", errors="replace"))
-
-
 def _files(folders: dict[str, Folder]) -> Iterator[Row]:
     """Return the rows of the parts of all files of threads."""
     for name, folder in folders.items():
@@ -218,7 +217,7 @@ def _name(data: Path, folder: Folder, by_path: dict[Path, str]) -> str:
 
 
 def to_folder(dsn: str, data: Path, counted: Counted) -> dict[str, int]:
-    """Move the database to files in *data*, which must not be there or be empty; return how many lines of what.
+    """Move the database to files in *data*, a new or empty folder, and return how many lines each kind got.
 
     Raises as `to_postgres`.
     """
@@ -244,7 +243,7 @@ def to_folder(dsn: str, data: Path, counted: Counted) -> dict[str, int]:
 
 def _refuse_mail(tables: Tables) -> None:
     if tables.rows("SELECT 1 FROM mail"):
-        raise Unmovable("edits wait for a worker; start one, which takes them in, and stop it again")
+        raise Unmovable("edits wait for a worker: start one, which takes them in, and stop it again")
 
 
 def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[str, int]:
@@ -272,9 +271,8 @@ def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[s
             os.utime(log if log.exists() else folder, (thread.changed_at, thread.changed_at))
     finally:
         reader.close()
-    for day, lines in groupby(
-        (line for (line,) in tables.stream("SELECT line::text FROM audit ORDER BY id")), _day
-    ):
+    audit = (line for (line,) in tables.stream("SELECT line::text FROM audit ORDER BY id"))
+    for day, lines in groupby(audit, lambda line: _at(line)[:10]):
         write("audit", data / "audit" / f"{day}.jsonl", lines)
     _write_spending(tables, data / "usage", write)
     for name, body in tables.rows("SELECT name, body::text FROM slot"):
@@ -301,10 +299,6 @@ def _write_files(tables: Tables, data: Path, counted: Counted) -> int:
         count += 1
         counted(1)
     return count
-
-
-def _day(line: str) -> str:
-    return _at(line)[:10]
 
 
 def _write_spending(tables: Tables, usage: Path, write: Callable[[str, Path, Iterable[str]], None]) -> None:

@@ -29,6 +29,10 @@ MAX_LISTED = 50
 OFFLINE = "offline/demo"
 NEXT = "Correct this in {path}; `threadfast schema` prints every key and what it may be."
 NO_FILE = "Write one with `threadfast init`, or name another with --settings."
+NO_READ: Mapping[type[OSError], str] = {
+    FileNotFoundError: "does not exist",
+    IsADirectoryError: "is a folder, not a file",
+}
 SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 
 
@@ -172,12 +176,9 @@ def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
-    except FileNotFoundError as error:
-        raise ConfigInvalid(f"{subject}: does not exist. {missing}") from error
-    except IsADirectoryError as error:
-        raise ConfigInvalid(f"{subject}: is a folder, not a file. {missing}") from error
     except OSError as error:
-        raise ConfigInvalid(f"{subject}: cannot be read ({error.strerror}). {missing}") from error
+        fault = NO_READ.get(type(error), f"cannot be read ({error.strerror})")
+        raise ConfigInvalid(f"{subject}: {fault}. {missing}") from error
     except ValueError as error:
         raise ConfigInvalid(f"{subject!r}: is not a path. {missing}") from error
     if len(data) > limit:

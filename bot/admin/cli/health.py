@@ -26,13 +26,13 @@ DATED = "<dated>"
 @settings_option
 @data_option
 @json_option
-@click.option("--offline", is_flag=True, help="Check only this machine; ask no model and no platform.")
+@click.option("--offline", is_flag=True, help="Check only this machine: no model and no platform.")
 @click.option("--fix", is_flag=True, help="First fix what is safe to fix, and print each fix.")
 @click.option(
     "--post-in",
     metavar="PLACE",
     default="",
-    help="A channel's id, of Slack or Discord: post a test message there and delete it.",
+    help="Id of a Slack or Discord channel: post a test message there and delete it.",
 )
 @click.option(
     "--bundle",
@@ -51,7 +51,7 @@ def doctor(
     post_in: str,
     bundle: Path | None,
 ) -> None:
-    """Check everything the bot needs. Settings, disk, models, tools, platforms.
+    """Check everything the bot needs. That is its settings, disk, models, tools and platforms.
 
     Each check says what it found, what it means, and what to do. Exit code: 0 nothing fails, 1 a check fails,
     78 the settings cannot be used.

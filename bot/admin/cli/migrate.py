@@ -17,8 +17,8 @@ from bot.ports.config_error import NO_DRIVER
 def migrate(to: str, settings_file: Path | None, data: Path | None) -> None:
     """Move everything from files to PostgreSQL, or back. Nothing may be running.
 
-    It is moved completely or not at all. Afterwards nobody can start on the old place: change `store` in the
-    settings. Files of threads, notes and skills stay in the data folder.
+    Everything is moved or nothing. Afterwards the old place refuses to start: change `store` in the settings. The
+    identity and skills stay in the data folder.
     """
     try:
         from bot.admin.migrate import to_folder, to_postgres

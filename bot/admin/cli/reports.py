@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @json_option
 @reads_data
 def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
-    """Show what happened to a message. From its arrival to its outcome, with its tool calls and its cost.
+    """Show what happened to a message. It lists all from its arrival to its outcome, with tools and cost.
 
     MESSAGE is its id, a link to it in Slack or Discord, the (ref …) of a failure, or the id of the bot's own post.
     """
@@ -78,7 +78,7 @@ def _print_story(data: DataFolder, story: Story) -> None:
     type=click.Choice(["day", "user", "thread", "model"]),
     default="day",
     show_default=True,
-    help="What to sum up by.",
+    help="How to group the sums.",
 )
 @click.option("--since", type=SINCE, help="First day (UTC): 2026-11-22, or 7d, 2w; by default 30d.")
 @click.option(
@@ -124,7 +124,7 @@ def audit(
 ) -> None:
     """Show who decided what, and what the bot did by itself. Works while the bot runs.
 
-    With --follow, --json prints an object a line.
+    With --follow, --json prints one object per line.
     """
     from bot.admin.reports.audit_trail import Filter, as_value, read_audit
 
@@ -165,7 +165,7 @@ def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """List and resubmit dead letters. These messages were put aside after repeated interruptions."""
+    """List and resubmit dead letters. These messages were set aside after repeated interruptions."""
 
 
 def _letters(data: DataFolder) -> list[DeadLetter]:
@@ -181,7 +181,7 @@ def _letters(data: DataFolder) -> list[DeadLetter]:
 @json_option
 @reads_data
 def list_dead_letters(data: DataFolder, as_json: bool) -> None:
-    """List dead letters, oldest first. Shows what became of those that were resubmitted."""
+    """List dead letters, oldest first. It shows the state of those that were resubmitted."""
     from dataclasses import asdict
 
     from bot.admin.safe_text import line

@@ -35,7 +35,7 @@ IN_USE = (
 @settings_option
 @data_option
 def chat(settings_file: Path | None, data: Path | None) -> None:
-    """Talk to the bot here; piped lines are answered in turn."""
+    """Talk to the bot here. Lines from a pipe are answered in order."""
     repair_terminal()
     from bot.wiring.chat import run_chat
 
@@ -47,9 +47,13 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
 @click.option("--schema", type=click.Path(path_type=Path), help="A file with the JSON Schema of the answer.")
 @click.option("--model", default="", help="The model to ask, as provider/model.")
 @click.option(
-    "--file", "files", type=click.Path(path_type=Path), multiple=True, help="Send a file; repeat it."
+    "--file",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Send a file; repeat for more.",
 )
-@click.option("--thread", default="", help="The conversation to go on with; by default a new one.")
+@click.option("--thread", default="", help="The conversation to continue; by default a new one.")
 @settings_option
 @data_option
 def ask(
@@ -61,7 +65,7 @@ def ask(
     settings_file: Path | None,
     data: Path | None,
 ) -> None:
-    """Ask once, and print the answer. What comes from a pipe goes below TEXT.
+    """Ask once, and print the answer. Text from a pipe is added below TEXT.
 
     The exit code is 0 for an answer, 1 without one, and 4 if the answer does not follow the schema.
     """

@@ -75,8 +75,8 @@ def init(
 ) -> None:
     """Set the bot up: a model, and a chat platform if you like. With a platform it then starts there.
 
-    Secrets are asked for unseen, or come from the environment, from files, or from a pipe with --yes, one per line.
-    They are stored in credentials/ beside the settings. Nothing is written before everything was tested.
+    Secrets are typed unseen, or come from the environment, from files, or from a pipe with --yes, one per line. They
+    are stored in credentials/ beside the settings. Nothing is written until everything is tested.
     """
     from bot.admin.setup.dialog import Screen
     from bot.admin.setup.wizard import set_up
@@ -161,7 +161,7 @@ def manifest_slack(settings_file: Path | None) -> None:
 @settings_option
 @json_option
 def check(settings_file: Path | None, as_json: bool) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started and nobody is asked."""
+    """Check the settings and the secrets they refer to. Nothing is started or contacted."""
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.wiring.app import unpriced

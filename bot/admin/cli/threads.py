@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from bot.store.reader import Reader, Thread
 
 WIDEST = 140
-"""Columns of a terminal that has room for what was said last too."""
+"""Columns of a terminal that has room for the last message too."""
 
 OFFERED = 50
-"""Threads that a shell is offered to complete a name with."""
+"""How many threads a shell gets to complete a name."""
 
 
 @click.group()
@@ -35,15 +35,13 @@ def threads() -> None:
 
 
 @threads.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, the latest first."
-)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many to list.")
 @click.option("--transport", default="", help="Only those of one transport, such as slack.")
-@click.option("--since", type=SINCE, help="Only those with something new since: a day, or 30m, 12h, 7d.")
+@click.option("--since", type=SINCE, help="Only those with news since: a day, or 30m, 12h, 7d.")
 @json_option
 @reads_data
 def list_threads(data: DataFolder, limit: int, transport: str, since: str | None, as_json: bool) -> None:
-    """List threads, the one last written to first."""
+    """List threads, the latest first."""
     from datetime import datetime
 
     from bot.admin.reports.budget_state import budgets
@@ -80,10 +78,9 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     from bot.budget.money import usd
 
     room = width()
+    begin = 0 if room >= WIDE else len("2026-")
     table: dict[Column, list[str]] = {
-        Column("Last (UTC)", "whole"): [
-            one.at[0 if room >= WIDE else 5 : 16].replace("T", " ") or "-" for one, _ in summaries
-        ],
+        Column("Last (UTC)", "whole"): [one.at[begin:16].replace("T", " ") or "-" for one, _ in summaries],
         Column("Messages", "whole", right=True): [f"{one.messages:,}" for one, _ in summaries],
     }
     if room >= WIDE:
@@ -117,7 +114,7 @@ def _the_one(reader: Reader, wanted: str) -> Thread:
         fail(f"No thread is called {wanted!r}; `threadfast threads list` names them.")
     if len(found) > 1:
         names = "".join(f"\n  {folder.name}" for folder in found[:5])
-        fail(f"{len(found)} threads end with {wanted!r}; say more of the id:{names}")
+        fail(f"{len(found)} threads end with {wanted!r}; give more of the id:{names}")
     return found[0]
 
 
@@ -138,15 +135,15 @@ def _transcript(
 
 @threads.command("show")
 @click.argument("thread", shell_complete=_completed)
-@click.option("--last", type=click.IntRange(1), help="Only the last so many messages.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is said from now on, until Ctrl-C.")
+@click.option("--last", type=click.IntRange(1), help="Only this many messages, the latest.")
+@click.option("-f", "--follow", is_flag=True, help="Print new messages as they arrive, until Ctrl-C.")
 @json_option
 @reads_data
 def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, as_json: bool) -> None:
-    """Print what was said in a thread. With the tools that were used, and how each message ended.
+    """Print a thread. It shows the messages, the tools that were used, and how each message ended.
 
-    THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints an
-    object a line.
+    THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints one
+    object per line.
     """
     from bot.admin.reports.thread import waiting
     from bot.admin.reports.transcript import on_screen, write_json, write_jsonl
@@ -159,21 +156,28 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     else:
         print_texts(on_screen(transcript))
         for pending in waiting(data.reader, folder.name):
-            click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` tells more.")
+            click.echo(f"Message {pending.message_id} has no outcome yet; `threadfast why` shows more.")
 
 
 @threads.command("export")
 @click.argument("thread", required=False, shell_complete=_completed)
-@click.option("--all", "every", is_flag=True, help="All threads, each into a file in the folder --output.")
+@click.option(
+    "--all", "every", is_flag=True, help="Write all threads, each to its own file in the folder --output."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["md", "json", "jsonl"]),
     default="md",
     show_default=True,
-    help="Form of what is written.",
+    help="Format of the output.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to; standard output by default.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where to write; by default standard output.",
+)
 @click.option("--files", type=click.Path(path_type=Path), help="A folder to copy the thread's files into.")
 @click.option("--raw", is_flag=True, help="Do not mask secrets.")
 @reads_data
@@ -186,9 +190,9 @@ def export_thread(
     files: Path | None,
     raw: bool,
 ) -> None:
-    """Write a whole thread, for keeping or handing over. Who said what and when, tools, outcomes, names of files.
+    """Write a whole thread to a file. It holds the messages, tools and outcomes, and the names of the files.
 
-    THREAD is named as for `threads show`. Only you can read the files (0600). Existing ones are replaced.
+    THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
     from bot.admin.reports.transcript import WRITERS
     from bot.admin.reports.workspace_files import copy_files
@@ -215,16 +219,15 @@ def export_thread(
 
 @contextmanager
 def _written(path: Path | None) -> Iterator[TextIO]:
-    """Open a file that takes the place of *path* when all is written; standard output without one."""
+    """Open a file that replaces *path* when all is written; standard output without a path."""
     if path is None:
         yield sys.stdout
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as out:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             yield out
         part.replace(path)
     finally:

@@ -44,15 +44,8 @@ async def check_folder(context: Context) -> Findings:
     if not await context.offload(is_open, data):
         yield await context.offload(_absent, data)
         return
-    checks = {
-        "folder": _owned,
-        "writable": _writable,
-        "modes": _modes,
-        "space": _space,
-        "filesystem": _filesystem,
-    }
-    for name, check in checks.items():
-        yield Finding(f"data.{name}", *await context.offload(check, data))
+    for check in (_folder, _writable, _modes, _space, _filesystem):
+        yield Finding(f"data.{check.__name__[1:]}", *await context.offload(check, data))
 
 
 def is_open(data: Path) -> bool:
@@ -87,7 +80,7 @@ Result = tuple[State, str] | tuple[State, str, str, str]
 """The state, what was found, what it means, and the fix."""
 
 
-def _owned(data: Path) -> Result:
+def _folder(data: Path) -> Result:
     owner, mine = data.stat().st_uid, os.geteuid()
     if owner == mine:
         return "ok", f"{data}"

@@ -1,4 +1,4 @@
-"""Reads checksummed lines. One that is still being written is left for the next read."""
+"""Reads checksummed lines. A line that is still being written is left for the next read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from threads.store.checksummed_lines import Versioned, intact, read_line
 V = TypeVar("V", bound=Versioned)
 
 LONGEST = 64_000_000
-"""Bytes of a line; what is longer was written by no bot."""
+"""Bytes of a line. No bot writes a longer one."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def lines_from(file: BinaryIO) -> Iterator[bytes]:
-    """Return the whole lines from where *file* stands on; afterwards it stands behind the last of them."""
+    """Return the whole lines from the position of *file*, and leave it behind the last of them."""
     while line := file.readline(LONGEST):
         if not line.endswith(b"\n") and len(line) < LONGEST:
             file.seek(-len(line), 1)
@@ -46,21 +46,18 @@ def lines_from(file: BinaryIO) -> Iterator[bytes]:
 def records(
     lines: Iterable[bytes], adapter: TypeAdapter[V], damage: Damage, having: Sequence[bytes] = ()
 ) -> Iterator[V]:
-    """Return the records of all lines, or of those that hold one of these pieces.
+    """Return the records of all lines, or of the lines that hold one of the pieces in *having*.
 
     Raises `threads.errors.NewerSchema` when a newer version wrote one.
     """
     for line in lines:
         if having and not any(piece in line for piece in having):
             continue
-        if (record := _record(adapter, line)) is not None:
-            yield record
-        else:
+        try:
+            record = read_line(adapter, line) if intact(line) else None
+        except ValueError:
+            record = None
+        if record is None:
             damage.lines += 1
-
-
-def _record(adapter: TypeAdapter[V], line: bytes) -> V | None:
-    try:
-        return read_line(adapter, line) if intact(line) else None
-    except ValueError:
-        return None
+        else:
+            yield record

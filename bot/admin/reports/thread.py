@@ -15,8 +15,8 @@ from threads.log import Entry, entry_adapter
 from threads.model import ToolCall, ToolResult
 from threads.store.context import line_adapter
 
-LOOKED_AT = 3
-"""Messages at a log's end that are read for the last one: its line may be damaged."""
+LAST_MESSAGES = 3
+"""Messages that are read from a log's end to find the last one: its line may be damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,20 @@ class Summary:
 
 
 def summary(reader: Reader, thread: Thread) -> Summary:
-    """Return what the thread's log says; only its end is understood, the rest is counted.
+    """Return the summary of a thread's log; only its end is parsed, the rest is counted.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    last, outcome, at = None, "", ""
-    for entry in entries(reader, thread, Damage(), last=LOOKED_AT):
+    author = text = outcome = at = ""
+    for entry in entries(reader, thread, Damage(), last=LAST_MESSAGES):
         at = entry.at
-        match entry.kind:
-            case "message":
-                last, outcome = entry, ""
-            case "settled":
-                outcome = entry.outcome
-            case _:
-                pass
-    author, text = (last.author, last.text) if last else ("", "")
-    said = reader.count(thread) if at else 0
+        if entry.kind == "message":
+            author, text, outcome = entry.author, entry.text, ""
+        elif entry.kind == "settled":
+            outcome = entry.outcome
+    messages = reader.count(thread) if at else 0
     at = at or datetime.fromtimestamp(thread.changed_at, UTC).isoformat(timespec="milliseconds")
-    return Summary(thread.name, at, said, author, text, outcome)
+    return Summary(thread.name, at, messages, author, text, outcome)
 
 
 def entries(
@@ -99,7 +95,7 @@ def tools_used(reader: Reader, thread: Thread) -> dict[str, list[ToolUse]]:
             match block:
                 case ToolCall():
                     open_[block.id] = about, len(used)
-                    arguments = block.malformed or _json(block.arguments)
+                    arguments = block.malformed or to_json(block.arguments).decode()
                     used.append(ToolUse(block.name, arguments, at=message.at, call=block.id))
                 case ToolResult(is_error=True) if block.call_id in open_:
                     of, at = open_[block.call_id]
@@ -120,10 +116,6 @@ def _reason(content: str) -> str:
             return message
         case _:
             return content
-
-
-def _json(arguments: object) -> str:
-    return to_json(arguments).decode()
 
 
 def journal(reader: Reader, damage: Damage, having: Sequence[str] = (), thread: str = "") -> Iterator[Record]:

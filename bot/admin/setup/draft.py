@@ -208,8 +208,8 @@ class Draft:
 
 
 def owned_by_another(folder: Path) -> bool:
-    """Return whether this is root and the folder belongs to another user."""
-    return os.geteuid() == 0 and folder.stat().st_uid != 0
+    """Return whether this is root and the folder exists and belongs to another user."""
+    return os.geteuid() == 0 and folder.exists() and folder.stat().st_uid != 0
 
 
 def _mode(path: Path) -> int:

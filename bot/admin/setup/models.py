@@ -139,7 +139,7 @@ class ModelSelection:
             return best
         if not self._screen.interactive:
             raise ConfigInvalid(
-                f"Nobody can be asked here: add --yes to take {best.model} ({best.reason}), or name one with --model"
+                f"This is not a terminal: add --yes to use {best.model} ({best.reason}), or name a model with --model"
             )
         known = {offer.provider for offer in found}
         choices = [

@@ -8,14 +8,11 @@ from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.draft import Draft
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.platforms import Platform
-from bot.config.settings import Budget
 from bot.ports.config_error import ConfigInvalid
 
 EVERYONE = "*"
-NOBODY_LIFTS = "There is no admin: when a spending limit is reached, nobody can raise it in the chat."
-ADD_ONE = (
-    'Add an id to settings.json, "access": {{"admins": ["{example}"]}}; it counts at once. Yours: {where}.'
-)
+NO_ADMIN = "There is no admin: when a spending limit is reached, nobody can raise it in the chat."
+ADD_ONE = 'Add an id to settings.json: "access": {{"admins": ["{example}"]}}. Your own id: {where}.'
 
 
 class AccessSetup:
@@ -83,17 +80,9 @@ class AccessSetup:
 
     def _warn_without_admin(self) -> None:
         settings = self._draft.loaded().settings
-        lifted = (
-            self._known("admins") or EVERYONE in settings.access.admins or settings.budget.asker_may_grant
-        )
-        if not lifted and _stops(settings.budget):
-            self._screen.say(NOBODY_LIFTS, state="warn")
-            members = self._platform.people
+        budget, members = settings.budget, self._platform.people
+        can_raise = self._known("admins") or EVERYONE in settings.access.admins or budget.asker_may_grant
+        can_stop = budget.mode == "hard" and set(budget.limit_usd.model_dump().values()) != {None}
+        if can_stop and not can_raise:
+            self._screen.say(NO_ADMIN, state="warn")
             self._screen.say(ADD_ONE.format(example=members.example, where=members.where), state="fix")
-
-
-def _stops(budget: Budget) -> bool:
-    """Return whether a limit can stop the bot."""
-    return budget.mode == "hard" and any(
-        limit is not None for limit in budget.limit_usd.model_dump().values()
-    )

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -14,7 +15,6 @@ from bot.admin.setup import tokens
 from bot.admin.setup.dialog import TRIES, Screen
 from bot.admin.setup.platforms import Field, Members, Platform
 from bot.config.settings import Settings
-from bot.wiring.run import slack_manifest
 
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
 """Slack's page that creates an app, with a manifest filled in."""
@@ -26,13 +26,13 @@ LONGEST_LINK = 2000
 
 def link(settings: Settings) -> str:
     """Return the address of Slack's page with our manifest filled in."""
-    app_manifest, _ = slack_manifest(settings)
-    return NEW_APP + quote(json.dumps(app_manifest, separators=(",", ":"), ensure_ascii=False), safe=",:/")
+    return NEW_APP + quote(_manifest(settings, separators=(",", ":")), safe=",:/")
 
 
-def _files(settings: Settings) -> dict[str, bytes]:
-    app_manifest, _ = slack_manifest(settings)
-    return {MANIFEST: json.dumps(app_manifest, indent=2, ensure_ascii=False).encode() + b"\n"}
+def _manifest(settings: Settings, **form: Any) -> str:
+    from bot.wiring.run import slack_manifest  # noqa: PLC0415 - slow, and only with a platform
+
+    return json.dumps(slack_manifest(settings)[0], ensure_ascii=False, **form)
 
 
 def _guide(screen: Screen, settings: Settings) -> None:
@@ -75,7 +75,7 @@ SLACK = Platform(
         Field("app_token", tokens.APP, "app token, xapp-…", "SLACK_APP_TOKEN", "--app-token-file"),
         Field("bot_token", tokens.BOT, "bot token, xoxb-…", "SLACK_BOT_TOKEN", "--bot-token-file"),
     ),
-    files=_files,
+    files=lambda settings: {MANIFEST: _manifest(settings, indent=2).encode() + b"\n"},
     guide=_guide,
     people=Members(
         re.compile(r"[UW][A-Z0-9]+"),

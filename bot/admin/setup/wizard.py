@@ -11,21 +11,25 @@ from pydantic import JsonValue
 
 from bot.admin.setup import tokens
 from bot.admin.setup.dialog import Screen
+from bot.admin.setup.discord import DISCORD
 from bot.admin.setup.draft import Draft, owned_by_another
 from bot.admin.setup.models import ModelChoice, ModelSelection
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
 from bot.admin.setup.platforms import Platform, PlatformSetup
+from bot.admin.setup.slack import SLACK
 from bot.admin.status.client import ABSENT, find_running_bot
 from bot.config.load import OFFLINE
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import unpriced
 from transports.shared.checks import Finding
 
+PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (SLACK, DISCORD)}
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was set up. ``written`` are the files that changed; ``then`` is the next command, and what to do next."""
+    """What was set up. ``written`` are the files that changed, ``then`` is the next command to run."""
 
     chosen: ModelChoice
     findings: Sequence[Finding]
@@ -57,7 +61,7 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
         raise ConfigInvalid(write_obstacle)
     _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    platform = _platform(options.platform)
+    platform = PLATFORMS.get(options.platform)
     fields = platform.fields if platform else ()
     screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
     chosen = ModelSelection(draft, options, screen).run()
@@ -74,7 +78,9 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     if runs:
         note = f"A bot runs here (process {running.pid}). Restart it to use the changes."
         screen.say(note, state="warn")
-    startable = not (runs or owned_by_another(final.path.parent) or _others(final.loaded().settings.data))
+    startable = not (
+        runs or owned_by_another(final.path.parent) or owned_by_another(final.loaded().settings.data)
+    )
     hello = platform.hello(final.loaded().settings) if platform else ""
     return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
 
@@ -86,20 +92,6 @@ def _general(draft: Draft, options: InitOptions) -> None:
     if options.data and options.data.absolute() != draft.loaded().settings.data:
         draft.put(str(options.data.absolute()), "data", option="--data")
     draft.loaded()
-
-
-def _platform(name: str) -> Platform | None:
-    match name:
-        case "slack":
-            from bot.admin.setup.slack import SLACK  # noqa: PLC0415 - loaded only when asked for
-
-            return SLACK
-        case "discord":
-            from bot.admin.setup.discord import DISCORD  # noqa: PLC0415 - the same
-
-            return DISCORD
-        case _:
-            return None
 
 
 def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
@@ -122,14 +114,10 @@ def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Model
     screen.say(f"Written: {names or draft.credentials.name}{stored}", state="ok")
 
 
-def _others(data: Path) -> bool:
-    return data.exists() and owned_by_another(data)
-
-
 def _next(draft: Draft, options: InitOptions) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
-    if owned_by_another(draft.path.parent) or _others(draft.loaded().settings.data):
+    if owned_by_another(draft.path.parent) or owned_by_another(draft.loaded().settings.data):
         credentials = Path(sys.prefix, "share/threadfast/deploy/install.sh")
         return (
             f"{f'{credentials} credentials && ' if credentials.exists() else ''}systemctl restart threadfast"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -29,23 +30,19 @@ READY, NOT_READY, NOT_RUNNING = 0, 3, 4
 EVERY_S = 1.0
 
 
-ListWorkers = Callable[[], Sequence["WorkerRow"]]
-
-
-def run_status(loaded: Loaded, workers: ListWorkers | None, *, json: bool, quiet: bool, watch: bool) -> int:
+def run_status(
+    loaded: Loaded, workers: Callable[[], Sequence[WorkerRow]] | None, *, json: bool, quiet: bool, watch: bool
+) -> int:
     """Print the status, with the *workers* if there are any to ask for, and return the exit code. Raises OSError."""
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
-
-    def look() -> Status | NoStatus:
-        return ask(data)
 
     def describe(found: Status | NoStatus) -> list[Line]:
         here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
         return [*here, *(worker_lines(workers()) if workers else [])]
 
-    found = look()
+    found = ask(data)
     if watch and is_terminal() and not (quiet or json):
-        found = _watch(look, found, describe)
+        found = _watch(data, found, describe)
     elif json:
         more = {"workers": [*map(asdict, workers())]} if workers else {}
         click.echo(json_text.dumps({"state": state_of(found), **asdict(found), **more}, indent=2))
@@ -73,7 +70,7 @@ def code_of(found: Status | NoStatus) -> int:
 
 
 def _watch(
-    look: Callable[[], Status | NoStatus],
+    data: Path,
     found: Status | NoStatus,
     describe: Callable[[Status | NoStatus], list[Line]],
 ) -> Status | NoStatus:
@@ -83,5 +80,5 @@ def _watch(
         while True:
             live.update(on_terminal(describe(found)), refresh=True)
             time.sleep(EVERY_S)
-            found = look()
+            found = ask(data)
     return found

@@ -23,13 +23,9 @@ from tests.serving import serving
 from threads.errors import NewerSchema
 
 OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
-HERE = {
-    "*-marks.json": "slack-marks.json",
-    "usage/*.jsonl": "usage/2026-11.jsonl",
-}
-KEPT = [
-    HERE.get(kind.pattern, kind.pattern) for kind in KINDS if kind.schema and kind.step in READ_AT_THE_START
-]
+EXAMPLES = {"*-marks.json": "slack-marks.json", "usage/*.jsonl": "usage/2026-11.jsonl"}
+READ = [kind.pattern for kind in KINDS if kind.schema and kind.step in READ_AT_THE_START]
+FILES = [EXAMPLES.get(pattern, pattern) for pattern in READ]
 CODE = "from bot.admin.cli import main; main()"
 
 
@@ -66,19 +62,18 @@ def test_every_kind_that_is_read_at_the_start_is_tried_here():
         Step.OLD_CONVERSATIONS,  # only appended to
         Step.AUDIT,  # the same
     }
-    assert all(any(fnmatchcase(path, kind.pattern) for kind in kinds) for path in KEPT)
+    assert all(any(fnmatchcase(path, kind.pattern) for kind in kinds) for path in FILES)
 
 
-@pytest.mark.parametrize("name", [*KEPT, "restoring.json"])
+@pytest.mark.parametrize("name", [*FILES, "restoring.json"])
 async def test_a_start_over_any_newer_file_is_refused_and_leaves_every_byte(data, name):
     make_newer(data / name)
     before = tree(data)
     with pytest.raises(BaseExceptionGroup) as caught:
         async with serving(data, {}, model="offline/demo"):
             raise AssertionError("it serves")
-    assert caught.group_contains(
-        NewerSchema, match=name.rpartition("/")[2] if name != "schema.json" else "newer"
-    )
+    match = "newer" if name == "schema.json" else name.rpartition("/")[2]
+    assert caught.group_contains(NewerSchema, match=match)
     assert tree(data) == before
 
 
@@ -86,26 +81,17 @@ def command(data, *words):
     settings = data.parent / "settings.json"
     settings.write_text(json.dumps({"data": str(data), "model": "offline/demo"}))
     env = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
-    return anyio.run_process(
-        [sys.executable, "-c", CODE, *words, "--settings", str(settings)],
-        env=env,
-        input=b"hello\n",
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
+    call = [sys.executable, "-c", CODE, *words, "--settings", str(settings)]
+    return anyio.run_process(call, env=env, input=b"hello\n", stderr=subprocess.STDOUT, check=False)
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("journal.jsonl", ["chat"]),
-        ("schema.json", ["dead-letters", "resubmit", "m7"]),
-    ],
+    ("name", "words"), [("journal.jsonl", "chat"), ("schema.json", "dead-letters resubmit m7")]
 )
 async def test_a_command_that_writes_says_why_it_does_not_and_ends_with_78(data, name, words):
     make_newer(data / name)
     before = tree(data)
-    done = await command(data, *words)
+    done = await command(data, *words.split())
     assert done.returncode == 78, done.stdout
     assert b"newer Threadfast" in done.stdout
     assert b"Traceback" not in done.stdout
@@ -130,7 +116,7 @@ def test_only_what_we_began_to_write_is_deleted_and_never_through_a_link(data, t
         path.write_text("x")
         if path.name != "fresh.json.tmp":
             os.utime(path, (path.stat().st_mtime - 2 * LEFT_S,) * 2)
-    (data / "approvals.json.tmp").symlink_to(theirs)
+    (data / "approvals.json.tmp").symlink_to(others[0])
     done = list(apply_fixes(Context(Settings(data=data), {})))
     assert len([line for line in done if line.startswith("deleted ")]) == len(ours)
     assert not any(path.exists() for path in ours)

@@ -44,14 +44,10 @@ def started(attempt=1) -> Started:
     return Started(thread_id=WHERE, message_id=ID, attempt=attempt, correlation_id="abcd1234", at=at(2))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        ID,
-        "abcd1234",
-        "https://x.slack.com/archives/C1/p1700000000000001?thread_ts=1700000000.000001&cid=C1",
-    ],
-)
+LINK = "https://x.slack.com/archives/C1/p1700000000000001?thread_ts=1700000000.000001&cid=C1"
+
+
+@pytest.mark.parametrize("name", [ID, "abcd1234", LINK])
 def test_a_message_has_many_names(tmp_path, name):
     journal(tmp_path, received(), started())
     (found,) = document(tmp_path, "why", name)["messages"]
@@ -84,24 +80,13 @@ def test_what_it_cost_and_what_was_decided_is_part_of_the_story(tmp_path):
     other = Call(WHERE, "U1", f"slack:T1:C1:{ID}0", "anthropic/large", DAY)
     reserve = Reserve(call=call, micros=400_000)
     paid = Commit(call=call, usage=Usage(1000, 500, 7000), micros=250_000, reserve=1)
-    anyio.run(
-        spend,
-        tmp_path,
-        Time(f"{DAY}T10:00:05"),
-        reserve,
-        paid,
-        Commit(call=other, usage=Usage(1, 1), micros=1),
-        Commit(call=call, usage=Usage(), micros=0, outcome="rate_limited"),
-        Reserve(call=call, micros=300_000),
-    )
-    decided = AuditRecord(
-        at=at(4),
-        kind="approval",
-        thread_id=WHERE,
-        message_id=ID,
-        author="U1",
-        details={"tool": "shell", "verdict": "allowed", "about": "ls", "call": "0f3e"},
-    )
+    limited = Commit(call=call, usage=Usage(), micros=0, outcome="rate_limited")
+    elsewhere = Commit(call=other, usage=Usage(1, 1), micros=1)
+    records = (reserve, paid, elsewhere, limited, Reserve(call=call, micros=300_000))
+    anyio.run(spend, tmp_path, Time(f"{DAY}T10:00:05"), *records)
+    decision = {"tool": "shell", "verdict": "allowed", "about": "ls", "call": "0f3e"}
+    about = {"thread_id": WHERE, "message_id": ID, "author": "U1"}
+    decided = AuditRecord(at=at(4), kind="approval", **about, details=decision)
     tried = {
         "event": "model.retry",
         "reason": "anthropic/large: 429 slow down",
@@ -161,12 +146,10 @@ async def test_the_steps_of_a_turn_are_told_in_their_order_each_with_its_own_tim
         a.answer(a.Text("there is none")),
     ]
     async with a.FakeAnthropic(script) as fake:
-        given = {
-            "model": "anthropic/claude-sonnet-5-5",
-            "providers": anthropic(fake.base_url, model_map={}),
-        }
-        async with serving(tmp_path, given) as seat:
-            await seat.say("read it")
+        providers = anthropic(fake.base_url, model_map={})
+        settings = {"model": "anthropic/claude-sonnet-5-5", "providers": providers}
+        async with serving(tmp_path, settings) as bot:
+            await bot.say("read it")
     (found,) = document(tmp_path, "why", "m1")["messages"]
     events = found["events"]
     assert [(event["kind"], event["what"].split()[0]) for event in events] == [
@@ -216,11 +199,8 @@ def test_a_tool_that_failed_says_why_even_where_the_audit_is_gone(tmp_path):
     journal(tmp_path, received(), started())
     conversation(tmp_path, *used("c1", at(5), failed=True))
     tool = document(tmp_path, "why", ID)["messages"][0]["events"][-1]
-    assert tool == {
-        "at": at(5),
-        "kind": "tool",
-        "what": 'shell {"command":"make"}, failed: It took too long.',
-    }
+    what = 'shell {"command":"make"}, failed: It took too long.'
+    assert tool == {"at": at(5), "kind": "tool", "what": what}
 
 
 def test_tools_of_a_conversation_that_does_not_say_when_are_told_as_of_the_start(tmp_path):

@@ -104,31 +104,19 @@ def status(data):
 
 
 @pytest.fixture
-def look(home):
-    loaded = load(home / "settings.json", environ=ENVIRON)
-    furnish(loaded.settings.data)
-    secrets = [canary("secretfile"), canary("planted"), ENVIRON["SLACK_BOT_TOKEN"]]
-    return Context(
-        loaded.settings,
-        loaded.environ,
-        home / "settings.json",
-        running_bot=status(loaded.settings.data),
-        mask=Masker(secrets),
-    )
+def context(home):
+    file = home / "settings.json"
+    loaded = load(file, environ=ENVIRON)
+    data = loaded.settings.data
+    furnish(data)
+    mask = Masker([canary("secretfile"), canary("planted"), ENVIRON["SLACK_BOT_TOKEN"]])
+    return Context(loaded.settings, loaded.environ, file, running_bot=status(data), mask=mask)
 
 
+BOT, TEAM, OUTPUT = canary("bot"), canary("team"), canary("stderr")
 FINDINGS = [
-    Finding(
-        "slack.token", "ok", f"{canary('bot')} in {canary('team')}", names=(canary("bot"), canary("team"))
-    ),
-    Finding(
-        "mcp_servers.x",
-        "fail",
-        f"it ended. It said: {canary('stderr')} x",
-        "m",
-        "f",
-        (f"{canary('stderr')}  x",),
-    ),
+    Finding("slack.token", "ok", f"{BOT} in {TEAM}", names=(BOT, TEAM)),
+    Finding("mcp_servers.x", "fail", f"it ended. It said: {OUTPUT} x", "m", "f", (f"{OUTPUT}  x",)),
     Finding("model", "fail", f"auth: {canary('planted')}", "The bot cannot answer.", "Set a good key."),
 ]
 
@@ -137,15 +125,15 @@ def left(text):
     return re.findall(r"(?i)[\w-]*canary[\w-]*", text) + re.findall("700000000000000777", text)
 
 
-def test_nothing_that_was_planted_is_in_it(look, home):
-    place = Finding("data.folder", "ok", f"{look.settings.data} and {home}/settings.json")
-    text = bundle(look, [*FINDINGS, place], at=AT)
+def test_nothing_that_was_planted_is_in_it(context, home):
+    place = Finding("data.folder", "ok", f"{context.settings.data} and {home}/settings.json")
+    text = bundle(context, [*FINDINGS, place], at=AT)
     assert left(text) == []
     assert "<data> and <settings>/settings.json" in text
 
 
-def test_what_a_maintainer_needs_is_in_it(look):
-    text = bundle(look, FINDINGS, at=AT)
+def test_what_a_maintainer_needs_is_in_it(context):
+    text = bundle(context, FINDINGS, at=AT)
     for words in (
         "threadfast 0.", "Python 3.", "pydantic 2", "openai/gpt-6.1-terra", '"max_tokens": 777', "file:KEY",
         '"shell(…)": "allow"', "fail  model", "Set a good key.", "pending: 3", '"state": "open"',

@@ -146,14 +146,11 @@ async def test_people_can_be_given_as_options(setup, workspace):
 
 
 async def test_people_of_another_platform_stay(setup, workspace):
-    people = {"users": ["700000000000000201"], "admins": ["700000000000000201"]}
-    setup.settings.write_text(json.dumps({"access": people}))
+    other = "700000000000000201"
+    setup.settings.write_text(json.dumps({"access": {"users": [other], "admins": [other]}}))
     setup.env = TOKENS
     await init(setup, workspace, answers=["U1", "U2"])
-    assert access(setup) == {
-        "users": ["700000000000000201", "U1"],
-        "admins": ["700000000000000201", "U2"],
-    }
+    assert access(setup) == {"users": [other, "U1"], "admins": [other, "U2"]}
 
 
 async def test_a_second_run_finds_all_of_it_and_changes_nothing(setup, workspace):
