@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import subprocess
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -68,13 +67,6 @@ class CommandResult:
     stderr: str
     left_out: int = 0
     limit_reached: str = ""
-
-    @property
-    def signal(self) -> str:
-        """Return the name of the signal in the exit code, or "" for none."""
-        with suppress(ValueError):
-            return signal.Signals((self.exit_code or 0) - 128).name
-        return ""
 
 
 async def run(
