@@ -28,6 +28,7 @@ from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
 from bot.ports.tool_result import failed
+from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 from threads.wording import code_of
@@ -40,23 +41,8 @@ GRACE_S = 2.0
 LONGEST_SUMMARY = 80
 """Characters of a call's summary in a status line."""
 
-LONGEST_LABEL = 120
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
-
-VERBS = {
-    "read_file": "reading",
-    "write_file": "writing",
-    "edit_file": "editing",
-    "list_files": "looking through",
-    "attach": "attaching",
-    "shell": "running",
-    "web_fetch": "reading",
-    "browser": "browsing",
-    "load_skill": "looking up",
-    "recall": "remembering",
-}
-"""The verbs of common tools; any other tool is "using" and its name."""
 
 
 class Permits(Protocol):
@@ -171,11 +157,3 @@ class Toolbox:
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
     """Return the call's text arguments, masked, for a status."""
     return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))
-
-
-def label(name: str, summary: str) -> str:
-    """Return a line such as "reading notes.md"; the transport must escape it."""
-    verb = VERBS.get(name) or f"using {name}"
-    about = summary or ("files" if name in VERBS else "")
-    line = " ".join(f"{verb} {about}".split())
-    return line if len(line) <= LONGEST_LABEL else f"{line[: LONGEST_LABEL - 1]}…"

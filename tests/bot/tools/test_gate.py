@@ -17,7 +17,8 @@ from bot.ports.errors import (
     ToolTimeout,
 )
 from bot.ports.tool import Arguments, ItemError, ToolOutput
-from bot.tools.gate import GRACE_S, LONGEST_LABEL, MAX_PARALLEL, label
+from bot.tools.gate import GRACE_S, MAX_PARALLEL
+from bot.tools.labels import LONGEST_LABEL, label
 from bot.tools.results import HEAD, MAX_ITEMS, MAX_MESSAGE, MAX_RESULT, TAIL
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import StoreUnavailable
