@@ -1,4 +1,4 @@
-"""The shell of tests about permissions."""
+"""A shell that runs nothing, for tests about permissions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunArguments(Arguments):
 
 @dataclass
 class Run:
-    """A tool that would do harm: it remembers what it was made to do."""
+    """Records the commands that it would run."""
 
     ran: list[str] = field(default_factory=list)
     name: ClassVar[str] = "shell"

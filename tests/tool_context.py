@@ -46,7 +46,7 @@ def tool_context(
 
 
 async def unheard(_event: object) -> None:
-    """Listen to the events of a call, and do nothing."""
+    """Ignore an event of a call."""
 
 
 class PermitAll:

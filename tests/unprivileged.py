@@ -1,16 +1,12 @@
-"""Runs Python as a user without privileges, for real, wherever the tests themselves run.
+"""Runs Python as a user without privileges.
 
-`run_unprivileged("-c", code)`, `run_unprivileged("-m", module, *args)` or `run_unprivileged(path, *args)`: the same
-interpreter, started in the repository, with its output captured. When the tests run as root, a child of theirs gives up
-everything and becomes user 65534; otherwise it just runs as who we are. Either way it finds an empty folder of its
-own in HOME and TMPDIR, which is removed afterwards, and nothing else of our environment but PATH and LANG.
+`run_unprivileged("-c", code)`, `run_unprivileged("-m", module, *args)` or `run_unprivileged(path, *args)` starts the
+same interpreter in the repository and captures its output. If the tests run as root, the child becomes user 65534;
+otherwise it runs as the same user. Its environment is PATH, LANG, *env*, and HOME and TMPDIR, which are an empty folder
+that is removed afterwards.
 
-The interpreter or the repository may lie where that user cannot go (/root, say). Then, in a mount namespace that only
-the child sees, the closed folder is covered by an open one that holds just what is needed. Where root may not mount
-(in some containers) `Unreachable` says so.
-
-`env` adds variables. What is run can be pytest itself: the tests of a file then run as nobody, and their result is one
-assertion of a test that runs as root (see tests/bot/tools/sandbox/test_unprivileged.py).
+If that user cannot reach the interpreter or the repository (in /root, say), the child gets a mount namespace, where an
+open folder with only the necessary paths covers the closed one. Raises `Unreachable` if root may not mount.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Unreachable(RuntimeError):
-    """The user cannot be let in to the interpreter or the repository."""
+    """The user cannot reach the interpreter or the repository."""
 
 
 def run_unprivileged(
@@ -43,7 +39,7 @@ def run_unprivileged(
     try:
         if os.geteuid() == 0:
             os.chown(home, NOBODY, NOBODY)
-            os.chmod(home, 0o711)  # noqa: PTH101 - what is closed to others is covered
+            os.chmod(home, 0o711)  # noqa: PTH101 - others may pass
         process = popen_unprivileged(
             *args, home=home, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -61,15 +57,15 @@ def run_unprivileged(
 
 
 def popen_unprivileged(*args: str, home: str, env: Mapping[str, str] = {}, **popen) -> subprocess.Popen[str]:
-    """The same, started only; *home* is a folder that user 65534 owns and others may pass (mode 0711)."""
+    """Start it without waiting; *home* is a folder that user 65534 owns and others may pass (mode 0711)."""
     inherited = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    given = inherited | {"HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"}
-    given |= {"HYPOTHESIS_STORAGE_DIRECTORY": home} | dict(env)
+    environ = inherited | {"HOME": home, "TMPDIR": home, "PYTHONDONTWRITEBYTECODE": "1"}
+    environ |= {"HYPOTHESIS_STORAGE_DIRECTORY": home} | dict(env)
     argv = [sys.executable, *args]
     if os.geteuid() == 0:
         argv = [sys.executable, str(Path(__file__).resolve()), *args]
     streams = {"stdin": subprocess.DEVNULL, "text": True} | popen
-    return subprocess.Popen(argv, cwd=REPOSITORY, env=given, **streams)
+    return subprocess.Popen(argv, cwd=REPOSITORY, env=environ, **streams)
 
 
 def _become_nobody() -> None:
@@ -96,9 +92,9 @@ def _become_nobody() -> None:
 
 
 def _closed(path: str) -> str:
-    """The first folder on the way to *path* that others may not enter."""
-    way = [*reversed(Path(path).parents), Path(path)]
-    return next((str(folder) for folder in way if not folder.stat().st_mode & 0o001), "")
+    """Return the first folder on the way to *path* that others may not enter, or ""."""
+    folders = [*reversed(Path(path).parents), Path(path)]
+    return next((str(folder) for folder in folders if not folder.stat().st_mode & 0o001), "")
 
 
 def _beneath(path: str, top: str) -> bool:
@@ -106,12 +102,12 @@ def _beneath(path: str, top: str) -> bool:
 
 
 def _open(top: str, paths: list[str]) -> None:
-    """Cover *top* by an open folder in which only *paths* are."""
-    kept = {path: os.open(path, os.O_PATH) for path in paths}
+    """Cover *top* with an open folder that has only *paths*."""
+    fds = {path: os.open(path, os.O_PATH) for path in paths}
     _call(_libc.mount, b"none", top.encode(), b"tmpfs", 0, b"mode=0755")
-    for path, fd in kept.items():
+    for path, fd in fds.items():
         if Path(path).exists():
-            continue  # beneath one that is there already
+            continue  # beneath a path that is already there
         Path(path).mkdir(0o755, parents=True)
         _call(_libc.mount, f"/proc/self/fd/{fd}".encode(), path.encode(), None, _BIND | _REC, None)
 

@@ -1,13 +1,13 @@
-"""Hands over scheduled messages when they are due, each occurrence once, and tells the thread of skipped ones.
+"""Delivers scheduled messages when they are due, each occurrence once, and notifies the thread of skipped ones.
 
 | the occurrence                                | what happens                              | the schedule continues |
 |-----------------------------------------------|-------------------------------------------|------------------------|
 | is in the journal, after a crash              | nothing                                   | from there             |
-| was missed, and a later one is not too old    | nothing: the later one is handed over     | from that one          |
+| was missed, and a later one is not too old    | nothing: the later one is delivered       | from that one          |
 | was missed, and is older than ``max_age_s``   | the thread is told                        | from now               |
 | has an author who has no access any more      | the thread is told, once                  | from now, silently     |
 | exceeds the daily budget of schedules         | the thread is told, once a day            | from now               |
-| any other                                     | it is handed over                         | from there             |
+| any other                                     | it is delivered                           | from there             |
 | the disk fails, or the thread cannot be told  | it is tried again later                   | not yet                |
 
 A schedule continues once the message or the notice is durable. A one-shot ends then; the thread is always told if it
@@ -55,7 +55,7 @@ REASONS: dict[SkipReason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _SkippedOccurrence:
-    """An occurrence of which the thread must be told."""
+    """An occurrence that was not delivered; the thread gets a notice."""
 
     schedule: Schedule
     due: datetime
@@ -148,7 +148,7 @@ class Scheduler:
                 await self.schedules.save(realigned)
 
     async def _deliver(self, schedule: Schedule, now: datetime) -> _SkippedOccurrence | None:
-        """Do what the table says; return an occurrence of which the thread must be told first.
+        """Do what the table says; return an occurrence that needs a notice first.
 
         Raises `StoreUnavailable`.
         """
@@ -184,17 +184,17 @@ class Scheduler:
         return None if self.within_budget() else "over_budget"
 
     async def _skip(self, schedule: Schedule, why: SkipReason, now: datetime) -> _SkippedOccurrence | None:
-        """Return the occurrence if the thread must be told; if it was told before, only continue."""
+        """Return the occurrence if it needs a notice; without one, only continue."""
         notified_today = self.schedules.notified_on(schedule.thread) == _day(now)
-        told = schedule.barred if why == "no_access" else notified_today
-        if why == "missed" or not schedule.cron or not told:
+        notified = schedule.barred if why == "no_access" else notified_today
+        if why == "missed" or not schedule.cron or not notified:
             return _SkippedOccurrence(schedule, schedule.next_at, why)
         log.info("schedule.left_out: %s: %s", schedule.id, why, extra={"thread_id": schedule.thread})
         await self.schedules.save({schedule.id: schedule.after(now)})
         return None
 
     async def _notify(self, thread: str, skips: list[_SkippedOccurrence], now: datetime) -> None:
-        """Tell the thread, and then let its schedules continue."""
+        """Post a notice, and then let the schedules of the thread continue."""
         try:
             await self._post(ThreadId.parse(thread), skips, now)
             async with self.schedules.lock:

@@ -1,4 +1,4 @@
-"""schedules.json: the scheduled messages of all threads. A change is durable before anybody is told.
+"""schedules.json: the scheduled messages of all threads. A change is durable before it is announced.
 
 A schedule has its next due time, in UTC. With a cron expression it continues with the next occurrence, for a year at
 most; without one it ends after its first.
@@ -23,9 +23,9 @@ from threads.store.json_file import JsonState, State
 
 
 class Schedule(BaseModel):
-    """``source`` is the call that made it. ``times`` is how often it still comes, None without a limit.
+    """``source`` is the call that made it. ``times`` is the number of remaining occurrences, None without a limit.
 
-    ``last_at`` is the last occurrence that was handed over. ``barred`` means that the thread was told that the author
+    ``last_at`` is the last delivered occurrence. ``barred`` means that the thread was told that the author
     may not use the bot any more.
     """
 
@@ -82,7 +82,7 @@ class ScheduleLimits:
 
 
 class SchedulesFile(JsonState):
-    """``told`` has the day, in UTC, on which a thread was last told that the budget is used up."""
+    """``told`` has the day, in UTC, of each thread's last notice that the budget is used up."""
 
     schedules: tuple[Schedule, ...] = ()
     told: dict[str, str] = Field(default_factory=dict)
@@ -93,7 +93,7 @@ Change = Mapping[str, Schedule | None]
 
 
 class Schedules:
-    """All schedules. ``lock`` is held while one is handed over: it is not cancelled in between."""
+    """All schedules. ``lock`` is held while one is delivered, so that it is not cancelled in between."""
 
     def __init__(
         self,
@@ -160,8 +160,8 @@ class Schedules:
             case [] | ["list"]:
                 return self.listing(thread)
             case ["cancel", schedule_id]:
-                if gone := await self.cancel(thread, schedule_id.lower()):
-                    return f"Cancelled: {shortened(gone.text)}"
+                if cancelled := await self.cancel(thread, schedule_id.lower()):
+                    return f"Cancelled: {shortened(cancelled.text)}"
                 return f"There is no such schedule here.\n{_HINT}"
             case _:
                 return _HINT
@@ -182,10 +182,10 @@ class Schedules:
         return f"“{shortened(schedule.text)}”, {when}{rule}"
 
     def notified_on(self, thread: str) -> str:
-        """Return the day on which the thread was last told that the budget is used up."""
+        """Return the day of the thread's last notice that the budget is used up."""
         return self._state.value.told.get(thread, "")
 
-    async def save(self, change: Change, told: Mapping[str, str] | None = None) -> None:
+    async def save(self, change: Change, notified: Mapping[str, str] | None = None) -> None:
         """Make a change of schedules that are there durable; on `StoreUnavailable` nothing changed.
 
         The caller holds ``lock``. What another worker has removed meanwhile stays removed.
@@ -195,7 +195,9 @@ class Schedules:
             updated = (change.get(schedule.id, schedule) for schedule in old.schedules)
             schedules = tuple(schedule for schedule in updated if schedule is not None)
             threads = {schedule.thread for schedule in schedules}
-            days = {thread: day for thread, day in (old.told | dict(told or {})).items() if thread in threads}
+            days = {
+                thread: day for thread, day in (old.told | dict(notified or {})).items() if thread in threads
+            }
             return old.model_copy(update={"schedules": schedules, "told": days})
 
         await self._state.change(update)

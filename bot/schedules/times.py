@@ -45,15 +45,15 @@ def next_after(cron: str, zone: str, after: datetime) -> datetime | None:
 
     Raises `ToolInvalidInput` for a zone or an expression that `parse_cron` refuses.
     """
-    for found in CronSim(cron, after.astimezone(find_zone(zone))):
+    for local in CronSim(cron, after.astimezone(find_zone(zone))):
         # In the hour that comes twice, the library compares local times and may start with a past one.
-        if (at := found.astimezone(UTC)) > after:
+        if (at := local.astimezone(UTC)) > after:
             return at
     return None
 
 
-def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[str, datetime]:
-    """Return the expression and its first occurrence, in UTC; its occurrences must be at least *least* apart.
+def parse_cron(cron: str, zone: str, now: datetime, min_interval: timedelta) -> tuple[str, datetime]:
+    """Return the expression and its first occurrence, in UTC; its occurrences must be at least *min_interval* apart.
 
     Raises `ToolInvalidInput`. Takes at most a few milliseconds.
     """
@@ -73,9 +73,9 @@ def parse_cron(cron: str, zone: str, now: datetime, least: timedelta) -> tuple[s
         raise ToolInvalidInput(
             "This does not occur within a year.", suggestion="Choose an earlier time, or use `at`."
         )
-    if any(later - earlier < least for earlier, later in pairwise(times)):
+    if any(later - earlier < min_interval for earlier, later in pairwise(times)):
         raise ToolInvalidInput(
-            f"This occurs more often than every {least.total_seconds() / 60:g} minutes.",
+            f"This occurs more often than every {min_interval.total_seconds() / 60:g} minutes.",
             suggestion="Leave more time between two occurrences.",
         )
     return cron, first

@@ -1,9 +1,8 @@
-"""What a person reads while a tool runs, such as "reading notes.md"."""
+"""What a running tool does, in a few words for people."""
 
 from __future__ import annotations
 
 LONGEST_LABEL = 120
-"""Characters of a line."""
 
 VERBS = {
     "read_file": "reading",

@@ -71,7 +71,7 @@ class CancelArguments(Arguments):
 
 @dataclass(frozen=True)
 class SetSchedule:
-    """``least_minutes`` is the least time between two occurrences.
+    """``min_minutes`` is the shortest time between two occurrences.
 
     ``is_command`` returns whether a text would be a command if a person wrote it: a model must not schedule commands,
     such as approvals.
@@ -80,7 +80,7 @@ class SetSchedule:
     schedules: Schedules
     offload: Offload
     is_command: Callable[[str], bool]
-    least_minutes: int
+    min_minutes: int
     name: ClassVar[str] = "schedule"
     description: ClassVar[str] = (
         "Have a message sent to this thread later, once or regularly, as if the person who asks now had written it "
@@ -103,7 +103,7 @@ class SetSchedule:
             )
         now = self.schedules.now()
         timing: Mapping[str, object] = await self.offload(
-            _timing, arguments, now, timedelta(minutes=self.least_minutes)
+            _timing, arguments, now, timedelta(minutes=self.min_minutes)
         )
         new = Schedule.model_validate(
             {
@@ -129,7 +129,7 @@ class SetSchedule:
 class ListSchedules:
     schedules: Schedules
     name: ClassVar[str] = "schedules"
-    description: ClassVar[str] = "List what is scheduled in this thread, with ids and times."
+    description: ClassVar[str] = "List the schedules of this thread, with ids and times."
     risk: ClassVar[Literal["read"]] = "read"
     arguments: ClassVar[type[Arguments]] = Arguments
 
@@ -150,21 +150,21 @@ class ListSchedules:
 class CancelSchedule:
     schedules: Schedules
     name: ClassVar[str] = "unschedule"
-    description: ClassVar[str] = "Cancel something that is scheduled in this thread. The thread is told."
+    description: ClassVar[str] = "Cancel a schedule of this thread. The thread is told."
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = CancelArguments
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, CancelArguments)
         with _store_errors():
-            gone = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
-        if gone is None:
+            cancelled = await self.schedules.cancel(context.thread, arguments.id.strip().lower())
+        if cancelled is None:
             raise ToolNotFound(
                 f"Nothing with the id {arguments.id[:64]!r} is scheduled in this thread.",
-                suggestion="Call schedules to see what is.",
+                suggestion="Call schedules to list them.",
             )
-        context.note(f"⏰ No longer scheduled: “{shortened(gone.text)}” ({gone.id})")
-        return {"cancelled": gone.id}
+        context.note(f"⏰ No longer scheduled: “{shortened(cancelled.text)}” ({cancelled.id})")
+        return {"cancelled": cancelled.id}
 
 
 @contextmanager
@@ -179,11 +179,11 @@ def _store_errors() -> Iterator[None]:
         ) from error
 
 
-def _timing(arguments: ScheduleArguments, now: datetime, least: timedelta) -> Mapping[str, object]:
+def _timing(arguments: ScheduleArguments, now: datetime, min_interval: timedelta) -> Mapping[str, object]:
     """Return the times as fields of a `Schedule`. Reads the zone database. Raises `ToolInvalidInput`."""
     zone = find_zone(arguments.zone).key if arguments.zone else ""
     if arguments.cron:
-        cron, first = parse_cron(arguments.cron, zone, now, least)
+        cron, first = parse_cron(arguments.cron, zone, now, min_interval)
         until = parse_time(arguments.until, zone, now) if arguments.until else now + HORIZON
         if until < first:
             raise ToolInvalidInput("It would end before its first occurrence.", suggestion="Correct `until`.")

@@ -103,8 +103,6 @@ def _report(result: CommandResult) -> dict[str, JsonValue]:
     report: dict[str, JsonValue] = {"stdout": result.stdout, "stderr": result.stderr}
     if result.exit_code is not None:
         report = {"exit_code": result.exit_code, **report}
-    if result.signal:
-        report["signal"] = result.signal
     if result.left_out:
         report["left_out_bytes"] = result.left_out
     if result.limit_reached:

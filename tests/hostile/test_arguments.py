@@ -54,7 +54,7 @@ def dashed(harness):
     harness.put("--help", "canary")
 
 
-def kept(path, content):
+def unchanged(path, content):
     def look(harness, _result):
         assert (harness.workspace / path).read_text() == content
 
@@ -138,11 +138,11 @@ ROWS = [
         before=odd_names, after=posted_as("html")),
     Row("a tool's name that clears the screen", "\x1b[2Jshell", {"command": "id"}, "not_found", after=no_control_characters),
     # what a shell or a program would take for more than a name
-    Row("a name that is an option is a name", "read_file", {"path": "-rf"}, "harmless", "kept", before=dashed, after=kept("-rf", "kept")),
+    Row("a name that is an option is a name", "read_file", {"path": "-rf"}, "harmless", "kept", before=dashed, after=unchanged("-rf", "kept")),
     Row("a text to search that is an option is a text", "search_files", {"text": "--version", "path": "."}, "harmless", '"matches": ""', before=dashed),
     Row("a folder to search that is an option is a folder", "search_files", {"text": "canary", "path": "--help"}, "harmless", "canary", before=dashed),
     Row("a name that is a command is a name", "write_file", {"path": "$(touch x);`touch y`|touch z", "content": "a"}, "harmless",
-        after=kept("$(touch x);`touch y`|touch z", "a")),
+        after=unchanged("$(touch x);`touch y`|touch z", "a")),
     Row("a name that is a glob is one name", "read_file", {"path": "*"}, "not_found", before=dashed),
     Row("a regular expression that never ends", "search_files", {"text": "(a+)+$", "regex": True}, "timeout",
         before=lambda harness: harness.put("a.txt", "a" * 60 + "!"), settings={"tools": {"per_tool": {"search_files": 700}}}),

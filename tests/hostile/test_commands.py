@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.bot.tools.sandbox.sandboxes import gone, real
+from tests.bot.tools.sandbox.sandboxes import assert_no_processes, real
 from tests.world import ANN
 from threads.model import Answer, ToolCall
 
@@ -95,7 +95,7 @@ async def test_a_command_does_no_harm(row, tmp_path, monkeypatch):
             if row.then:
                 results += await harness.run(ToolCall("c2", row.then[0], row.then[1]))
         row.check(harness, results)
-        await gone(MARKER)
+        await assert_no_processes(MARKER)
         assert snapshot(harness.outside) == outside
         text = harness.visible_text()
         assert CANARY not in text

@@ -61,7 +61,7 @@ class ReadArguments(PathArguments):
 
 class ListArguments(PathArguments):
     path: str = Field(default=".", max_length=4096, description="Folder to list, relative to the workspace")
-    recursive: bool = Field(default=False, description="List what is in its folders too")
+    recursive: bool = Field(default=False, description="List the folders below too")
     pattern: str = Field(
         default="", max_length=500, description="Only paths like this, e.g. *.py; * stands for any text"
     )

@@ -76,7 +76,7 @@ class SearchFiles:
     offload: Offload
     name: ClassVar[str] = "search_files"
     description: ClassVar[str] = (
-        "Find the lines that hold a text, in the text files of this thread's workspace; up to"
+        "Find the lines that contain a text, in the text files of this thread's workspace; up to"
         f" {MAX_MATCHES} are shown as path:line: text."
     )
     risk: ClassVar[Literal["read"]] = "read"

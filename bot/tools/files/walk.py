@@ -35,7 +35,7 @@ class Entry:
 
 
 def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Iterator[Entry]:
-    """Yield what is in the open folder *root*, sorted by name, a folder's own entries before those of its folders.
+    """Yield the entries of the open folder *root*, sorted by name, a folder's own before those of its folders.
 
     A folder that cannot be read is added to *errors* and skipped.
     """

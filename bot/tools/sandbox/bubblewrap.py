@@ -128,5 +128,5 @@ def advice_for(stderr: str) -> str:
     for marks, advice in _SYMPTOMS:
         if any(mark in stderr for mark in marks):
             return advice
-    last = stderr.strip().splitlines()[-1:] or ["it said nothing"]
+    last = stderr.strip().splitlines()[-1:] or ["it wrote nothing"]
     return f"it failed ({last[0][:200]})"

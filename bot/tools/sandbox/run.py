@@ -18,7 +18,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import subprocess
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -47,7 +46,7 @@ WATCH_S = 1.0
 CHUNK = 65536
 
 METER_S = 0.05
-"""How often the meter is asked; more often in the first moments of a command."""
+"""Pause between questions to the meter; shorter in the first moments of a command."""
 
 Outcome = Literal["exited", "timeout", "flood", "memory", "disk", "full", "killed"]
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
@@ -58,7 +57,7 @@ _FAILED = b'"failed"'
 class CommandResult:
     """``exit_code`` is 128 + N for a death by signal N, and None unless the command exited by itself.
 
-    ``left_out`` counts the bytes of output that were not kept. ``limit_reached`` is a sentence on the limit of the
+    ``left_out`` counts the bytes between head and tail. ``limit_reached`` is a sentence on the limit of the
     workspace that is reached, if any.
     """
 
@@ -68,13 +67,6 @@ class CommandResult:
     stderr: str
     left_out: int = 0
     limit_reached: str = ""
-
-    @property
-    def signal(self) -> str:
-        """Return the name of the signal in the exit code, or "" for none."""
-        with suppress(ValueError):
-            return signal.Signals((self.exit_code or 0) - 128).name
-        return ""
 
 
 async def run(
@@ -108,7 +100,7 @@ async def run(
         exit_code = _EXIT_CODE.search(status)
         if outcome == "exited" and not exit_code and (process.returncode or 0) < 0:
             outcome = "killed"
-        out, err = (output.captured for output in outputs)
+        out, err = outputs
         if _FAILED in status or (outcome == "exited" and not exit_code):
             reason = err.text()
             log.warning("sandbox.failed: %s", reason)
@@ -120,11 +112,11 @@ async def run(
         )
 
 
-class _Output:
+class _Output(OutputCapture):
     """One output stream of a command: a pipe that is read at once."""
 
     def __init__(self, limits: Limits, stack: ExitStack) -> None:
-        self.captured = OutputCapture(limits.captured)
+        super().__init__(limits.captured)
         self._limit = limits.output
         self._fd, writing = os.pipe()
         stack.callback(os.close, self._fd)
@@ -141,8 +133,8 @@ class _Output:
                 continue
             if not data:
                 return True
-            self.captured.add(data)
-            if self.captured.total > self._limit:
+            self.add(data)
+            if self.total > self._limit:
                 return False
 
 

@@ -12,7 +12,7 @@ from bot.ports.errors import ToolInvalidInput
 from bot.schedules.times import find_zone, format_time, next_after, parse_cron, parse_time
 
 NOW = datetime(2026, 11, 22, 11, 0, 30, tzinfo=UTC)
-LEAST = timedelta(minutes=15)
+MIN_INTERVAL = timedelta(minutes=15)
 
 
 def utc(*when: int) -> datetime:
@@ -103,7 +103,7 @@ HOSTILE = [
 def test_a_cron_expression_that_is_none_or_comes_too_often_or_never_is_refused_at_once(cron):
     began = time.perf_counter()
     with pytest.raises(ToolInvalidInput) as refused:
-        parse_cron(cron, BERLIN, NOW, LEAST)
+        parse_cron(cron, BERLIN, NOW, MIN_INTERVAL)
     assert time.perf_counter() - began < 1
     assert refused.value.suggestion
     assert len(str(refused.value)) < 200
@@ -112,7 +112,7 @@ def test_a_cron_expression_that_is_none_or_comes_too_often_or_never_is_refused_a
 @given(st.text(st.sampled_from("0123456789*/,-L#W ?JANMON"), max_size=40))
 def test_any_string_is_taken_or_refused_with_a_word(cron):
     try:
-        text, first = parse_cron(cron, BERLIN, NOW, LEAST)
+        text, first = parse_cron(cron, BERLIN, NOW, MIN_INTERVAL)
     except ToolInvalidInput:
         return
     assert first > NOW
@@ -120,9 +120,12 @@ def test_any_string_is_taken_or_refused_with_a_word(cron):
 
 
 def test_a_quarter_of_an_hour_is_not_too_often_also_across_midnight():
-    assert parse_cron("  */15 *  * * * ", "UTC", NOW, LEAST) == ("*/15 * * * *", utc(2026, 11, 22, 11, 15))
+    assert parse_cron("  */15 *  * * * ", "UTC", NOW, MIN_INTERVAL) == (
+        "*/15 * * * *",
+        utc(2026, 11, 22, 11, 15),
+    )
     with pytest.raises(ToolInvalidInput, match="more often than every 15"):
-        parse_cron("0,55 0,23 1,15-16 * *", "UTC", NOW, LEAST)
+        parse_cron("0,55 0,23 1,15-16 * *", "UTC", NOW, MIN_INTERVAL)
 
 
 @pytest.mark.parametrize(

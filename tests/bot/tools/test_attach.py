@@ -21,18 +21,18 @@ from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
 
-class Taking(Platform):
+class FilePlatform(Platform):
     """A platform that takes files, or refuses them with an error."""
 
     def __init__(self, *, files=True, fault=None):
         super().__init__()
         self.capabilities = Capabilities(find=True, files=files)
-        self.fault, self.taken = fault, []
+        self.fault, self.files = fault, []
 
     async def attach(self, thread, key, file, name):
         if self.fault:
             raise self.fault
-        self.taken.append((thread, key, file.read_bytes(), name))
+        self.files.append((thread, key, file.read_bytes(), name))
 
 
 @pytest.fixture
@@ -59,17 +59,17 @@ def nothing_open(workspace):
 
 
 async def test_a_file_is_posted_to_its_own_thread(tmp_path, workspace):
-    platform = Taking()
+    platform = FilePlatform()
     result = await result_of(tmp_path, platform, path="report.pdf")
     assert result == {"success": True, "result": {"posted": "report.pdf", "size": 4}}
-    assert platform.taken == [(T1, "fake:W:C1:m1+c1", b"%PDF", "report.pdf")]
+    assert platform.files == [(T1, "fake:W:C1:m1+c1", b"%PDF", "report.pdf")]
     assert nothing_open(workspace)
 
 
 async def test_a_name_of_its_own_is_made_safe(tmp_path, workspace):
-    platform = Taking()
+    platform = FilePlatform()
     await result_of(tmp_path, platform, path="./report.pdf", name="../<!here> Q3.pdf")
-    assert platform.taken[0][3] == "__here_ Q3.pdf"
+    assert platform.files[0][3] == "__here_ Q3.pdf"
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ async def test_only_plain_files_of_the_workspace_can_be_named(tmp_path, workspac
     (workspace / "twin").hardlink_to(tmp_path / "secret")
     os.mkfifo(workspace / "pipe")
     (workspace / "large").write_bytes(b"x" * 101)
-    platform = Taking()
+    platform = FilePlatform()
     result = await result_of(tmp_path, platform, path=path)
     assert result["error"]["type"] == kind
-    assert platform.taken == []
+    assert platform.files == []
     assert nothing_open(workspace)
 
 
@@ -110,7 +110,7 @@ async def test_only_plain_files_of_the_workspace_can_be_named(tmp_path, workspac
 async def test_the_model_reads_how_a_post_failed_and_nothing_of_what_the_platform_said(
     tmp_path, workspace, fault, kind, word
 ):
-    platform = Taking(files=fault is not None, fault=fault)
+    platform = FilePlatform(files=fault is not None, fault=fault)
     error = (await result_of(tmp_path, platform, path="report.pdf"))["error"]
     assert error["type"] == kind
     assert (error.get("suggestion") == "Put what matters into your answer.") == (kind == "permission")
@@ -120,7 +120,7 @@ async def test_the_model_reads_how_a_post_failed_and_nothing_of_what_the_platfor
 
 
 async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
-    platform = Taking()
+    platform = FilePlatform()
     await result_of(tmp_path, platform, path="report.pdf")
     tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
     assert tools == [
@@ -129,10 +129,10 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
     ]
 
 
-@pytest.mark.parametrize("taken", [True, False])
-async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, taken):
+@pytest.mark.parametrize("offered", [True, False])
+async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, offered):
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
-    means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    storage = make_storage(settings, {}, means, inline)
-    async with open_tool_set(settings, {}, means, storage, attach=taken) as bench:
-        assert ("attach" in [spec.name for spec in bench.toolbox.specs]) == taken
+    resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
+    storage = make_storage(settings, {}, resources, inline)
+    async with open_tool_set(settings, {}, resources, storage, attach=offered) as tool_set:
+        assert ("attach" in [spec.name for spec in tool_set.toolbox.specs]) == offered

@@ -34,11 +34,11 @@ async def edit(context, path, old, new, *, everywhere=False, offload=inline, by=
 
 
 async def test_a_text_that_occurs_once_is_replaced_and_the_change_is_shown(context):
-    told = await edit(context, "/workspace/a", "three\nfour", "drei\nfour")
+    output = await edit(context, "/workspace/a", "three\nfour", "drei\nfour")
     assert (context.workspace / "a").read_text() == TEXT.replace("three", "drei")
     diff = "@@ line 1 @@\n one\n two\n-three\n+drei\n four\n five"
-    assert told.result == {"edited": "a", "replaced": 1, "line": 3, "diff": diff}
-    assert told.origin == ""
+    assert output.result == {"edited": "a", "replaced": 1, "line": 3, "diff": diff}
+    assert output.origin == ""
 
 
 async def test_a_text_that_occurs_more_than_once_is_left_alone_and_its_lines_are_named(context):
@@ -47,9 +47,9 @@ async def test_a_text_that_occurs_more_than_once_is_left_alone_and_its_lines_are
         await edit(context, "a", "x", "z")
     assert refused.value.partial == {"lines": [1, 3]}
     assert (context.workspace / "a").read_text() == "x\ny\nx\n"
-    told = await edit(context, "a", "x", "z", everywhere=True)
+    output = await edit(context, "a", "x", "z", everywhere=True)
     assert (context.workspace / "a").read_text() == "z\ny\nz\n"
-    assert told.result["replaced"] == 2
+    assert output.result["replaced"] == 2
 
 
 async def test_a_text_that_overlaps_itself_is_not_there_once(context):

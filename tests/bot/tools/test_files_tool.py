@@ -24,12 +24,12 @@ def context(tmp_path):
     return tool_context(workspace)
 
 
-async def returned(context, path, **more):
+async def read_output(context, path, **more):
     return await ReadFile(inline)(ReadArguments(path=path, **more), context)
 
 
 async def read(context, path, **more):
-    return (await returned(context, path, **more)).result
+    return (await read_output(context, path, **more)).result
 
 
 async def listed(context, path=".", **more):
@@ -127,18 +127,18 @@ async def test_text_that_is_no_utf_8_and_bytes_that_are_no_text_are_told_apart(c
 
 async def test_a_picture_is_told_as_one_and_handed_over(context):
     (context.workspace / "p.png").write_bytes(PNG)
-    told = await returned(context, "/workspace/p.png")
-    assert told.result == {"binary": "PNG picture, 2 x 3", "size": len(PNG)}
-    assert told.images == (Image("p.png", "image/png"),)
+    output = await read_output(context, "/workspace/p.png")
+    assert output.result == {"binary": "PNG picture, 2 x 3", "size": len(PNG)}
+    assert output.images == (Image("p.png", "image/png"),)
     (context.workspace / "huge.png").write_bytes(PNG.replace(b"\0\0\0\x02", b"\0\xff\0\x02"))
-    assert (await returned(context, "huge.png")).images == ()
+    assert (await read_output(context, "huge.png")).images == ()
 
 
 async def test_what_came_from_outside_is_marked_so(context):
     (context.workspace / "a").write_text("x")
-    assert (await returned(context, "a")).origin == (await listed(context)).origin == ""
+    assert (await read_output(context, "a")).origin == (await listed(context)).origin == ""
     (context.workspace / "attachments").mkdir()
-    assert (await returned(context, "a")).origin == (await listed(context)).origin == "file"
+    assert (await read_output(context, "a")).origin == (await listed(context)).origin == "file"
 
 
 async def test_what_is_missing_is_said_by_the_name_that_was_given(context):

@@ -11,9 +11,9 @@ from bot.tools.sandbox.selection import AT_ONCE
 from tests.unprivileged import Unreachable, run_unprivileged
 
 
-def found(*what):
+def measure(*arguments):
     try:
-        done = run_unprivileged("-m", "benchmarks.tools", *what, timeout_s=180)
+        done = run_unprivileged("-m", "benchmarks.tools", *arguments, timeout_s=180)
     except Unreachable as error:
         pytest.skip(str(error))
     assert done.returncode == 0, done.stderr[-4000:]
@@ -21,11 +21,11 @@ def found(*what):
 
 
 def test_a_gigabyte_of_output_costs_less_than_ten_megabytes():
-    assert found("flood")["grown"] < 10_000_000
+    assert measure("flood")["grown"] < 10_000_000
 
 
 @pytest.mark.parametrize("commands", ["50", pytest.param("200", marks=pytest.mark.slow)])
 def test_of_many_commands_few_run_at_once_and_memory_stays_bounded(commands):
-    told = found("many", commands)
-    assert 1 <= told["at_once"] <= AT_ONCE
-    assert told["grown"] < 100_000_000
+    figures = measure("many", commands)
+    assert 1 <= figures["at_once"] <= AT_ONCE
+    assert figures["grown"] < 100_000_000

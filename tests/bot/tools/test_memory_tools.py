@@ -25,28 +25,28 @@ def memory(tmp_path):
     )
 
 
-class Here:
-    """A place that keeps what is said above the answer."""
+class Caller:
+    """The context of a call, with its notes above the answer."""
 
     def __init__(self, thread=T1, asker=ANN, workspace="/nowhere"):
-        self.said = []
-        self.context = tool_context(workspace, thread, asker, note=self.said.append)
+        self.notes = []
+        self.context = tool_context(workspace, thread, asker, note=self.notes.append)
 
 
-async def remember(memory, here, text, scope="thread", mask=mask):
-    return await Remember(memory, mask)(RememberArguments(text=text, scope=scope), here.context)
+async def remember(memory, caller, text, scope="thread", mask=mask):
+    return await Remember(memory, mask)(RememberArguments(text=text, scope=scope), caller.context)
 
 
 async def recall(memory, query="", thread=T1):
-    return await Recall(memory)(RecallArguments(query=query), Here(thread).context)
+    return await Recall(memory)(RecallArguments(query=query), Caller(thread).context)
 
 
 async def test_a_note_is_shown_in_the_thread_with_how_to_take_it_back(memory):
-    here = Here()
-    told = await remember(memory, here, "The staging server\nis  fern.", "channel")
-    assert told["remembered"] == "for this channel"
-    assert here.said == [
-        f"📌 Remembered for this channel: “The staging server is fern.” (/memory forget {told['id']} takes it back)"
+    caller = Caller()
+    result = await remember(memory, caller, "The staging server\nis  fern.", "channel")
+    assert result["remembered"] == "for this channel"
+    assert caller.notes == [
+        f"📌 Remembered for this channel: “The staging server is fern.” (/memory forget {result['id']} takes it back)"
     ]
 
 
@@ -86,32 +86,32 @@ async def test_a_conversation_remembers_and_the_people_see_it(tmp_path, memory):
     ],
 )
 async def test_a_secret_is_not_remembered_and_not_repeated(memory, tmp_path, text):
-    here = Here()
+    caller = Caller()
     with pytest.raises(ToolInvalidInput) as refused:
-        await remember(memory, here, text, mask=Masker(["hunter2hunter2"]))
+        await remember(memory, caller, text, mask=Masker(["hunter2hunter2"]))
     assert SECRET not in f"{refused.value}{refused.value.suggestion}"
-    assert here.said == []
+    assert caller.notes == []
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_only_an_admin_has_something_remembered_everywhere(memory):
-    here = Here()
+    caller = Caller()
     with pytest.raises(ToolDenied) as refused:
-        await remember(memory, here, "obey ann", "global")
+        await remember(memory, caller, "obey ann", "global")
     assert "this channel" in refused.value.suggestion
-    assert here.said == []
-    admin = Here(asker=replace(ANN, id="ADMIN"))
+    assert caller.notes == []
+    admin = Caller(asker=replace(ANN, id="ADMIN"))
     assert (await remember(memory, admin, "we bake", "global"))["remembered"] == "everywhere"
     assert [note["text"] for note in (await recall(memory, thread=T2))["notes"]] == ["we bake"]
 
 
 async def test_recall_finds_by_words_narrowest_scope_and_newest_first_and_no_other_thread(memory, tmp_path):
-    admin = Here(asker=replace(ANN, id="ADMIN"))
+    admin = Caller(asker=replace(ANN, id="ADMIN"))
     (tmp_path / "MEMORY.md").write_text("# The bakery\nbread by hand\n")
     for n, scope in enumerate(("global", "channel", "thread", "thread")):
         await remember(memory, admin, f"bread {n}", scope)
-    await remember(memory, Here(replace(T1, root="other")), "bread of another thread")
-    await remember(memory, Here(T2), "bread of another channel", "channel")
+    await remember(memory, Caller(replace(T1, root="other")), "bread of another thread")
+    await remember(memory, Caller(T2), "bread of another channel", "channel")
     found = (await recall(memory, "BREAD"))["notes"]
     assert [note["text"] for note in found] == ["bread 3", "bread 2", "bread 1", "bread 0", "bread by hand"]
     assert [note["scope"] for note in found] == ["thread", "thread", "channel", "global", "global"]
@@ -121,7 +121,7 @@ async def test_recall_finds_by_words_narrowest_scope_and_newest_first_and_no_oth
 
 async def test_a_direct_conversation_is_a_channel_of_its_own(memory):
     mine, yours = (ThreadId("slack", "T1", channel, "1.0") for channel in ("D1", "D2"))
-    await remember(memory, Here(mine), "for nobody else", "channel")
+    await remember(memory, Caller(mine), "for nobody else", "channel")
     assert (await recall(memory, thread=yours)) == {"notes": []}
     assert len((await recall(memory, thread=replace(mine, root="2.0")))["notes"]) == 1
 
@@ -151,11 +151,11 @@ def gate(memory):
     ],
 )
 async def test_what_the_model_may_not_say_is_refused_by_the_gate(memory, tmp_path, arguments):
-    here = Here()
+    caller = Caller()
 
-    (result,) = await gate(memory).run([ToolCall("c1", "remember", arguments)], here.context, unheard)
+    (result,) = await gate(memory).run([ToolCall("c1", "remember", arguments)], caller.context, unheard)
     assert json.loads(result.content)["error"]["type"] == "validation"
-    assert here.said == []
+    assert caller.notes == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -20,8 +20,8 @@ START = datetime(2026, 11, 22, 11, tzinfo=UTC)
 anyio_backend = virtual_time
 
 
-class Desk:
-    """Somebody in a thread, and the three tools."""
+class Harness:
+    """The three tools, and the context of a call of ann's."""
 
     def __init__(self, folder) -> None:
         self.disk = FaultyDisk()
@@ -32,7 +32,7 @@ class Desk:
             ListSchedules(self.schedules),
             CancelSchedule(self.schedules),
         ]
-        self.box = make_toolbox(tools)
+        self.toolbox = make_toolbox(tools)
         self.notes = []
         self.context = tool_context(folder, T1, ANN, "m1", note=self.notes.append)
         self.calls = 0
@@ -40,7 +40,7 @@ class Desk:
     async def call(self, name, /, *, context=None, **arguments):
         self.calls += 1
         call = ToolCall(f"c{self.calls}", name, arguments)
-        [result] = await self.box.run([call], context or self.context, unheard)
+        [result] = await self.toolbox.run([call], context or self.context, unheard)
         return json.loads(result.content)
 
     async def refused(self, **arguments):
@@ -52,34 +52,34 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path):
-    return Desk(tmp_path)
+def harness(tmp_path):
+    return Harness(tmp_path)
 
 
-async def test_what_is_scheduled_is_kept_said_in_the_thread_and_can_be_taken_back(desk):
-    done = await desk.call(
+async def test_a_schedule_is_stored_noted_in_the_thread_and_can_be_cancelled(harness):
+    result = await harness.call(
         "schedule", text="Water the plants.", cron="0 9 * * 1-5", zone="europe/berlin", times=3
     )
 
-    [schedule] = desk.schedules.all
-    assert done["result"] == {
+    [schedule] = harness.schedules.all
+    assert result["result"] == {
         "id": schedule.id,
         "next": "Mon 23 Nov 09:00 Europe/Berlin",
         "told_the_thread": True,
     }
-    assert desk.notes == [
+    assert harness.notes == [
         (
             "⏰ Scheduled “Water the plants.”, next on Mon 23 Nov 09:00 Europe/Berlin (0 9 * * 1-5, 3 more, until "
             f"Tue 23 Nov 2027 12:00 Europe/Berlin) (/schedule cancel {schedule.id})"
         )
     ]
     assert (schedule.author, schedule.thread) == (ANN, str(T1))
-    listed = await desk.call("schedules")
+    listed = await harness.call("schedules")
     assert [one["id"] for one in listed["result"]] == [schedule.id]
-    gone = await desk.call("unschedule", id=schedule.id)
-    assert gone["result"] == {"cancelled": schedule.id}
-    assert "No longer scheduled" in desk.notes[1]
-    assert desk.schedules.all == ()
+    cancelled = await harness.call("unschedule", id=schedule.id)
+    assert cancelled["result"] == {"cancelled": schedule.id}
+    assert "No longer scheduled" in harness.notes[1]
+    assert harness.schedules.all == ()
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ async def test_what_is_scheduled_is_kept_said_in_the_thread_and_can_be_taken_bac
         ({"cron": "0 * * * *", "zone": "UTC", "until": "2026-11-22T12:00"}, START + timedelta(hours=1)),
     ],
 )
-async def test_a_time_is_given_in_one_of_three_ways(desk, when, expected):
-    await desk.call("schedule", text="now", **when)
-    assert [schedule.next_at for schedule in desk.schedules.all] == [expected]
+async def test_a_time_can_be_set_in_three_ways(harness, when, expected):
+    await harness.call("schedule", text="now", **when)
+    assert [schedule.next_at for schedule in harness.schedules.all] == [expected]
 
 
-NO_TIME = {
+INVALID = {
     "none": {},
     "two": {"at": "2026-11-23T09:00Z", "in_minutes": 5},
     "three": {"at": "2026-11-23T09:00Z", "in_minutes": 5, "cron": "0 9 * * *"},
@@ -119,73 +119,71 @@ NO_TIME = {
 }
 
 
-@pytest.mark.parametrize("name", NO_TIME)
-async def test_what_is_no_time_is_refused_with_a_word(desk, name):
-    error = await desk.refused(text="now", **NO_TIME[name])
+@pytest.mark.parametrize("name", INVALID)
+async def test_an_invalid_time_is_refused_with_a_suggestion(harness, name):
+    error = await harness.refused(text="now", **INVALID[name])
     assert (error["type"], bool(error["suggestion"])) == ("validation", True)
     assert len(error["message"]) < 400
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "x" * 2001])
-async def test_a_text_that_is_blank_or_too_long_is_refused(desk, text):
-    await desk.refused(text=text, in_minutes=5)
+async def test_a_text_that_is_blank_or_too_long_is_refused(harness, text):
+    await harness.refused(text=text, in_minutes=5)
 
 
-async def test_a_message_that_was_scheduled_cannot_schedule_others(desk):
-    context = replace(desk.context, message_id="schedule-s1234-1795345260")
-    result = await desk.call("schedule", context=context, text="and so on", in_minutes=5)
+async def test_a_message_that_was_scheduled_cannot_schedule_others(harness):
+    context = replace(harness.context, message_id="schedule-s1234-1795345260")
+    result = await harness.call("schedule", context=context, text="and so on", in_minutes=5)
     assert result["error"]["type"] == "permission"
-    assert desk.schedules.all == ()
+    assert harness.schedules.all == ()
 
 
 @pytest.mark.parametrize(
     "text", ["/approve", " /approve q1a2b3c4 always\n", "!deny", "STOP", "stop ", "/nothing", "/new"]
 )
-async def test_no_command_can_be_scheduled_an_approval_least_of_all(desk, text):
-    error = await desk.refused(text=text, in_minutes=1)
+async def test_no_command_can_be_scheduled(harness, text):
+    error = await harness.refused(text=text, in_minutes=1)
     assert error["type"] == "permission"
 
 
-async def test_a_call_that_is_made_again_schedules_nothing_twice(desk):
-    await desk.call("schedule", text="now", in_minutes=5)
-    desk.calls = 0
-    await desk.call("schedule", text="now", in_minutes=5)
-    assert len(desk.schedules.all) == 1
+async def test_a_call_that_is_made_again_schedules_nothing_twice(harness):
+    await harness.call("schedule", text="now", in_minutes=5)
+    harness.calls = 0
+    await harness.call("schedule", text="now", in_minutes=5)
+    assert len(harness.schedules.all) == 1
 
 
-async def test_another_thread_sees_and_cancels_nothing_of_this_one(desk):
-    await desk.call("schedule", text="now", in_minutes=5)
-    there = replace(desk.context, thread=T2)
-    assert (await desk.call("schedules", context=there))["result"] == []
-    assert not (await desk.call("unschedule", context=there, id=desk.schedules.all[0].id))["success"]
-    assert len(desk.schedules.all) == 1
+async def test_another_thread_sees_and_cancels_nothing_of_this_one(harness):
+    await harness.call("schedule", text="now", in_minutes=5)
+    elsewhere = replace(harness.context, thread=T2)
+    assert (await harness.call("schedules", context=elsewhere))["result"] == []
+    assert not (await harness.call("unschedule", context=elsewhere, id=harness.schedules.all[0].id))[
+        "success"
+    ]
+    assert len(harness.schedules.all) == 1
 
 
-async def test_anybody_in_the_thread_may_cancel(desk):
-    await desk.call("schedule", text="now", in_minutes=5)
-    bob = replace(desk.context, asker=Author("U2", "bob"))
-    assert (await desk.call("unschedule", context=bob, id=desk.schedules.all[0].id))["success"]
+async def test_anybody_in_the_thread_may_cancel(harness):
+    await harness.call("schedule", text="now", in_minutes=5)
+    bob = replace(harness.context, asker=Author("U2", "bob"))
+    assert (await harness.call("unschedule", context=bob, id=harness.schedules.all[0].id))["success"]
 
 
-async def test_the_twenty_first_of_a_thread_and_the_eleventh_of_a_person_are_refused(desk):
-    for _ in range(10):
-        assert (await desk.call("schedule", text="now", in_minutes=5))["success"]
-    assert "of this person" in (await desk.call("schedule", text="now", in_minutes=5))["error"]["message"]
-    bob = replace(desk.context, asker=Author("U2", "bob"))
-    for _ in range(10):
-        assert (await desk.call("schedule", context=bob, text="now", in_minutes=5))["success"]
-    eve = replace(desk.context, asker=Author("U3", "eve"))
-    assert (
-        "in this thread"
-        in (await desk.call("schedule", context=eve, text="now", in_minutes=5))["error"]["message"]
-    )
+async def test_a_thread_has_twenty_schedules_and_a_person_ten(harness):
+    ann, bob, eve = (replace(harness.context, asker=Author(user, user)) for user in ("U1", "U2", "U3"))
+    for person, limit in ((ann, "of this person"), (bob, "in this thread")):
+        for _ in range(10):
+            assert (await harness.call("schedule", context=person, text="now", in_minutes=5))["success"]
+        other = eve if person is bob else person
+        result = await harness.call("schedule", context=other, text="now", in_minutes=5)
+        assert limit in result["error"]["message"]
 
 
-async def test_what_the_disk_did_not_take_is_not_said_to_be_scheduled(desk):
-    desk.disk.refuse["create"] = OSError(28, "full")
-    result = await desk.call("schedule", text="now", in_minutes=5)
+async def test_a_schedule_that_the_disk_refuses_is_an_error(harness):
+    harness.disk.refuse["create"] = OSError(28, "full")
+    result = await harness.call("schedule", text="now", in_minutes=5)
     assert not result["success"]
-    assert (desk.notes, desk.schedules.all) == ([], ())
+    assert (harness.notes, harness.schedules.all) == ([], ())
 
 
 def test_a_rule_can_be_made_of_when_and_what():

@@ -66,16 +66,16 @@ async def test_without_a_folder_there_are_no_skills_and_no_problem(tmp_path):
 
 async def test_what_is_loaded_is_told_with_its_digest(folder):
     add(folder, "pdf", forms="x")
-    told = []
+    audited = []
 
-    async def loaded(context, what, digest):
-        told.append((what, digest))
+    async def loaded(context, name, digest):
+        audited.append((name, digest))
 
     skills = Skills(folder)
     await load(skills, "pdf", loaded=loaded)
     await load(skills, "pdf", "forms.md", loaded=loaded)
     whole = hashlib.sha256((folder / "pdf" / "SKILL.md").read_bytes()).hexdigest()
-    assert told == [("pdf", whole), ("pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
+    assert audited == [("pdf", whole), ("pdf/forms.md", hashlib.sha256(b"x").hexdigest())]
 
 
 async def test_a_file_is_parsed_once_and_again_when_it_changes(folder, monkeypatch):
@@ -227,9 +227,9 @@ async def test_no_path_or_link_leads_out_of_a_skills_own_folder(folder, file):
     skills = Skills(folder)
     with pytest.raises(ToolNotFound) as refused:
         await load(skills, "pdf", file)
-    told = f"{refused.value}{refused.value.suggestion}"
-    assert str(folder) not in told
-    assert "key" not in told
+    text = f"{refused.value}{refused.value.suggestion}"
+    assert str(folder) not in text
+    assert "key" not in text
     assert (await load(skills, "pdf")).get("files") is None
 
 

@@ -1,4 +1,4 @@
-"""Runs pytest under a filter like that of a container host, which allows no new namespaces and no mounts."""
+"""Runs pytest under a filter like a container's: no new namespaces and no mounts."""
 
 import ctypes
 import os
@@ -29,6 +29,6 @@ if __name__ == "__main__":
     code = ctypes.create_string_buffer(program(), len(program()))
     libc = ctypes.CDLL(None)
     assert libc.prctl(38, 1, 0, 0, 0) == 0
-    about = struct.pack("@HP", len(code) // 8, ctypes.addressof(code))
-    assert libc.prctl(22, 2, ctypes.create_string_buffer(about, len(about)), 0, 0) == 0
+    filter_ = struct.pack("@HP", len(code) // 8, ctypes.addressof(code))
+    assert libc.prctl(22, 2, ctypes.create_string_buffer(filter_, len(filter_)), 0, 0) == 0
     os.execv(sys.executable, [sys.executable, "-m", "pytest", *sys.argv[1:]])

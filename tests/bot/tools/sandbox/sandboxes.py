@@ -1,4 +1,4 @@
-"""What the tests of the sandbox share: each layer that there is, as a sandbox, and what can be seen from outside it."""
+"""Each layer of this host as a sandbox, and the processes that are visible from outside."""
 
 import os
 import shlex
@@ -24,7 +24,7 @@ real = pytest.mark.skipif(
 
 _INTERPRETER = Path(sys.base_prefix)
 PYTHON = shlex.join([str(Path(sys.executable).resolve()), "-I", "-S", "-c"])
-"""How an interpreter is started inside a layer whose system was `with_python`."""
+"""Starts an interpreter inside a layer, after `with_python`."""
 
 NAMES = (
     "bubblewrap-system",
@@ -41,7 +41,7 @@ def offload(function, /, *args):
 
 
 def layer_named(name: str) -> Layer:
-    """Return the layer, or skip: not every host has each."""
+    """Return the layer, or skip the test if this host does not have it."""
     if name == "unsafe-host":
         return Landlock(layers.landlock_abi(), confined=False)
     if name.startswith("landlock"):
@@ -79,7 +79,7 @@ async def ran(sandbox: Sandbox, command: str, workspace: Path, seconds: float = 
 
 
 def with_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Show the interpreter that runs the tests inside too, wherever it lies."""
+    """Make the interpreter of the tests readable inside a layer."""
     paths = layers.system_paths()
     if not str(_INTERPRETER).startswith("/usr/") and str(_INTERPRETER) != "/usr":
         paths = (*paths, str(_INTERPRETER))
@@ -87,7 +87,7 @@ def with_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def processes_with(marker: str) -> list[int]:
-    """Return who has *marker* in its command line, anywhere on this host but here."""
+    """Return the other processes of this host with *marker* in their command line."""
     return [pid for pid, line in _command_lines() if marker in line and pid != os.getpid()]
 
 
@@ -98,13 +98,13 @@ def _command_lines() -> Iterator[tuple[int, str]]:
                 yield int(entry.name), (entry / "cmdline").read_text(errors="replace")
 
 
-async def seen(marker: str, at_least: int = 1) -> None:
+async def wait_for_processes(marker: str, at_least: int = 1) -> None:
     with anyio.fail_after(10):
         while len(processes_with(marker)) < at_least:
             await anyio.sleep(0.01)
 
 
-async def gone(marker: str, seconds: float = 2.0) -> None:
+async def assert_no_processes(marker: str, seconds: float = 2.0) -> None:
     with anyio.move_on_after(seconds):
         while processes_with(marker):
             await anyio.sleep(0.01)

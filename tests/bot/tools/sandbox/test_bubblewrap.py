@@ -1,4 +1,4 @@
-"""What bubblewrap is told, and what a person is told when it fails."""
+"""The command line of bubblewrap, and the advice when it fails."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from bot.tools.sandbox.layers import handled_rights
 from bot.tools.sandbox.profile import Limits, environment
 
 KINDS = ("user", "pid", "ipc", "uts", "net")
-GIVEN = {
+OPTIONS = {
     "system": [("/usr", ""), ("/bin", "usr/bin")],
     "workspace": Path("/data/threads/t1/workspace"),
     "limits": Limits(),
@@ -20,8 +20,8 @@ GIVEN = {
 }
 
 
-def told(command="true", variant=VARIANTS[0], **changed):
-    return arguments("/usr/bin/bwrap", variant, command=command, **(GIVEN | changed))
+def command_line(command="true", variant=VARIANTS[0], **changed):
+    return arguments("/usr/bin/bwrap", variant, command=command, **(OPTIONS | changed))
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def told(command="true", variant=VARIANTS[0], **changed):
     ],
 )
 def test_every_wall_is_up(wall):
-    assert told().index(wall) < told().index("--")
+    assert command_line().index(wall) < command_line().index("--")
 
 
 def test_a_command_sees_the_system_its_workspace_and_nothing_else():
-    argv = told()
-    shown = [argv[at + 1] for at, word in enumerate(argv) if word in {"--ro-bind", "--bind", "--dev-bind"}]
-    assert shown == ["/usr", "/data/threads/t1/workspace"]
+    argv = command_line()
+    visible = [argv[at + 1] for at, word in enumerate(argv) if word in {"--ro-bind", "--bind", "--dev-bind"}]
+    assert visible == ["/usr", "/data/threads/t1/workspace"]
     assert [argv[at + 1 : at + 3] for at, word in enumerate(argv) if word == "--symlink"] == [
         ["usr/bin", "/bin"]
     ]
@@ -55,31 +55,31 @@ def test_a_command_sees_the_system_its_workspace_and_nothing_else():
 
 @pytest.mark.parametrize("command", ["--bind / /", "'; id; '", "$(id)", "--", "-c", "a\nb"])
 def test_a_command_is_one_argument_and_the_last(command):
-    argv = told(command)
+    argv = command_line(command)
     assert argv[-1] == command
-    assert argv[:-1] == told("true")[:-1]
+    assert argv[:-1] == command_line("true")[:-1]
 
 
-def test_its_environment_is_written_anew():
-    argv = told()
+def test_the_environment_has_nothing_of_ours():
+    argv = command_line()
     at = [number for number, word in enumerate(argv) if word == "--setenv"]
     assert {argv[n + 1]: argv[n + 2] for n in at} == environment("/workspace", "/tmp")
 
 
 def test_a_host_with_a_masked_proc_gets_a_folder_in_its_place():
-    argv = told(variant=Variant(own_proc=False, no_userns=False))
+    argv = command_line(variant=Variant(own_proc=False, no_userns=False))
     assert "--proc" not in argv and "--disable-userns" not in argv
     assert argv[argv.index("--dir") + 1] == "/proc"
 
 
-def test_a_file_size_is_told_in_the_shells_own_unit():
+def test_a_file_size_is_in_the_unit_of_the_shell():
     limits = Limits(file_size=1024 * 1024)
-    assert "1024" in told(limits=limits)
-    assert "2048" in told(limits=limits, shell="/bin/sh")
+    assert "1024" in command_line(limits=limits)
+    assert "2048" in command_line(limits=limits, shell="/bin/sh")
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("stderr", "advice"),
     [
         ("bwrap: No permissions to create new namespace, likely because the kernel does not …", "containers"),
         ("bwrap: Creating new namespace failed: Operation not permitted", "RestrictNamespaces"),
@@ -88,11 +88,11 @@ def test_a_file_size_is_told_in_the_shells_own_unit():
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "unmask"),
         ("bwrap: Can't read /proc/sys/kernel/overflowuid: No such file", "ProcSubset"),
         ("bwrap: something new", "something new"),
-        ("", "said nothing"),
+        ("", "wrote nothing"),
     ],
 )
-def test_what_bubblewrap_says_becomes_what_a_person_can_do(said, advice):
-    assert advice in advice_for(said)
+def test_an_error_of_bubblewrap_becomes_advice(stderr, advice):
+    assert advice in advice_for(stderr)
 
 
 def test_the_systems_own_bubblewrap_comes_before_the_packaged_one(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a command must not be able to do, tried for real behind every layer that this host has."""
+"""Attempts to escape, behind every layer of this host."""
 
 import json
 import os
@@ -34,10 +34,10 @@ for name, code in codes.items():
         os.close(reading)
         try:
             exec(code)
-            told = "OPEN"
+            result = "OPEN"
         except BaseException as error:
-            told = f"{type(error).__name__}: {error}"
-        os.write(writing, told.encode())
+            result = f"{type(error).__name__}: {error}"
+        os.write(writing, result.encode())
         os._exit(0)
     os.close(writing)
     with open(reading) as file:
@@ -129,7 +129,7 @@ STAYS_OPEN = {
 
 @pytest.fixture
 def targets(tmp_path, monkeypatch):
-    """What there is to reach on this host: files, sockets, and this very process in the place of the bot."""
+    """Make files and sockets to reach; this process stands for the bot."""
     with_python(monkeypatch)
     other = tmp_path / "other thread"
     other.mkdir()
@@ -151,7 +151,7 @@ def targets(tmp_path, monkeypatch):
             if kind == socket.SOCK_STREAM:
                 listening.listen()
         held = opened.enter_context((other / "secret").open())
-        told = {
+        targets = {
             "secret": str(other / "secret"),
             "other": str(other / "other"),
             "doomed": str(other / "doomed"),
@@ -167,8 +167,8 @@ def targets(tmp_path, monkeypatch):
         }
 
         def command(codes):
-            given = " ".join(shlex.quote(json.dumps(each)) for each in (told, codes))
-            return f"{PYTHON} {shlex.quote(START + EACH)} {given}"
+            arguments = " ".join(shlex.quote(json.dumps(each)) for each in (targets, codes))
+            return f"{PYTHON} {shlex.quote(START + EACH)} {arguments}"
 
         yield command, datagrams
 
@@ -187,9 +187,11 @@ async def test_no_probe_gets_through(name, targets, tmp_path, monkeypatch):
     sandbox = await sandbox_named(name, tmp_path)
     found = await tried(sandbox, command, {probe: code for probe, (_, code) in PROBES.items()}, tmp_path)
     assert len(found) == len(PROBES)
-    assert not [probe for probe, told in found.items() if told == "OPEN"]
+    assert not [probe for probe, result in found.items() if result == "OPEN"]
     assert not {
-        probe: told for probe, told in found.items() if told.startswith(("NameError", "Syntax", "TypeError"))
+        probe: result
+        for probe, result in found.items()
+        if result.startswith(("NameError", "Syntax", "TypeError"))
     }
     datagrams.setblocking(False)
     with pytest.raises(BlockingIOError):

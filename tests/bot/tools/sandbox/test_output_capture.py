@@ -1,4 +1,4 @@
-"""What is kept of a stream, and how it is made safe to show."""
+"""The two ends of a stream, as text that is safe to show."""
 
 import pytest
 from hypothesis import given
@@ -8,17 +8,17 @@ from bot.tools.sandbox.output_capture import OutputCapture, plain
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 40))
-def test_the_two_ends_of_a_stream_are_kept_however_it_comes(chunks, kept):
-    captured = OutputCapture(kept)
+def test_the_two_ends_of_a_stream_are_kept_however_it_comes(chunks, size):
+    captured = OutputCapture(size)
     for chunk in chunks:
         captured.add(chunk)
     whole = b"".join(chunks)
-    if len(whole) <= 2 * kept:
+    if len(whole) <= 2 * size:
         assert captured.text() == plain(whole) and captured.left_out == 0
     else:
-        assert captured.left_out == len(whole) - 2 * kept
+        assert captured.left_out == len(whole) - 2 * size
         middle = f"\n[... {captured.left_out} bytes left out ...]\n"
-        assert captured.text() == plain(whole[:kept]) + middle + plain(whole[-kept:])
+        assert captured.text() == plain(whole[:size]) + middle + plain(whole[-size:])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which layer is chosen, and what is said when none is."""
+"""The choice of a layer, and the reasons for none."""
 
 import os
 import resource
@@ -94,15 +94,15 @@ async def test_a_layer_that_lets_something_through_is_not_used(tmp_path, monkeyp
 async def test_a_bubblewrap_that_shares_what_it_claims_to_separate_is_not_used(tmp_path, monkeypatch):
     await sandbox_named("bubblewrap-system", tmp_path)  # or it is skipped
     layer = layer_named("bubblewrap-system")
-    told = bubblewrap.arguments
+    arguments = bubblewrap.arguments
 
     def without(wall):
-        return lambda *given, **more: [word for word in told(*given, **more) if word != wall]
+        return lambda *args, **options: [word for word in arguments(*args, **options) if word != wall]
 
     for wall in ("--unshare-net", "--unshare-ipc", "--unshare-uts"):
         monkeypatch.setattr(bubblewrap, "arguments", without(wall))
         assert await selection.find_fault(layer, tmp_path, Limits(), threaded), wall
-    monkeypatch.setattr(bubblewrap, "arguments", told)
+    monkeypatch.setattr(bubblewrap, "arguments", arguments)
     assert not await selection.find_fault(layer, tmp_path, Limits(), threaded)
 
 

@@ -50,8 +50,8 @@ def usage(folder):
 async def test_three_commands_write_no_more_than_the_limit(sandbox, folder):
     """They wrote 180 MB into 20 MB."""
     for number in range(3):
-        done = await ran(sandbox, f"head -c 60000000 /dev/zero > f{number}; ls", folder / "w")
-        assert "limits.workspace_mb" in done.limit_reached
+        result = await ran(sandbox, f"head -c 60000000 /dev/zero > f{number}; ls", folder / "w")
+        assert "limits.workspace_mb" in result.limit_reached
     assert usage(folder).size <= 20 * MB
 
 
@@ -59,19 +59,19 @@ async def test_three_commands_write_no_more_than_the_limit(sandbox, folder):
 async def test_a_command_that_writes_for_ever_is_stopped_while_it_runs(sandbox, folder):
     many = "i=0; while :; do i=$((i+1)); head -c 5000000 /dev/zero > f$i; done"
     began = anyio.current_time()
-    done = await ran(sandbox, many, folder / "w")
-    assert done.outcome == "full"
+    result = await ran(sandbox, many, folder / "w")
+    assert result.outcome == "full"
     assert anyio.current_time() - began < 10
-    assert "20 MB (limits.workspace_mb)" in done.limit_reached
+    assert "20 MB (limits.workspace_mb)" in result.limit_reached
     assert usage(folder).size < 20 * MB + OVERSHOOT
 
 
 @real
 async def test_many_tiny_files_in_deep_folders_are_stopped_too(sandbox, folder):
     deep = "for i in 1 2 3 4 5 6 7 8 9; do mkdir d; cd d; done; while :; do i=$((i+1)); : > f$i; done"
-    done = await ran(sandbox, deep, folder / "w")
-    assert done.outcome == "full"
-    assert "200 of them (limits.workspace_files)" in done.limit_reached
+    result = await ran(sandbox, deep, folder / "w")
+    assert result.outcome == "full"
+    assert "200 of them (limits.workspace_files)" in result.limit_reached
 
 
 @real
@@ -113,18 +113,18 @@ async def test_a_file_that_was_there_can_be_changed_as_long_as_there_is_room(san
     (folder / "w").mkdir()
     (folder / "w/data").write_bytes(b"x" * 15 * MB)
     at_its_end = "printf y | dd of=data bs=1 seek=14999999 conv=notrunc 2>/dev/null && tail -c 1 data"
-    done = await ran(sandbox, at_its_end, folder / "w")
-    assert (done.exit_code, done.stdout) == (0, "y")
+    result = await ran(sandbox, at_its_end, folder / "w")
+    assert (result.exit_code, result.stdout) == (0, "y")
 
 
 @real
 async def test_a_file_of_many_names_and_a_hole_count_as_what_they_take(sandbox, folder):
-    done = await ran(
+    result = await ran(
         sandbox,
         "head -c 5000000 /dev/zero > a; for i in 1 2 3 4 5 6 7 8; do ln a b$i; done; truncate -s 15000000 hole",
         folder / "w",
     )
-    assert (done.outcome, done.limit_reached) == ("exited", "")
+    assert (result.outcome, result.limit_reached) == ("exited", "")
     more = await ran(sandbox, "truncate -s 999999999 hole", folder / "w")
     assert more.exit_code != 0
 
@@ -132,10 +132,10 @@ async def test_a_file_of_many_names_and_a_hole_count_as_what_they_take(sandbox, 
 @real
 async def test_files_that_it_removed_and_holds_open_count_too(sandbox, folder):
     hides = 'for i in 3 4 5 6 7 8 9; do eval "exec $i>f$i"; rm f$i; head -c 15000000 /dev/zero >&$i; done; sleep 20'
-    done = await ran(sandbox, hides, folder / "w", 15)
+    result = await ran(sandbox, hides, folder / "w", 15)
     if shutil.disk_usage(folder).free > 10**9:  # a disk that others fill meanwhile tells nothing
-        assert done.outcome == "full"
-        assert "It held" in done.limit_reached
+        assert result.outcome == "full"
+        assert "It held" in result.limit_reached
 
 
 @real
@@ -144,11 +144,11 @@ async def test_a_folder_that_nobody_can_look_into_hides_nothing(name, folder):
     """Behind Landlock no mode can be changed."""
     sandbox = await sandbox_named(name, folder, quota=Quota(20 * MB, 200))
     try:
-        done = await ran(
+        result = await ran(
             sandbox, "mkdir d; head -c 9000000 /dev/zero > d/f; chmod 0 d; sleep 20", folder / "w"
         )
-        assert done.outcome == "full"
-        assert "cannot be opened" in done.limit_reached
+        assert result.outcome == "full"
+        assert "cannot be opened" in result.limit_reached
         assert (await ran(sandbox, "echo x > more", folder / "w")).exit_code != 0
         assert (await ran(sandbox, "chmod 700 d && rm -r d", folder / "w")).limit_reached == ""
     finally:
@@ -167,10 +167,10 @@ libc = ctypes.CDLL(None, use_errno=True)
 f = os.open("f", os.O_CREAT | os.O_RDWR)
 print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).st_blocks)
 """
-    done = await ran(sandbox, f"{PYTHON} '{takes}'", folder / "w")
+    result = await ran(sandbox, f"{PYTHON} '{takes}'", folder / "w")
     if name == "unsafe-host":  # no filter there, but the room on the disk
         return
-    assert done.stdout == "-1 0\n", done.stderr
+    assert result.stdout == "-1 0\n", result.stderr
 
 
 @real
@@ -178,9 +178,9 @@ print(libc.fallocate(f, 1, ctypes.c_long(0), ctypes.c_long(10**9)), os.fstat(f).
 async def test_the_model_reads_which_limit_was_met_and_what_to_do(name, folder):
     tool = Shell(await sandbox_named(name, folder, quota=Quota(MB, 200)), offload)
     context = tool_context(folder / "w")
-    told = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), context)
-    assert "its limit is 1 MB (limits.workspace_mb)" in told.result["workspace"]
-    assert "reading and deleting still work" in told.result["workspace"]
+    result = await tool(ShellArguments(command="head -c 2000000 /dev/zero > f; true"), context)
+    assert "its limit is 1 MB (limits.workspace_mb)" in result.result["workspace"]
+    assert "reading and deleting still work" in result.result["workspace"]
     (folder / "w/f").unlink()
     with pytest.raises(ToolError) as raised:
         await tool(ShellArguments(command="while :; do i=$((i+1)); echo x > f$i; done"), context)
@@ -229,9 +229,9 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )
-    means = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
-    storage = make_storage(settings, {}, means, inline)
-    async with open_tool_set(settings, {}, means, storage, attach=False) as bench:
+    resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
+    storage = make_storage(settings, {}, resources, inline)
+    async with open_tool_set(settings, {}, resources, storage, attach=False) as tool_set:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
-        assert quota is bench.writer.quota
+        assert quota is tool_set.writer.quota
