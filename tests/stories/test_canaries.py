@@ -32,8 +32,7 @@ from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
 from bot.tools.browser.launch import Chromium, has_own, system_browser
-from bot.tools.browser.protocol import BrowserFailed, PageRequest
-from bot.tools.browser.session import SharedBrowser
+from bot.tools.browser.session import BrowserFailed, PageRequest, SharedBrowser
 from bot.tools.mcp import servers
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.session import MAX_SAID

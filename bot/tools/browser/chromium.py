@@ -31,9 +31,8 @@ from threads.store.disk import Offload
 
 from .launch import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, view_page
-from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
-from .session import OnFailure
+from .session import BrowserFailed, OnFailure, PageFailed, PageRequest, PageView
 
 START_S = 25.0
 CLOSE_S = 1.5

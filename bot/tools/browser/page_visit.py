@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 
-from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
+from .session import PageFailed, PageRequest, PageView
 
 WIDTH, HEIGHT, MAX_HEIGHT = 1280, 800, 3200
 """CSS pixels of the screen, and the height of the longest picture."""
@@ -150,7 +150,7 @@ async def _read(page: Page) -> PageView:
     """Read the page in a world that its scripts cannot reach; again if it moved on meanwhile."""
     session = await page.context.new_cdp_session(page)
     frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
-    for attempt in range(READS):
+    for _ in range(READS):
         try:
             world = await session.send("Page.createIsolatedWorld", {"frameId": frame})
             result = await session.send(
@@ -163,11 +163,10 @@ async def _read(page: Page) -> PageView:
             )
             return PageView(**result["result"]["value"])
         except Error as error:
-            if attempt == READS - 1 or "context" not in error.message:
+            if "context" not in error.message:
                 raise
         except (KeyError, TypeError, ValidationError):
-            if attempt == READS - 1:
-                break
+            pass  # it moved on while it was read
         await anyio.sleep(READ_AGAIN_S)
     raise PageFailed("it could not be read")
 

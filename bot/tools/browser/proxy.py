@@ -40,12 +40,6 @@ _HOP = frozenset(
 )
 """Fields that are about one connection, not about the request (RFC 9110, 7.6.1)."""
 
-Headers = list[tuple[bytes, bytes]]
-
-
-class OverBudget(Exception):
-    """The visit moved more bytes than it may."""
-
 
 class Visit:
     """What one view of a page may use; ``problems`` are the refused hosts, in order."""
@@ -60,10 +54,10 @@ class Visit:
             self.problems.setdefault(host, error)
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes that move; raises `OverBudget`."""
+        """Count bytes that move; raises `anyio.EndOfStream` when there are too many."""
         self.left -= size
         if self.left < 0:
-            raise OverBudget
+            raise anyio.EndOfStream
 
 
 class Proxy:
@@ -100,7 +94,7 @@ class Proxy:
         async with stream, self._slots:
             try:
                 await self._serve(Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
-            except (*LOST, OverBudget, h11.ProtocolError):
+            except (*LOST, h11.ProtocolError):
                 return  # the page sees the end of its connection; nobody else is concerned
 
     async def _serve(self, client: Peer) -> None:
@@ -201,11 +195,11 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, tunnel: anyi
                 data = await source.receive(CHUNK)
                 visit.count_bytes(len(data))
                 await sink.send(data)
-    except (*LOST, OverBudget):
+    except LOST:
         tunnel.cancel()
 
 
-def _end_to_end(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> Headers:
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> list[tuple[bytes, bytes]]:
     """Return the fields that are meant for the other side."""
     headers = list(headers)
     hop = {

@@ -42,8 +42,8 @@ class StoredListings(JsonState):
 class Servers:
     """The servers of a running bot, and their tools, which stay the same until it ends."""
 
-    tools: Sequence[McpTool] = ()
-    servers: Sequence[Server] = ()
+    tools: Sequence[McpTool]
+    servers: Sequence[Server]
 
     def trouble(self) -> str:
         """Return a line for each server that is down, for a status."""
@@ -72,9 +72,6 @@ async def open_servers(
 
     Raises `threads.errors.NewerSchema` and OSError for the stored lists.
     """
-    if not configured:
-        yield Servers()
-        return
     store = _ListingStore(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
     await offload(store.open)
     servers = {

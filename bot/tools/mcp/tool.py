@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,13 +106,14 @@ def convert_result(
     Raises `ToolError` with the server's own words for a result that reports a failure.
     """
     budget = _TextBudget(MAX_ERROR if result.is_error else MAX_TEXT, mask)
+    if result.is_error:
+        texts = [budget.take(block.text) for block in result.content[:MAX_PARTS] if block.type == "text"]
+        message = "\n".join(filter(None, texts)) or "It did not say why."
+        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     parts: list[JsonValue | ItemError] = [
         {"image": images[index].file} if index in images else _part(block, budget)
         for index, block in enumerate(result.content[:MAX_PARTS])
     ]
-    if result.is_error:
-        message = "\n".join(_texts(parts)) or "It did not say why."
-        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     errors = [part for part in parts if isinstance(part, ItemError)]
     values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
     structured: JsonValue = result.structured_content
@@ -162,17 +163,6 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
 def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
     kind = budget.truncate(media_type or "binary data", 80)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
-
-
-def _texts(parts: list[JsonValue | ItemError]) -> Iterator[str]:
-    for part in parts:
-        match part:
-            case str():
-                yield part
-            case {"text": str(text)}:
-                yield text
-            case _:
-                pass
 
 
 def _repeats(value: JsonValue, structured: JsonValue) -> bool:

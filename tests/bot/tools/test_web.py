@@ -23,7 +23,7 @@ from bot.tools.web import get
 from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
-from tests.bot.tools.site import PUBLIC, certificates, hanging, page, redirect, serving
+from tests.bot.tools.site import PUBLIC, certificate, hanging, page, redirect, serving
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import ThreadId
@@ -59,8 +59,8 @@ async def site():
         yield site
 
 
-def tool_for(site, documents, *allowed: str, tls=None) -> WebFetch:
-    return WebFetch(HttpClient(site.egress(*allowed), inline, agent="Ann's bot", tls=tls), documents)
+def tool_for(site, documents, *allowed: str) -> WebFetch:
+    return WebFetch(HttpClient(site.egress(*allowed), inline, agent="Ann's bot"), documents)
 
 
 @pytest.fixture
@@ -459,11 +459,11 @@ async def test_a_call_that_finds_no_room_is_told_to_come_back(site, documents):
 
 
 @pytest.fixture
-async def secure(tmp_path, documents):
-    server, client = certificates(tmp_path)
-    async with serving(server) as site:
+async def secure(tmp_path, monkeypatch, documents):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "site.pem"))
+    async with serving(certificate(tmp_path / "site.pem")) as site:
         site.pages["/"] = page("secret garden")
-        yield site, tool_for(site, documents, tls=lambda: client)
+        yield site, tool_for(site, documents)
 
 
 @pytest.mark.parametrize("host", ["site.example", PUBLIC])

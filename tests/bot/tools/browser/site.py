@@ -26,9 +26,9 @@ serving = partial(site.serving, names=NAMES)
 
 
 @asynccontextmanager
-async def running(egress: Egress, launch=CHROMIUM, **options):
+async def running(egress: Egress, launch=CHROMIUM):
     """Run a `SharedBrowser` for the block."""
-    browser = SharedBrowser(egress, launch, **options)
+    browser = SharedBrowser(egress, launch)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(browser.run)
         yield browser

@@ -20,7 +20,7 @@ from PIL import Image
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.tools.browser import session as sessions
 from bot.tools.browser.launch import has_own, system_browser
-from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest
+from bot.tools.browser.session import BrowserFailed, PageFailed, PageRequest
 from tests.bot.tools.processes import children, descendants, gone
 from tests.bot.tools.site import PUBLIC, hanging, redirect
 
@@ -300,7 +300,8 @@ async def test_a_page_that_takes_too_much_memory_ends_and_the_next_one_works(one
     site.pages["/"] = page(
         "<script>const all = []; setInterval(() => all.push(new Uint8Array(5e7).fill(1)), 1)</script>"
     )
-    async with running(site.egress(), max_memory=600_000_000) as one:
+    monkeypatch.setattr(sessions, "MAX_MEMORY", 600_000_000)
+    async with running(site.egress()) as one:
         assert isinstance(await failure(one, wait_for="#never"), PageFailed)
         site.pages["/"] = page("fine")
         assert (await see(one)).text == "fine"

@@ -16,9 +16,8 @@ from bot.ports.errors import (
 )
 from bot.ports.tool import ToolOutput
 from bot.tools.browser import tool as tools
-from bot.tools.browser.cooldown import COOLDOWN_S, Cooldown
-from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageView
-from bot.tools.browser.tool import Browser, BrowserArguments
+from bot.tools.browser.session import BrowserFailed, PageFailed, PageView
+from bot.tools.browser.tool import COOLDOWN_S, TRY_S, Browser, BrowserArguments, Cooldown
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import Writer
 from bot.tools.web.tool import FetchArguments
@@ -162,6 +161,23 @@ async def test_web_fetch_replaces_a_browser_or_one_page_that_does_not_work(
     assert returned.origin == "web page"
     assert world.notes == [note]
     assert (await world.call(browser)).result.get("degraded") == then
+
+
+def test_a_feature_that_failed_is_off_until_one_call_tries_it():
+    cooldown = Cooldown()
+    assert cooldown.allows(0)
+    cooldown.fail(100)
+    due = 100 + COOLDOWN_S
+    assert [cooldown.allows(now) for now in (100, due - 1, due, due)] == [False, False, True, False]
+    cooldown.fail(due + 1)
+    assert not cooldown.allows(due + COOLDOWN_S)
+    cooldown.reset()
+    assert all(cooldown.allows(due) for _ in range(3))
+
+
+def test_a_try_without_an_outcome_leaves_the_next_one_to_another_call():
+    cooldown = Cooldown(off_until=100)
+    assert [cooldown.allows(now) for now in (100, 99 + TRY_S, 100 + TRY_S)] == [True, False, True]
 
 
 async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, monkeypatch):

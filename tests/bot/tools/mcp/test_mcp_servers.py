@@ -14,12 +14,6 @@ from threads.errors import NewerSchema
 from threads.model import ToolCall
 
 
-async def test_without_servers_nothing_is_opened_read_or_imported(tmp_path):
-    async with opened(tmp_path, {}) as servers:
-        assert (servers.tools, servers.servers, servers.trouble()) == ((), (), "")
-    assert not (tmp_path / "data").exists()
-
-
 async def test_tools_are_learned_once_and_then_known_without_starting_anything(tmp_path):
     configured = {"p": plain(tmp_path)}
     async with opened(tmp_path, configured) as servers:
