@@ -113,8 +113,9 @@ async def launched(
             if leader:
                 await _bounded(browser.close)
                 _kill_group(leader)
-            if await _bounded(manager.__aexit__) != "ended" and driver:
-                _kill_child(driver)
+            if await _bounded(manager.__aexit__) != "ended" and _parent(driver) == os.getpid():
+                with suppress(ProcessLookupError):
+                    os.kill(driver, signal.SIGKILL)
 
 
 async def _launch(chromium: BrowserType, home: str, port: int, *, sandbox: bool) -> Browser:
@@ -216,13 +217,6 @@ def _kill_group(pid: int) -> None:
         group = os.getpgid(pid)
         if group != os.getpgid(0):
             os.killpg(group, signal.SIGKILL)
-
-
-def _kill_child(pid: int) -> None:
-    """Kill *pid* if it is a child of this process."""
-    if _parent(pid) == os.getpid():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _status(pid: int) -> dict[str, str]:

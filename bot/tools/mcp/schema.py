@@ -93,11 +93,28 @@ def schema_problem(parameters: dict[str, JsonValue]) -> str:
 def _problem(parameters: dict[str, JsonValue], key: str, value: JsonValue) -> str:
     if key in {"$id", "$anchor", "$dynamicAnchor", "$dynamicRef"}:
         return f"its schema uses {key}"
-    if key == "$ref" and not (isinstance(value, str) and _resolves(parameters, value)):
+    if key == "$ref" and not _resolves(parameters, value):
         return "its schema refers to something outside of it"
     if key == "properties" and isinstance(value, dict) and not all(map(_KEY.fullmatch, value)):
         return "its arguments have names that model providers do not take"
     return ""
+
+
+def _resolves(parameters: dict[str, JsonValue], reference: JsonValue) -> bool:
+    """Return whether a reference leads to a schema within *parameters*."""
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
+
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
+    try:
+        return isinstance(resolver.lookup(str(reference)).contents, dict | bool)
+    except (
+        Unresolvable,
+        TypeError,
+        ValueError,
+    ):  # the last two for a path that leads into a text or a number
+        return False
 
 
 def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> list[str]:
@@ -125,19 +142,6 @@ def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> l
         return [f"{error.json_path}: {error.message}"[:MAX_ERROR] for error in found]
     except (_TooManySteps, RecursionError):
         return []
-
-
-def _resolves(parameters: dict[str, JsonValue], reference: str) -> bool:
-    """Return whether a reference leads to a schema within *parameters*."""
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
-
-    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
-    try:
-        return isinstance(resolver.lookup(reference).contents, dict | bool)
-    except (Unresolvable, TypeError, ValueError):  # the last two for a step into what has no such parts
-        return False
 
 
 def walk(value: JsonValue, depth: int = 1) -> Iterator[tuple[int, str, JsonValue]]:

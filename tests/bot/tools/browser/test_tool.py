@@ -180,18 +180,10 @@ def test_a_try_without_an_outcome_leaves_the_next_one_to_another_call():
     assert [cooldown.allows(now) for now in (100, 99 + TRY_S, 100 + TRY_S)] == [True, False, True]
 
 
-async def test_after_an_error_it_is_off_for_a_while_and_then_tried_again(world, monkeypatch):
-    browser = world.browser(BrowserFailed("boom"), BrowserFailed("again"), VIEW, VIEW)
-    await world.call(browser)
-    await world.call(browser)
-    assert len(world.pages.requests) == 1
-    cooldown = browser.browser_cooldown
-    cooldown.off_until = anyio.current_time()
-    assert "degraded" in (await world.call(browser)).result
-    assert cooldown.off_until > anyio.current_time() + COOLDOWN_S - 5
-    cooldown.off_until = anyio.current_time()
+async def test_a_browser_that_works_again_is_on_again(world):
+    browser = world.browser(browser_cooldown=Cooldown(off_until=0.1))
     assert "degraded" not in (await world.call(browser)).result
-    assert cooldown == Cooldown()
+    assert browser.browser_cooldown == Cooldown()
 
 
 @pytest.mark.parametrize("fetches", [False, True])
