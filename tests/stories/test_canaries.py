@@ -35,7 +35,7 @@ from bot.tools.browser.launch import Chromium, has_own, system_browser
 from bot.tools.browser.session import BrowserFailed, PageRequest, SharedBrowser
 from bot.tools.mcp import servers
 from bot.tools.mcp.server import Server
-from bot.tools.mcp.session import MAX_SAID
+from bot.tools.mcp.session import MAX_REFUSAL
 from bot.tools.mcp.tool import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.tool_list import MAX_DESCRIPTION
 from tests.bot.tools.browser.site import page
@@ -86,7 +86,7 @@ PARTS = {
 }
 
 SERVER = f"""
-MAX_DESCRIPTION, MAX_SAID, MAX_TEXT, MAX_ERROR = {MAX_DESCRIPTION}, {MAX_SAID}, {MAX_TEXT}, {MAX_ERROR}
+MAX_DESCRIPTION, MAX_REFUSAL, MAX_TEXT, MAX_ERROR = {MAX_DESCRIPTION}, {MAX_REFUSAL}, {MAX_TEXT}, {MAX_ERROR}
 """
 SERVER += """
 import json, os, sys
@@ -110,7 +110,7 @@ for line in sys.stdin:
     elif asked["method"] == "tools/list":
         out["result"] = {"tools": [tool(name) for name in ("environment", "values", "fails", "breaks", "floods", "cut", "cut_fails", "cut_breaks")]}
     elif name == "cut_breaks":
-        out["error"] = {"code": -32000, "message": until_cut(MAX_SAID, told["GIVEN"])}
+        out["error"] = {"code": -32000, "message": until_cut(MAX_REFUSAL, told["GIVEN"])}
     elif name in ("cut", "cut_fails"):
         limit = MAX_TEXT if name == "cut" else MAX_ERROR
         text = until_cut(limit, told["GIVEN"])

@@ -92,7 +92,7 @@ def bare_driver_environment() -> Generator[None]:
 
 
 @asynccontextmanager
-async def launched(
+async def run_chromium(
     offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[ChromiumEngine]:
     """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
@@ -111,9 +111,9 @@ async def launched(
             yield ChromiumEngine(offload, browser, session, port, on_failure)
         finally:  # each has time to end by itself before it is killed
             if leader:
-                await _bounded(browser.close)
+                await _close_in_time(browser.close)
                 _kill_group(leader)
-            if await _bounded(manager.__aexit__) != "ended" and _parent(driver) == os.getpid():
+            if await _close_in_time(manager.__aexit__) != "ended" and _parent(driver) == os.getpid():
                 with suppress(ProcessLookupError):
                     os.kill(driver, signal.SIGKILL)
 
@@ -178,7 +178,7 @@ class ChromiumEngine:
         try:
             yield await context.new_page()
         finally:
-            if (how := await _bounded(context.close)) != "ended":
+            if (how := await _close_in_time(context.close)) != "ended":
                 failure = PageFailed if how == "took too long" else BrowserFailed
                 self.on_failure(failure(f"closing a page {how}"))
 
@@ -189,11 +189,13 @@ async def _pids(session: CDPSession) -> list[int]:
     return [process["id"] for process in sorted(processes, key=lambda process: process["type"] != "browser")]
 
 
-async def _bounded(end: Callable[[], Awaitable[object]]) -> Literal["ended", "failed", "took too long"]:
-    """Wait up to `CLOSE_S` for an end, also when cancelled, and return its outcome."""
+async def _close_in_time(
+    close: Callable[[], Awaitable[object]],
+) -> Literal["ended", "failed", "took too long"]:
+    """Close something within `CLOSE_S`, also when cancelled, and return the outcome."""
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_S):
         try:
-            await end()
+            await close()
         except Exception:  # noqa: BLE001 - what is dead fails in many ways; the caller handles all of them
             return "failed"
         return "ended"

@@ -54,5 +54,5 @@ class Chromium:
     @asynccontextmanager
     async def __call__(self, port: int, on_failure: OnFailure) -> AsyncIterator[Engine]:
         chromium = await self.offload(importlib.import_module, "bot.tools.browser.chromium")
-        async with chromium.launched(self.offload, port, on_failure, sandbox=self.sandbox) as engine:
+        async with chromium.run_chromium(self.offload, port, on_failure, sandbox=self.sandbox) as engine:
             yield engine

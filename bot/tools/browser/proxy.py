@@ -95,7 +95,7 @@ class Proxy:
             try:
                 await self._serve(Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
             except (*LOST, h11.ProtocolError):
-                return  # the page sees the end of its connection; nobody else is concerned
+                return  # only the page is concerned, and it sees the end of its connection
 
     async def _serve(self, client: Peer) -> None:
         with anyio.fail_after(HEAD_S):
@@ -148,7 +148,7 @@ class Proxy:
         async with await self._egress.open_connection(url.host, url.port) as stream:
             server = Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
             headers = [(b"Host", url.authority.encode()), (b"Connection", b"close")]
-            headers += _end_to_end(request.headers, but=b"host")
+            headers += _end_to_end(request.headers, drop=b"host")
             await server.send(h11.Request(method=request.method, target=url.target, headers=headers))
             await _copy_body(client, server, visit)
             await _copy_response(server, client, visit)
@@ -166,7 +166,7 @@ async def _copy_response(server: Peer, client: Peer, visit: Visit) -> None:
             event = await server.receive()
         if isinstance(event, h11.Response):
             break
-        visit.count_bytes(MAX_HEAD)  # a "wait" costs too, so that they end, at the latest with the visit
+        visit.count_bytes(MAX_HEAD)  # interim responses count, so they end with the visit at the latest
     headers = [(b"Connection", b"close"), *_end_to_end(event.headers)]
     await client.send(h11.Response(status_code=event.status_code, reason=event.reason, headers=headers))
     await _copy_body(server, client, visit)
@@ -199,13 +199,13 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, tunnel: anyi
         tunnel.cancel()
 
 
-def _end_to_end(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> list[tuple[bytes, bytes]]:
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], drop: bytes = b"") -> list[tuple[bytes, bytes]]:
     """Return the fields that are meant for the other side."""
     headers = list(headers)
     hop = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",")
     }
-    left_out = (_HOP | hop | {but}) - {b"content-length", b"transfer-encoding"}
+    left_out = (_HOP | hop | {drop}) - {b"content-length", b"transfer-encoding"}
     return [(name, value) for name, value in headers if name not in left_out]
 
 

@@ -48,7 +48,7 @@ class BrowserFailed(Exception):
 
 
 class PageFailed(Exception):
-    """The page gave nothing in time, or its tab died; the browser works. ``str(error)`` is a clause."""
+    """The page did not load in time, or its tab died; the browser itself works. ``str(error)`` is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Engine(Protocol):
 
 
 OnFailure = Callable[[BrowserFailed | PageFailed], None]
-"""Takes why a browser is of no more use: `PageFailed` if a page is to blame."""
+"""Gets the reason why a browser can no longer be used: `PageFailed` if a page is to blame."""
 
 Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
 """Runs a browser for a block; its proxy is that port of loopback."""
@@ -160,7 +160,7 @@ class SharedBrowser:
                     return await session.engine.view(request, visit, deadline)
                 finally:
                     self._proxy.close_visit(visit)
-        raise PageFailed("it did not come to rest in its time")
+        raise PageFailed("it did not finish in time")
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[_Session]:
@@ -177,7 +177,7 @@ class SharedBrowser:
             session.fail(error)
             session.check()
         except PageFailed:
-            session.check()  # the end of the browser says more than that of the page
+            session.check()  # if the browser ended too, that says more
             raise
         finally:
             session.users, session.used_at = session.users - 1, anyio.current_time()

@@ -2,7 +2,8 @@
 
 A schema is somebody else's program, so its cost is bounded: its length and depth, no reference out of it, no regular
 expression of it is run, and a check ends after `MAX_STEPS` keywords (ten lines of schema can ask for a billion).
-The server checks its arguments in any case; here a mistake is found sooner. What these bounds cut off is let through.
+The server checks its arguments in any case; here a mistake is found sooner. Arguments that cannot be checked within
+these bounds pass.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_ERROR = 300
 """Characters of one error: it repeats what was sent."""
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What Anthropic takes as the name of a property."""
+"""The names of properties that Anthropic accepts."""
 _NOT_AT_TOP = frozenset(
     "allOf anyOf oneOf not if then else dependentSchemas $ref $dynamicRef enum const".split()  # noqa: SIM905
 )
@@ -45,7 +46,7 @@ class _TooManySteps(Exception):
 
 
 class McpArguments(Arguments):
-    """What a server's tool is called with: any names, checked by ``parameters``, its own JSON Schema."""
+    """The arguments of a server's tool: any names, checked by ``parameters``, its own JSON Schema."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     parameters: ClassVar[dict[str, JsonValue]] = {}

@@ -16,7 +16,7 @@ A failure is a connection that failed or ended; an answered call resets the coun
 |-----------|-----------------------------------------------|-----------------------------------|
 | closed    | fewer than three failures in a row            | waits for the connection          |
 | open      | waiting, after the third                      | is refused at once                |
-| half-open | connecting after that: the one probe          | waits for what comes of it        |
+| half-open | connecting after that: the one probe          | waits for its outcome             |
 
 Callers wait for an event, each until its own deadline. What the SDK raises or cancels ends only the connection: its
 calls get `McpUnavailable`, since they may or may not have worked.
@@ -114,13 +114,13 @@ class Server:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
         self.reason = ""
-        """Why the last connection failed or ended, in our own words; empty from the next one that stands."""
+        """Why the last connection failed or ended, in our own words; empty once there is a connection again."""
         self.last_output = ""
-        """The server's own last words on that, masked, for operators."""
+        """What the server wrote last before that, masked; for operators."""
         self.attempted = anyio.Event()
         """Set when the first attempt to connect has an outcome."""
         self.listing: Listing | None = None
-        """What it listed at the last connection."""
+        """The tools that it listed at the last connection."""
         self._settings, self._environ = settings, environ
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
         self.mask = mask

@@ -1,8 +1,8 @@
 """All configured MCP servers: their tools come from a stored list, their connections when a tool is called.
 
-What a server lists stands in the prompt, which must not change under a conversation. So its tools are listed once and
-stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. What it lists at a later
-connection counts from the next start. No server can keep the bot from starting.
+The tools of a server are part of the prompt, which must not change during a conversation. So they are listed once and
+stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. A list from a later
+connection takes effect at the next start. No server can keep the bot from starting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEARN_S = 5.0
 
 
 class StoredListings(JsonState):
-    """What each server listed last."""
+    """The last list of each server."""
 
     servers: dict[str, Listing] = Field(default_factory=dict)
 
@@ -108,14 +108,14 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
 
 
 class _ListingStore:
-    """What the configured servers list, and what of it is offered until the bot ends."""
+    """The lists of the configured servers, and those that are offered until the bot ends."""
 
     def __init__(self, configured: Mapping[str, McpServer], file: JsonFile[StoredListings]) -> None:
         self._digests = {name: settings_digest(settings) for name, settings in sorted(configured.items())}
         self._file = file
         self._offered: dict[str, Listing] | None = None
         self.known: dict[str, Listing] = {}
-        """What was listed under the settings of today, by server."""
+        """The lists that belong to the present settings, by server."""
 
     def open(self) -> None:
         """Read the stored lists. Blocking. Raises as `JsonFile.open` does."""
@@ -128,7 +128,7 @@ class _ListingStore:
         return self._offered
 
     async def save(self, name: str, listing: Listing) -> None:
-        """Store what a server lists now, and log what that changes."""
+        """Store the new list of a server, and log the changes."""
         if self.known.get(name) == listing:
             return
         self.known[name] = listing

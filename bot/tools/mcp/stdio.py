@@ -8,7 +8,7 @@ escapes; only a sandbox would hold it.
 | step of the end              | when                                                |
 |------------------------------|-----------------------------------------------------|
 | standard input is closed     | at once                                             |
-| the group is killed          | when standard output ends, which most servers do now |
+| the group is killed          | when standard output ends, as is usual              |
 | else the group gets SIGTERM  | after 1 s                                           |
 | and is killed                | 0.5 s later                                         |
 """

@@ -35,7 +35,7 @@ MAX_ERROR = 20_000
 MAX_PARTS = 200
 """Parts of one result that are kept."""
 MAX_PICTURES = 4
-"""Pictures of one result that are images to the model."""
+"""Pictures of one result that the model gets as images."""
 
 Save = Callable[[Path, str, bytes], Awaitable[str]]
 """Saves a file of that name in a workspace and returns its path there. Raises `ToolError`."""
@@ -43,7 +43,7 @@ Save = Callable[[Path, str, bytes], Awaitable[str]]
 
 @dataclass(frozen=True)
 class McpTool:
-    """``name`` is ours, ``tool`` the server's own."""
+    """``name`` is our name for it, ``tool`` the server's own."""
 
     server: Server
     tool: str
@@ -101,7 +101,7 @@ class _TextBudget:
 def convert_result(
     result: CallToolResult, origin: str, images: Mapping[int, Image], mask: Callable[[str], str]
 ) -> ToolOutput:
-    """Return what the model should read; *images* are the pictures that it can see, by their place in the result.
+    """Return what the model reads; *images* are the saved pictures, by their place in the result.
 
     Raises `ToolError` with the server's own words for a result that reports a failure.
     """
