@@ -95,7 +95,7 @@ def bare_driver_environment() -> Generator[None]:
 async def run_chromium(
     offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[ChromiumEngine]:
-    """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
+    """Run Chromium for the block, see `bot.tools.browser.launch.launch_chromium`."""
     manager = async_playwright()
     leader = driver = 0
     async with anyio.TemporaryDirectory(prefix="threadfast-browser-", ignore_cleanup_errors=True) as home:

@@ -37,9 +37,6 @@ MAX_REFUSAL = 1000
 """Characters of a server's refusal that are kept."""
 MAX_FAULT = 200
 """Characters of what is wrong with a tool."""
-DEFAULT_VERSION = "2025-11-25"
-"""The protocol's version for a list before one is agreed on, as in the SDK."""
-UNNAMED = "(a tool without a name)"
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -56,12 +53,12 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     """Receives what a server sends, and removes tools that break the protocol from its lists.
 
     The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server. ``left_out``
-    are the removed tools.
+    are the removed tools. ``version`` is the protocol's, once it is agreed on.
     """
 
     def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
         self._read = read
-        self.version = DEFAULT_VERSION
+        self.version = ""
         self.left_out: list[RawTool] = []
 
     async def receive(self) -> SessionMessage | Exception:
@@ -180,4 +177,4 @@ def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
 
 def _name(tool: JsonValue) -> str:
     name = tool.get("name") if isinstance(tool, dict) else None
-    return name if isinstance(name, str) and name else UNNAMED
+    return name if isinstance(name, str) and name else "(a tool without a name)"

@@ -76,12 +76,10 @@ async def fetch(tool, url=SITE, offset=0, *, thread=THREAD, within_s=20.0) -> To
     return returned
 
 
-def sending(*pieces: bytes, then=None):
+def sending(data: bytes):
     async def script(stream):
-        for piece in pieces:
-            await stream.send(piece)
-        if then:
-            await then(stream)
+        await stream.send(data)
+        await hanging(stream)
 
     return script
 
@@ -277,7 +275,7 @@ async def test_a_flood_is_cut_when_it_is_text_and_refused_when_it_is_not(site, t
 
 
 async def test_a_large_document_is_refused_before_it_is_sent(site, tool):
-    site.pages["/"] = sending(page(b"", "application/pdf", length=123_456_789), then=hanging)
+    site.pages["/"] = sending(page(b"", "application/pdf", length=123_456_789))
     with pytest.raises(ToolError, match="123456789 bytes"):
         await fetch(tool)
 
@@ -389,7 +387,7 @@ async def test_a_page_that_breaks_off_is_read_as_far_as_it_came_and_says_so(site
 
 async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatch):
     monkeypatch.setattr(get, "READ_S", 0.05)
-    site.pages["/"] = sending(then=hanging)
+    site.pages["/"] = hanging
     with pytest.raises(ToolTimeout, match=r"site\.example did not answer in time"):
         await fetch(tool)
     with anyio.fail_after(5):
@@ -398,7 +396,7 @@ async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatc
 
 async def test_a_server_that_stops_in_the_middle_is_left_before_the_call_is_over(site, tool, monkeypatch):
     monkeypatch.setattr(get, "READ_S", 0.05)
-    site.pages["/"] = sending(HEAD + b"Content-Length: 99\r\n\r\nhello", then=hanging)
+    site.pages["/"] = sending(HEAD + b"Content-Length: 99\r\n\r\nhello")
     returned = await fetch(tool)
     assert returned.result["text"] == "hello"
     assert [(error.type, error.message) for error in returned.errors] == [("timeout", get.LATE)]
@@ -415,16 +413,11 @@ async def test_a_reader_that_takes_too_long_is_left_in_time(site, tool, monkeypa
 
 
 async def test_a_call_that_is_stopped_lets_go_of_its_connection(site, tool):
-    came = anyio.Event()
-
-    async def hang(stream):
-        came.set()
-        await hanging(stream)
-
-    site.pages["/"] = hang
+    site.pages["/"] = hanging
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(fetch, tool)
-        await came.wait()
+        while not site.heads:
+            await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     with anyio.fail_after(2):
         await site.left.wait()
