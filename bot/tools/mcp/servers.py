@@ -142,16 +142,13 @@ class _ListingStore:
         if self._offered is None:
             log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
         else:
+            lists = (self._offered.get(name, Listing()), listing)
+            old, new = ({tool.name: tool for tool in listing.tools} for listing in lists)
+            changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             log.warning(
                 "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",
                 name,
-                _changed(self._offered.get(name, Listing()), listing),
+                clean(", ".join(changed))[:500],
             )
         if listing.left_out:
             log.warning("mcp.left_out: %s: %s", name, "; ".join(listing.left_out)[:1000])
-
-
-def _changed(before: Listing, now: Listing) -> str:
-    old, new = ({tool.name: tool for tool in listing.tools} for listing in (before, now))
-    changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return clean(", ".join(changed))[:500]

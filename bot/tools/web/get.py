@@ -59,7 +59,17 @@ async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadlin
     for an answer that is not valid.
     """
     for _ in range(MAX_REDIRECTS + 1):
-        page = await _hop(egress, tls, agent, url, deadline)
+        page = Response(url)
+        try:
+            with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+                await _exchange(egress, tls, agent, page)
+        except TimeoutError:
+            error = ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE)
+            _keep_beginning(page, LATE, error)
+        except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
+            _keep_beginning(
+                page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE)
+            )
         if page.status not in REDIRECTS or not page.location:
             return page
         target = egress.check(str(join_url(url, page.location)))
@@ -76,18 +86,6 @@ def _same_site(old: Url, new: Url) -> bool:
     """Return whether both have one host, but for a "www.", on one port or the usual ones."""
     usual = all(url.port == DEFAULT_PORTS[url.scheme] for url in (old, new))
     return old.host.removeprefix("www.") == new.host.removeprefix("www.") and (usual or old.port == new.port)
-
-
-async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
-    page = Response(url)
-    try:
-        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
-            await _exchange(egress, tls, agent, page)
-    except TimeoutError:
-        _keep_beginning(page, LATE, ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE))
-    except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
-        _keep_beginning(page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE))
-    return page
 
 
 def _keep_beginning(page: Response, missing: str, error: ToolError) -> None:
