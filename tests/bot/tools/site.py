@@ -59,8 +59,8 @@ class Site:
         for record in (self.pages, self.heads, self.reached):
             record.clear()
 
-    def egress(self, *allowed: str) -> Egress:
-        return Egress(allowed, resolve=self._resolve, connect=self._connect)
+    def egress(self) -> Egress:
+        return Egress(resolve=self._resolve, connect=self._connect)
 
     async def _resolve(self, host, port):
         return self.names.get(host, [PUBLIC])

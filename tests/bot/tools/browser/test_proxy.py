@@ -21,15 +21,9 @@ async def site():
         yield site
 
 
-@pytest.fixture
-async def out(site):
-    """A proxy with one visit; what `say` sends goes to it."""
-    proxy = Proxy(site.egress())
-    async with proxy.serving() as port:
-        yield Out(proxy, port)
-
-
 class Out:
+    """A proxy with one visit; what `say` sends goes to it."""
+
     def __init__(self, proxy: Proxy, port: int) -> None:
         self.proxy, self.port, self.visit = proxy, port, proxy.open_visit()
 
@@ -49,6 +43,13 @@ class Out:
         async with await self.connect() as stream:
             await stream.send(self.head(*lines, password=password))
             return await rest(stream)
+
+
+@pytest.fixture
+async def out(site):
+    proxy = Proxy(site.egress())
+    async with proxy.serving() as port:
+        yield Out(proxy, port)
 
 
 async def rest(stream) -> bytes:

@@ -31,32 +31,26 @@ class Fake:
         if self.fails:
             raise self.fails.pop()
         self.open += 1
-        self.on_failure, self.ended = on_failure, anyio.Event()
+        self.on_failure = on_failure
         try:
             yield self
         finally:
-            self.ended.set()
             self.open -= 1
             self.closed.set()
+            if self.hold:
+                self.hold.set()
 
     async def view(self, request, visit, deadline):
         self.looking += 1
         self.most = max(self.most, self.looking)
         try:
             if self.hold:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._cut, tasks.cancel_scope)
-                    await self.hold.wait()
-                    tasks.cancel_scope.cancel()
-            if self.ended.is_set():
+                await self.hold.wait()
+            if not self.open:
                 raise BrowserFailed("cut off")
             return VIEW
         finally:
             self.looking -= 1
-
-    async def _cut(self, scope):
-        await self.ended.wait()
-        scope.cancel()
 
     async def memory(self):
         if isinstance(self.taken, Exception):

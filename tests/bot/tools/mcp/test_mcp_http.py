@@ -1,6 +1,6 @@
 import os
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -23,15 +23,14 @@ async def run_program(port: int, *more: str):
     )
     try:
         with anyio.fail_after(60):
-            while True:
-                try:
+            while process.returncode is None:
+                with suppress(OSError):
                     await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
                     break
-                except OSError:
-                    await anyio.sleep(0.05)
+                await anyio.sleep(0.05)
         yield process
     finally:
-        if process.returncode is None:
+        with suppress(ProcessLookupError):
             process.kill()
         await process.aclose()
 
