@@ -112,7 +112,8 @@ class Proxy:
             else:
                 await self._forward(request, client, visit)
         except ToolError as error:
-            visit.add_problem(_host(request.target), error)
+            target = request.target.decode("ascii", "replace").removeprefix("http://")
+            visit.add_problem(target.partition("/")[0][:200], error)
             if request.method == b"CONNECT":
                 await _answer(client, 403 if isinstance(error, ToolDenied) else 502)
             # A plain request gets no answer: the browser would take ours for the page's own.
@@ -207,8 +208,3 @@ def _end_to_end(headers: Iterable[tuple[bytes, bytes]], drop: bytes = b"") -> li
     }
     left_out = (_HOP | hop | {drop}) - {b"content-length", b"transfer-encoding"}
     return [(name, value) for name, value in headers if name not in left_out]
-
-
-def _host(target: bytes) -> str:
-    """Return the host that a target names, for people."""
-    return target.decode("ascii", "replace").removeprefix("http://").partition("/")[0][:200]

@@ -94,9 +94,6 @@ class _TextBudget:
         self.left -= len(taken)
         return taken
 
-    def truncate(self, text: str, limit: int) -> str:
-        return truncate(text, limit, self.mask)
-
 
 def convert_result(
     result: CallToolResult, origin: str, images: Mapping[int, Image], mask: Callable[[str], str]
@@ -146,13 +143,13 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
             return budget.take(block.text)
         case "resource_link":
             return {
-                "resource": budget.truncate(str(block.uri), 2000),
-                "name": budget.truncate(block.name, 200),
+                "resource": truncate(str(block.uri), 2000, budget.mask),
+                "name": truncate(block.name, 200, budget.mask),
             }
         case "resource":
             resource = block.resource
             text = getattr(resource, "text", None)
-            address = budget.truncate(str(resource.uri), 2000)
+            address = truncate(str(resource.uri), 2000, budget.mask)
             if isinstance(text, str):
                 return {"resource": address, "text": budget.take(text)}
             return _unreadable(address, resource.mime_type, budget)
@@ -161,7 +158,7 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
 
 
 def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
-    kind = budget.truncate(media_type or "binary data", 80)
+    kind = truncate(media_type or "binary data", 80, budget.mask)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
 
 
