@@ -203,12 +203,12 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
         tool_set.tools.append(fetch)
     if "browser" not in enabled:
         return
-    from bot.tools.browser.launch import Chromium, unavailable  # noqa: PLC0415 - an extra
+    from bot.tools.browser.launch import launch_chromium, unavailable  # noqa: PLC0415 - an extra
     from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
     from bot.tools.browser.tool import Browser  # noqa: PLC0415
 
     missing = await resources.offload(unavailable)
-    pages = SharedBrowser(egress, Chromium(resources.work))
+    pages = SharedBrowser(egress, partial(launch_chromium, resources.work))
     tasks.start_soon(pages.run)
     tool_set.tools.append(
         Browser(

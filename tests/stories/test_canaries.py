@@ -31,15 +31,15 @@ import pytest
 from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
-from bot.tools.browser.launch import Chromium, has_own, system_browser
-from bot.tools.browser.protocol import BrowserFailed, PageRequest
-from bot.tools.browser.session import SharedBrowser
+from bot.tools.browser.launch import has_own, system_browser
+from bot.tools.browser.session import BrowserFailed, PageRequest
 from bot.tools.mcp import servers
 from bot.tools.mcp.server import Server
-from bot.tools.mcp.session import MAX_SAID
+from bot.tools.mcp.session import MAX_REFUSAL
 from bot.tools.mcp.tool import MAX_ERROR, MAX_TEXT
 from bot.tools.mcp.tool_list import MAX_DESCRIPTION
 from tests.bot.tools.browser.site import page
+from tests.bot.tools.browser.site import running as running_browser
 from tests.bot.tools.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
 from tests.serving import Seat, anthropic, serving
@@ -87,7 +87,7 @@ PARTS = {
 }
 
 SERVER = f"""
-MAX_DESCRIPTION, MAX_SAID, MAX_TEXT, MAX_ERROR = {MAX_DESCRIPTION}, {MAX_SAID}, {MAX_TEXT}, {MAX_ERROR}
+MAX_DESCRIPTION, MAX_REFUSAL, MAX_TEXT, MAX_ERROR = {MAX_DESCRIPTION}, {MAX_REFUSAL}, {MAX_TEXT}, {MAX_ERROR}
 """
 SERVER += """
 import json, os, sys
@@ -111,7 +111,7 @@ for line in sys.stdin:
     elif asked["method"] == "tools/list":
         out["result"] = {"tools": [tool(name) for name in ("environment", "values", "fails", "breaks", "floods", "cut", "cut_fails", "cut_breaks")]}
     elif name == "cut_breaks":
-        out["error"] = {"code": -32000, "message": until_cut(MAX_SAID, told["GIVEN"])}
+        out["error"] = {"code": -32000, "message": until_cut(MAX_REFUSAL, told["GIVEN"])}
     elif name in ("cut", "cut_fails"):
         limit = MAX_TEXT if name == "cut" else MAX_ERROR
         text = until_cut(limit, told["GIVEN"])
@@ -688,16 +688,13 @@ async def test_neither_the_browser_nor_its_driver_is_given_one(monkeypatch):
         pytest.skip("no browser here")
     for name, canary in CANARIES.items():
         monkeypatch.setenv(name, canary)
-    async with site_serving() as site, anyio.create_task_group() as tasks:
+    async with site_serving() as site, running_browser(site.egress()) as one:
         site.pages["/"] = page("hello")
-        one = SharedBrowser(site.egress(), Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0))
-        tasks.start_soon(one.run)
         try:
             await one.view(PageRequest("http://site.test/"), anyio.current_time() + 60)
         except BrowserFailed as error:
             pytest.skip(f"no browser starts here: {error}")
         found = list(_descendants(os.getpid()))
-        tasks.cancel_scope.cancel()
     assert any("run-driver" in line for line, _ in found)
     assert any("--headless" in line for line, _ in found)
     for line, environment in found:

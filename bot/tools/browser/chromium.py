@@ -31,9 +31,8 @@ from threads.store.disk import Offload
 
 from .launch import has_own, system_browser
 from .page_visit import HEIGHT, WIDTH, view_page
-from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Visit
-from .session import OnFailure
+from .session import BrowserFailed, OnFailure, PageFailed, PageRequest, PageView
 
 START_S = 25.0
 CLOSE_S = 1.5
@@ -93,10 +92,10 @@ def bare_driver_environment() -> Generator[None]:
 
 
 @asynccontextmanager
-async def launched(
+async def run_chromium(
     offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool
 ) -> AsyncIterator[ChromiumEngine]:
-    """Run Chromium for the block, see `bot.tools.browser.launch.Chromium`."""
+    """Run Chromium for the block, see `bot.tools.browser.launch.launch_chromium`."""
     manager = async_playwright()
     leader = driver = 0
     async with anyio.TemporaryDirectory(prefix="threadfast-browser-", ignore_cleanup_errors=True) as home:
@@ -112,10 +111,11 @@ async def launched(
             yield ChromiumEngine(offload, browser, session, port, on_failure)
         finally:  # each has time to end by itself before it is killed
             if leader:
-                await _bounded(browser.close)
+                await _close_in_time(browser.close)
                 _kill_group(leader)
-            if await _bounded(manager.__aexit__) != "ended" and driver:
-                _kill_child(driver)
+            if await _close_in_time(manager.__aexit__) != "ended" and _parent(driver) == os.getpid():
+                with suppress(ProcessLookupError):
+                    os.kill(driver, signal.SIGKILL)
 
 
 async def _launch(chromium: BrowserType, home: str, port: int, *, sandbox: bool) -> Browser:
@@ -178,7 +178,7 @@ class ChromiumEngine:
         try:
             yield await context.new_page()
         finally:
-            if (how := await _bounded(context.close)) != "ended":
+            if (how := await _close_in_time(context.close)) != "ended":
                 failure = PageFailed if how == "took too long" else BrowserFailed
                 self.on_failure(failure(f"closing a page {how}"))
 
@@ -189,11 +189,13 @@ async def _pids(session: CDPSession) -> list[int]:
     return [process["id"] for process in sorted(processes, key=lambda process: process["type"] != "browser")]
 
 
-async def _bounded(end: Callable[[], Awaitable[object]]) -> Literal["ended", "failed", "took too long"]:
-    """Wait up to `CLOSE_S` for an end, also when cancelled, and return its outcome."""
+async def _close_in_time(
+    close: Callable[[], Awaitable[object]],
+) -> Literal["ended", "failed", "took too long"]:
+    """Close something within `CLOSE_S`, also when cancelled, and return the outcome."""
     with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLOSE_S):
         try:
-            await end()
+            await close()
         except Exception:  # noqa: BLE001 - what is dead fails in many ways; the caller handles all of them
             return "failed"
         return "ended"
@@ -217,13 +219,6 @@ def _kill_group(pid: int) -> None:
         group = os.getpgid(pid)
         if group != os.getpgid(0):
             os.killpg(group, signal.SIGKILL)
-
-
-def _kill_child(pid: int) -> None:
-    """Kill *pid* if it is a child of this process."""
-    if _parent(pid) == os.getpid():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _status(pid: int) -> dict[str, str]:

@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from threads.store.disk import Offload
@@ -41,18 +40,14 @@ def has_own() -> bool:
     return any(any(Path(folder).glob("chromium-[0-9]*")) for folder in folders)
 
 
-@dataclass(frozen=True)
-class Chromium:
-    """A `bot.tools.browser.session.Launch`: starts Playwright's own browser, or the system's.
+@asynccontextmanager
+async def launch_chromium(
+    offload: Offload, port: int, on_failure: OnFailure, *, sandbox: bool = True
+) -> AsyncIterator[Engine]:
+    """Run Chromium for the block: Playwright's own, or the system's; its proxy is that port of loopback.
 
     Without *sandbox* it runs for root too, with nothing between a page and this machine: for tests.
     """
-
-    offload: Offload
-    sandbox: bool = True
-
-    @asynccontextmanager
-    async def __call__(self, port: int, on_failure: OnFailure) -> AsyncIterator[Engine]:
-        chromium = await self.offload(importlib.import_module, "bot.tools.browser.chromium")
-        async with chromium.launched(self.offload, port, on_failure, sandbox=self.sandbox) as engine:
-            yield engine
+    chromium = await offload(importlib.import_module, "bot.tools.browser.chromium")
+    async with chromium.run_chromium(offload, port, on_failure, sandbox=sandbox) as engine:
+        yield engine

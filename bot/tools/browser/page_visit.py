@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import anyio
 from playwright.async_api import Error, Page
-from playwright.async_api import TimeoutError as TooLate
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 from pydantic import ValidationError
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 
-from .protocol import PageFailed, PageRequest, PageView
 from .proxy import Visit
+from .session import PageFailed, PageRequest, PageView
 
 WIDTH, HEIGHT, MAX_HEIGHT = 1280, 800, 3200
 """CSS pixels of the screen, and the height of the longest picture."""
@@ -102,7 +102,7 @@ async def view_page(page: Page, request: PageRequest, visit: Visit, deadline: fl
 
 
 async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float) -> tuple[int, str]:
-    """Load the page within its time; return HTTP's status and what did not happen.
+    """Load the page within its time; return HTTP's status, and what did not happen in time.
 
     Raises `ToolError` for an address without a page, and `PageFailed` for one that sent nothing yet.
     """
@@ -114,7 +114,7 @@ async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float)
         await page.wait_for_load_state("domcontentloaded", timeout=_ms(until))
         if request.wait_for:
             await page.wait_for_selector(request.wait_for, state="visible", timeout=_ms(until))
-    except TooLate:
+    except PlaywrightTimeout:
         if page.url == "about:blank":
             raise PageFailed("its server sent nothing in time") from None
         return (
@@ -123,7 +123,7 @@ async def _load(page: Page, request: PageRequest, visit: Visit, deadline: float)
         )
     except Error as error:
         raise _fault(error.message, request, visit) from error
-    with suppress(TooLate):
+    with suppress(PlaywrightTimeout):
         await page.wait_for_load_state("networkidle", timeout=min(_ms(until), SETTLE_S * 1000))
     return status, ""
 
@@ -150,7 +150,7 @@ async def _read(page: Page) -> PageView:
     """Read the page in a world that its scripts cannot reach; again if it moved on meanwhile."""
     session = await page.context.new_cdp_session(page)
     frame = (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"]
-    for attempt in range(READS):
+    for _ in range(READS):
         try:
             world = await session.send("Page.createIsolatedWorld", {"frameId": frame})
             result = await session.send(
@@ -163,11 +163,10 @@ async def _read(page: Page) -> PageView:
             )
             return PageView(**result["result"]["value"])
         except Error as error:
-            if attempt == READS - 1 or "context" not in error.message:
+            if "context" not in error.message:
                 raise
         except (KeyError, TypeError, ValidationError):
-            if attempt == READS - 1:
-                break
+            pass  # it moved on while it was read
         await anyio.sleep(READ_AGAIN_S)
     raise PageFailed("it could not be read")
 
@@ -184,7 +183,7 @@ async def _with_picture(page: Page, view: PageView, request: PageRequest) -> Pag
     except Error as error:
         return replace(view, unpictured=error.message.splitlines()[0][:300])
     if not picture.startswith(JPEG) or len(picture) > MAX_PICTURE:
-        return replace(view, unpictured=f"{len(picture)} bytes of no use")
+        return replace(view, unpictured=f"not a usable JPEG ({len(picture)} bytes)")
     return replace(view, picture=picture)
 
 

@@ -40,12 +40,6 @@ _HOP = frozenset(
 )
 """Fields that are about one connection, not about the request (RFC 9110, 7.6.1)."""
 
-Headers = list[tuple[bytes, bytes]]
-
-
-class OverBudget(Exception):
-    """The visit moved more bytes than it may."""
-
 
 class Visit:
     """What one view of a page may use; ``problems`` are the refused hosts, in order."""
@@ -60,10 +54,10 @@ class Visit:
             self.problems.setdefault(host, error)
 
     def count_bytes(self, size: int) -> None:
-        """Count bytes that move; raises `OverBudget`."""
+        """Count bytes that move; raises `anyio.EndOfStream` when there are too many."""
         self.left -= size
         if self.left < 0:
-            raise OverBudget
+            raise anyio.EndOfStream
 
 
 class Proxy:
@@ -100,8 +94,8 @@ class Proxy:
         async with stream, self._slots:
             try:
                 await self._serve(Peer(h11.Connection(h11.SERVER, MAX_HEAD), stream))
-            except (*LOST, OverBudget, h11.ProtocolError):
-                return  # the page sees the end of its connection; nobody else is concerned
+            except (*LOST, h11.ProtocolError):
+                return  # only the page is concerned, and it sees the end of its connection
 
     async def _serve(self, client: Peer) -> None:
         with anyio.fail_after(HEAD_S):
@@ -118,7 +112,8 @@ class Proxy:
             else:
                 await self._forward(request, client, visit)
         except ToolError as error:
-            visit.add_problem(_host(request.target), error)
+            target = request.target.decode("ascii", "replace").removeprefix("http://")
+            visit.add_problem(target.partition("/")[0][:200], error)
             if request.method == b"CONNECT":
                 await _answer(client, 403 if isinstance(error, ToolDenied) else 502)
             # A plain request gets no answer: the browser would take ours for the page's own.
@@ -154,7 +149,7 @@ class Proxy:
         async with await self._egress.open_connection(url.host, url.port) as stream:
             server = Peer(h11.Connection(h11.CLIENT, MAX_HEAD), stream)
             headers = [(b"Host", url.authority.encode()), (b"Connection", b"close")]
-            headers += _end_to_end(request.headers, but=b"host")
+            headers += _end_to_end(request.headers, drop=b"host")
             await server.send(h11.Request(method=request.method, target=url.target, headers=headers))
             await _copy_body(client, server, visit)
             await _copy_response(server, client, visit)
@@ -172,7 +167,7 @@ async def _copy_response(server: Peer, client: Peer, visit: Visit) -> None:
             event = await server.receive()
         if isinstance(event, h11.Response):
             break
-        visit.count_bytes(MAX_HEAD)  # a "wait" costs too, so that they end, at the latest with the visit
+        visit.count_bytes(MAX_HEAD)  # interim responses count, so they end with the visit at the latest
     headers = [(b"Connection", b"close"), *_end_to_end(event.headers)]
     await client.send(h11.Response(status_code=event.status_code, reason=event.reason, headers=headers))
     await _copy_body(server, client, visit)
@@ -201,20 +196,15 @@ async def _pump(source: ByteStream, sink: ByteStream, visit: Visit, tunnel: anyi
                 data = await source.receive(CHUNK)
                 visit.count_bytes(len(data))
                 await sink.send(data)
-    except (*LOST, OverBudget):
+    except LOST:
         tunnel.cancel()
 
 
-def _end_to_end(headers: Iterable[tuple[bytes, bytes]], but: bytes = b"") -> Headers:
+def _end_to_end(headers: Iterable[tuple[bytes, bytes]], drop: bytes = b"") -> list[tuple[bytes, bytes]]:
     """Return the fields that are meant for the other side."""
     headers = list(headers)
     hop = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",")
     }
-    left_out = (_HOP | hop | {but}) - {b"content-length", b"transfer-encoding"}
+    left_out = (_HOP | hop | {drop}) - {b"content-length", b"transfer-encoding"}
     return [(name, value) for name, value in headers if name not in left_out]
-
-
-def _host(target: bytes) -> str:
-    """Return the host that a target names, for people."""
-    return target.decode("ascii", "replace").removeprefix("http://").partition("/")[0][:200]

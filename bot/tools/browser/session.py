@@ -5,7 +5,7 @@
 | none     | a call wants a page                  | starting                                     |
 | starting | it answers                           | serving                                      |
 | starting | it fails, or `START_S` is over       | none; the callers get `BrowserFailed`        |
-| serving  | no call for `idle_s`                 | closing                                      |
+| serving  | no call for `IDLE_S`                 | closing                                      |
 | serving  | it died, or does not answer          | closing; the callers get `BrowserFailed`     |
 | serving  | its pages take too much memory       | closing; the callers get `PageFailed`        |
 | closing  | its processes are gone               | none                                         |
@@ -16,14 +16,15 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import anyio
+from pydantic.dataclasses import dataclass as validated
 
 from bot.guards.egress import Egress
 from threads.wording import first_cause
 
-from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
 from .proxy import Proxy, Visit
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 MAX_PAGES = 2
 IDLE_S = 60.0
 WATCH_S = 1.0
+"""Seconds between two looks at a running browser."""
+
 ANSWER_S = 6.0
 """Seconds that the browser (not a page) has to answer."""
 
@@ -38,6 +41,45 @@ MAX_MEMORY = 1_500_000_000
 """Bytes that all processes of the browser may have for themselves; one plain page takes about 150 MB."""
 
 CLOSED = "it was closed"
+
+
+class BrowserFailed(Exception):
+    """The browser did not start, died, or does not answer; ``str(error)`` is for the operator's log."""
+
+
+class PageFailed(Exception):
+    """The page did not load in time, or its tab died; the browser itself works. ``str(error)`` is a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page to view. ``wait_for`` is a selector to wait for; ``full_page`` asks for more than the screen."""
+
+    url: str
+    wait_for: str = ""
+    picture: bool = False
+    full_page: bool = False
+
+
+@validated(frozen=True, slots=True)
+class PageView:
+    """A page as a person would see it. ``status`` is HTTP's, or 0; ``links`` has one on each line.
+
+    ``height`` is in CSS pixels. ``unready`` says what the page did not do in time. ``refused`` are the hosts that it
+    was denied, and why. ``picture`` is a JPEG, or ``unpictured`` says for the log why there is none.
+    """
+
+    url: str
+    title: str
+    text: str
+    links: str = ""
+    status: int = 0
+    cut: bool = False
+    height: float = 0
+    unready: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
+    picture: bytes = b""
+    unpictured: str = ""
 
 
 class Engine(Protocol):
@@ -53,7 +95,7 @@ class Engine(Protocol):
 
 
 OnFailure = Callable[[BrowserFailed | PageFailed], None]
-"""Takes why a browser is of no more use: `PageFailed` if a page is to blame."""
+"""Gets the reason why a browser can no longer be used: `PageFailed` if a page is to blame."""
 
 Launch = Callable[[int, OnFailure], AbstractAsyncContextManager[Engine]]
 """Runs a browser for a block; its proxy is that port of loopback."""
@@ -63,16 +105,16 @@ class _Session:
     """One run of the browser. Once ``ready`` it serves, until it has a ``failure``."""
 
     def __init__(self) -> None:
-        self.ready, self.changed = anyio.Event(), anyio.Event()
+        self.ready, self.over = anyio.Event(), anyio.Event()
         self.failure: BrowserFailed | PageFailed | None = None
-        self.users = 0
+        self.users, self.used_at = 0, anyio.current_time()
         self.engine: Engine | None = None
 
     def fail(self, failure: BrowserFailed | PageFailed) -> None:
         """End the run; its first failure counts."""
         self.failure = self.failure or failure
         self.ready.set()
-        self.changed.set()
+        self.over.set()
 
     def check(self) -> None:
         """Raise the failure if the run is over."""
@@ -83,11 +125,8 @@ class _Session:
 class SharedBrowser:
     """The browser that all threads share. `run` owns it and must be running."""
 
-    def __init__(
-        self, egress: Egress, launch: Launch, *, idle_s: float = IDLE_S, max_memory: int = MAX_MEMORY
-    ) -> None:
+    def __init__(self, egress: Egress, launch: Launch) -> None:
         self._proxy, self._launch = Proxy(egress), launch
-        self._idle_s, self._max_memory = idle_s, max_memory
         self._slots = anyio.CapacityLimiter(MAX_PAGES)
         self._wanted = anyio.Event()
         self._session: _Session | None = None
@@ -121,7 +160,7 @@ class SharedBrowser:
                     return await session.engine.view(request, visit, deadline)
                 finally:
                     self._proxy.close_visit(visit)
-        raise PageFailed("it did not come to rest in its time")
+        raise PageFailed("it did not finish in time")
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[_Session]:
@@ -130,7 +169,6 @@ class SharedBrowser:
             self._wanted.set()
         session = self._session
         session.users += 1
-        session.changed.set()
         try:
             await session.ready.wait()
             session.check()
@@ -139,11 +177,10 @@ class SharedBrowser:
             session.fail(error)
             session.check()
         except PageFailed:
-            session.check()  # the end of the browser says more than that of the page
+            session.check()  # if the browser ended too, that says more
             raise
         finally:
-            session.users -= 1
-            session.changed.set()
+            session.users, session.used_at = session.users - 1, anyio.current_time()
 
     async def _run_session(self, session: _Session) -> None:
         async with (
@@ -154,24 +191,16 @@ class SharedBrowser:
             session.ready.set()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, session, engine)
-                await self._until_idle(session)
-                session.fail(BrowserFailed(CLOSED))
+                await session.over.wait()
                 tasks.cancel_scope.cancel()
 
-    async def _until_idle(self, session: _Session) -> None:
-        while not session.failure:
-            session.changed = anyio.Event()
-            with anyio.move_on_after(None if session.users else self._idle_s):
-                await session.changed.wait()
-                continue
-            if not session.users:
-                return
-
     async def _watch(self, session: _Session, engine: Engine) -> None:
-        """End a browser that takes too much memory, or does not answer."""
+        """End a browser that is idle, takes too much memory, or does not answer."""
         while True:
             await anyio.sleep(WATCH_S)
             if not session.users:
+                if anyio.current_time() - session.used_at >= IDLE_S:
+                    session.fail(BrowserFailed(CLOSED))
                 continue
             try:
                 with anyio.fail_after(ANSWER_S):
@@ -179,6 +208,6 @@ class SharedBrowser:
             except Exception as error:  # noqa: BLE001 - the boundary of the browser, as in `run`
                 session.fail(BrowserFailed(f"it does not answer: {type(error).__name__}"))
                 return
-            if taken > self._max_memory:
+            if taken > MAX_MEMORY:
                 session.fail(PageFailed(f"its pages took {taken // 1_000_000} MB"))
                 return

@@ -5,7 +5,7 @@ If something fails it goes on with less, and says so to the person and to the mo
 | what fails                     | what the call returns      | and then                                            |
 |--------------------------------|----------------------------|-----------------------------------------------------|
 | no browser is installed        | what `web_fetch` reads     | the same                                            |
-| the browser                    | what `web_fetch` reads     | it is off for a while, see `cooldown`               |
+| the browser                    | what `web_fetch` reads     | it is off for a while, see `Cooldown`               |
 | one page in it                 | what `web_fetch` reads     | the next page is tried as usual                     |
 | the picture                    | the text                   | pictures are off for a while                        |
 | the model takes no pictures    | the text, and a file       | the same                                            |
@@ -30,15 +30,19 @@ from bot.tools.files.write import Writer
 from bot.tools.web.tool import ORIGIN, PageArguments
 from threads.model import Image
 
-from .cooldown import Cooldown
-from .protocol import BrowserFailed, PageFailed, PageRequest, PageView
-from .session import SharedBrowser
+from .session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
 
 log = logging.getLogger(__name__)
 
 LONGEST_S = 45.0
 BROWSER_SHARE = 0.75
 """Share of a call's time for the browser; the rest is for `web_fetch` in its place."""
+
+COOLDOWN_S = 600.0
+"""Seconds that a feature is off after it failed."""
+
+TRY_S = 45.0
+"""Seconds that the first call after that has, before another call may try."""
 
 MAX_REFUSED = 5
 
@@ -52,6 +56,32 @@ TELL_OFF = "My browser is not working, so I read web pages without JavaScript. S
 TELL_STUCK = "A web page did not work in my browser, so I read it without JavaScript. It may be incomplete."
 TELL_NO_PICTURE = "I could not take a picture of a web page, so I went by its text."
 TELL_NOTHING = "I could not open a web page, so I went on without it."
+
+
+@dataclass(slots=True)
+class Cooldown:
+    """A feature is off until ``off_until``, in seconds of the callers' clock; 0 means that it works.
+
+    When the time is over, one call tries the feature. The other calls do without until its outcome is known.
+    """
+
+    off_until: float = 0.0
+
+    def allows(self, now: float) -> bool:
+        """Return whether the call that asks may use the feature."""
+        if now < self.off_until:
+            return False
+        if self.off_until:
+            self.off_until = now + TRY_S
+        return True
+
+    def fail(self, now: float) -> None:
+        """Turn the feature off: a call that was allowed failed."""
+        self.off_until = now + COOLDOWN_S
+
+    def reset(self) -> None:
+        """Turn the feature on: a call that was allowed worked."""
+        self.off_until = 0.0
 
 
 class BrowserArguments(PageArguments):

@@ -1,4 +1,4 @@
-"""The wire to a server that has an address: streamable HTTP, with no body read without a bound.
+"""The wire to a server that has an address: streamable HTTP. No body is read without a bound.
 
 The SDK follows a redirect only within the address's own origin. A compressed answer is not read: we ask for none, and
 a few bytes may be a bomb. Proxies of the environment are used, but not for loopback.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 READ_S = 300.0
-"""Seconds between two pieces of an answer; each call's own deadline is shorter."""
+"""Seconds between two pieces of an answer. The deadline of a call is shorter."""
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 A schema is somebody else's program, so its cost is bounded: its length and depth, no reference out of it, no regular
 expression of it is run, and a check ends after `MAX_STEPS` keywords (ten lines of schema can ask for a billion).
-The server checks its arguments in any case; here a mistake is found sooner. What these bounds cut off is let through.
+The server checks its arguments in any case; here a mistake is found sooner. Arguments that cannot be checked within
+these bounds pass.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_ERROR = 300
 """Characters of one error: it repeats what was sent."""
 
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""What Anthropic takes as the name of a property."""
+"""The names of properties that Anthropic accepts."""
 _NOT_AT_TOP = frozenset(
     "allOf anyOf oneOf not if then else dependentSchemas $ref $dynamicRef enum const".split()  # noqa: SIM905
 )
@@ -45,7 +46,7 @@ class _TooManySteps(Exception):
 
 
 class McpArguments(Arguments):
-    """What a server's tool is called with: any names, checked by ``parameters``, its own JSON Schema."""
+    """The arguments of a server's tool: any names, checked by ``parameters``, its own JSON Schema."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     parameters: ClassVar[dict[str, JsonValue]] = {}
@@ -93,11 +94,28 @@ def schema_problem(parameters: dict[str, JsonValue]) -> str:
 def _problem(parameters: dict[str, JsonValue], key: str, value: JsonValue) -> str:
     if key in {"$id", "$anchor", "$dynamicAnchor", "$dynamicRef"}:
         return f"its schema uses {key}"
-    if key == "$ref" and not (isinstance(value, str) and _resolves(parameters, value)):
+    if key == "$ref" and not _resolves(parameters, value):
         return "its schema refers to something outside of it"
     if key == "properties" and isinstance(value, dict) and not all(map(_KEY.fullmatch, value)):
         return "its arguments have names that model providers do not take"
     return ""
+
+
+def _resolves(parameters: dict[str, JsonValue], reference: JsonValue) -> bool:
+    """Return whether a reference leads to a schema within *parameters*."""
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
+
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
+    try:
+        return isinstance(resolver.lookup(str(reference)).contents, dict | bool)
+    except (
+        Unresolvable,
+        TypeError,
+        ValueError,
+    ):  # the last two for a path that leads into a text or a number
+        return False
 
 
 def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> list[str]:
@@ -125,19 +143,6 @@ def argument_errors(parameters: dict[str, JsonValue], arguments: JsonValue) -> l
         return [f"{error.json_path}: {error.message}"[:MAX_ERROR] for error in found]
     except (_TooManySteps, RecursionError):
         return []
-
-
-def _resolves(parameters: dict[str, JsonValue], reference: str) -> bool:
-    """Return whether a reference leads to a schema within *parameters*."""
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-    from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
-
-    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
-    try:
-        return isinstance(resolver.lookup(reference).contents, dict | bool)
-    except (Unresolvable, TypeError, ValueError):  # the last two for a step into what has no such parts
-        return False
 
 
 def walk(value: JsonValue, depth: int = 1) -> Iterator[tuple[int, str, JsonValue]]:

@@ -16,7 +16,7 @@ A failure is a connection that failed or ended; an answered call resets the coun
 |-----------|-----------------------------------------------|-----------------------------------|
 | closed    | fewer than three failures in a row            | waits for the connection          |
 | open      | waiting, after the third                      | is refused at once                |
-| half-open | connecting after that: the one probe          | waits for what comes of it        |
+| half-open | connecting after that: the one probe          | waits for its outcome             |
 
 Callers wait for an event, each until its own deadline. What the SDK raises or cancels ends only the connection: its
 calls get `McpUnavailable`, since they may or may not have worked.
@@ -24,6 +24,7 @@ calls get `McpUnavailable`, since they may or may not have worked.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 from collections import deque
@@ -92,9 +93,8 @@ class _Call:
     error: ToolError | None = None
 
     def settle(self, error: ToolError | None = None) -> None:
-        if not self.settled.is_set():
-            self.error = self.error or error
-            self.settled.set()
+        self.error = self.error or error
+        self.settled.set()
 
 
 class Server:
@@ -114,13 +114,13 @@ class Server:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
         self.reason = ""
-        """Why the last connection failed or ended, in our own words; empty from the next one that stands."""
+        """Why the last connection failed or ended, in our own words; empty once there is a connection again."""
         self.last_output = ""
-        """The server's own last words on that, masked, for operators."""
+        """What the server wrote last before that, masked; for operators."""
         self.attempted = anyio.Event()
         """Set when the first attempt to connect has an outcome."""
         self.listing: Listing | None = None
-        """What it listed at the last connection."""
+        """The tools that it listed at the last connection."""
         self._settings, self._environ = settings, environ
         self._offload, self._mask, self._on_listed, self._times = offload, mask, on_listed, times
         self.mask = mask
@@ -199,9 +199,8 @@ class Server:
         """Connect, serve until idle, and leave; returns whether it failed, with the ``reason``."""
         stderr_log = StderrLog(self._log_line, self.mask)
         limit_s = self._times.program if self._settings.command else self._times.address
-        await self._offload(_import_sdk)
-        from bot.tools.mcp import session as sdk  # noqa: PLC0415
-
+        # The SDK takes 0.9 s and 60 MB: it is imported off the event loop, and only for those who use a server.
+        sdk = await self._offload(importlib.import_module, "bot.tools.mcp.session")
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as limit:
             try:
                 values, secrets = await self._offload(resolve_values, self._settings, self._environ)
@@ -289,8 +288,3 @@ class Server:
 
     def _log_line(self, line: str) -> None:
         log.info("mcp.said: %s: %s", self.name, line)
-
-
-def _import_sdk() -> None:
-    """Import the SDK off the event loop: some 0.9 s and 60 MB, only for those who use a server."""
-    from bot.tools.mcp import session  # noqa: F401, PLC0415

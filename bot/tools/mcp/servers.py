@@ -1,8 +1,8 @@
 """All configured MCP servers: their tools come from a stored list, their connections when a tool is called.
 
-What a server lists stands in the prompt, which must not change under a conversation. So its tools are listed once and
-stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. What it lists at a later
-connection counts from the next start. No server can keep the bot from starting.
+The tools of a server are part of the prompt, which must not change during a conversation. So they are listed once and
+stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. A list from a later
+connection takes effect at the next start. No server can keep the bot from starting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEARN_S = 5.0
 
 
 class StoredListings(JsonState):
-    """What each server listed last."""
+    """The last list of each server."""
 
     servers: dict[str, Listing] = Field(default_factory=dict)
 
@@ -42,8 +42,8 @@ class StoredListings(JsonState):
 class Servers:
     """The servers of a running bot, and their tools, which stay the same until it ends."""
 
-    tools: Sequence[McpTool] = ()
-    servers: Sequence[Server] = ()
+    tools: Sequence[McpTool]
+    servers: Sequence[Server]
 
     def trouble(self) -> str:
         """Return a line for each server that is down, for a status."""
@@ -72,9 +72,6 @@ async def open_servers(
 
     Raises `threads.errors.NewerSchema` and OSError for the stored lists.
     """
-    if not configured:
-        yield Servers()
-        return
     store = _ListingStore(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
     await offload(store.open)
     servers = {
@@ -111,14 +108,14 @@ async def _learn(unknown: Sequence[Server], within_s: float) -> None:
 
 
 class _ListingStore:
-    """What the configured servers list, and what of it is offered until the bot ends."""
+    """The lists of the configured servers, and those that are offered until the bot ends."""
 
     def __init__(self, configured: Mapping[str, McpServer], file: JsonFile[StoredListings]) -> None:
         self._digests = {name: settings_digest(settings) for name, settings in sorted(configured.items())}
         self._file = file
         self._offered: dict[str, Listing] | None = None
         self.known: dict[str, Listing] = {}
-        """What was listed under the settings of today, by server."""
+        """The lists that belong to the present settings, by server."""
 
     def open(self) -> None:
         """Read the stored lists. Blocking. Raises as `JsonFile.open` does."""
@@ -131,7 +128,7 @@ class _ListingStore:
         return self._offered
 
     async def save(self, name: str, listing: Listing) -> None:
-        """Store what a server lists now, and log what that changes."""
+        """Store the new list of a server, and log the changes."""
         if self.known.get(name) == listing:
             return
         self.known[name] = listing
@@ -145,16 +142,13 @@ class _ListingStore:
         if self._offered is None:
             log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
         else:
+            lists = (self._offered.get(name, Listing()), listing)
+            old, new = ({tool.name: tool for tool in listing.tools} for listing in lists)
+            changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
             log.warning(
                 "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",
                 name,
-                _changed(self._offered.get(name, Listing()), listing),
+                clean(", ".join(changed))[:500],
             )
         if listing.left_out:
             log.warning("mcp.left_out: %s: %s", name, "; ".join(listing.left_out)[:1000])
-
-
-def _changed(before: Listing, now: Listing) -> str:
-    old, new = ({tool.name: tool for tool in listing.tools} for listing in (before, now))
-    changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return clean(", ".join(changed))[:500]

@@ -33,13 +33,10 @@ if TYPE_CHECKING:
 MAX_PAGES = 50
 MAX_LISTED = 1000
 """Pages and tools of a list that are read."""
-MAX_SAID = 1000
+MAX_REFUSAL = 1000
 """Characters of a server's refusal that are kept."""
 MAX_FAULT = 200
 """Characters of what is wrong with a tool."""
-DEFAULT_VERSION = "2025-11-25"
-"""The protocol's version for a list before one is agreed on, as in the SDK."""
-UNNAMED = "(a tool without a name)"
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -56,12 +53,12 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
     """Receives what a server sends, and removes tools that break the protocol from its lists.
 
     The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server. ``left_out``
-    are the removed tools.
+    are the removed tools. ``version`` is the protocol's, once it is agreed on.
     """
 
     def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
         self._read = read
-        self.version = DEFAULT_VERSION
+        self.version = ""
         self.left_out: list[RawTool] = []
 
     async def receive(self) -> SessionMessage | Exception:
@@ -78,7 +75,7 @@ class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
 
 
 class Session:
-    """An open connection. Nothing the server says is cut inside a secret that *mask* knows."""
+    """An open connection. No text of the server is cut inside a secret that *mask* knows."""
 
     def __init__(
         self, client: Client, tool_filter: ToolListFilter, origin: str, mask: Callable[[str], str]
@@ -107,7 +104,7 @@ class Session:
         try:
             result = await self._session.send_request(request, _Result)
         except MCPError as error:
-            raise self._failed(error) from error
+            raise self._translate(error) from error
         except ValidationError as error:
             raise ToolMalformedOutput("The server's answer is not valid MCP.") from error
         if isinstance(result, types.InputRequiredResult):
@@ -117,8 +114,8 @@ class Session:
             )
         return result
 
-    def _failed(self, error: MCPError) -> Exception:
-        """Translate an error; the SDK reports the end of an HTTP session by these words only."""
+    def _translate(self, error: MCPError) -> Exception:
+        """Return our error for one of the SDK, which reports the end of an HTTP session by these words only."""
         if error.code == types.CONNECTION_CLOSED:
             return ConnectionLost("it ended")
         if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
@@ -161,7 +158,7 @@ def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about an error, or ""."""
     cause = first_cause(error)
     message = cause.message if isinstance(cause, MCPError) else ""
-    return truncate(clean(message[:20_000]), MAX_SAID, mask)
+    return truncate(clean(message[:20_000]), MAX_REFUSAL, mask)
 
 
 def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
@@ -180,4 +177,4 @@ def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
 
 def _name(tool: JsonValue) -> str:
     name = tool.get("name") if isinstance(tool, dict) else None
-    return name if isinstance(name, str) and name else UNNAMED
+    return name if isinstance(name, str) and name else "(a tool without a name)"

@@ -8,7 +8,7 @@ escapes; only a sandbox would hold it.
 | step of the end              | when                                                |
 |------------------------------|-----------------------------------------------------|
 | standard input is closed     | at once                                             |
-| the group is killed          | when standard output ends, which most servers do now |
+| the group is killed          | when standard output ends, as is usual              |
 | else the group gets SIGTERM  | after 1 s                                           |
 | and is killed                | 0.5 s later                                         |
 """
@@ -21,7 +21,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
@@ -31,6 +31,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from bot.tools.mcp.connection import MAX_MESSAGE, ConnectionLost, StderrLog
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams  # private, but only a type
 
 MAX_INVALID = 1000
 """Lines that look like a message but are not, before a server is given up."""
@@ -50,13 +53,11 @@ read -r _ <"$life"
 trap '' TERM; kill -TERM 0; sleep 0.5; kill -KILL 0
 """
 
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
-
 
 @asynccontextmanager
 async def stdio(
     command: str, args: Sequence[str], env: Mapping[str, str], stderr_log: StderrLog
-) -> AsyncIterator[Streams]:
+) -> AsyncIterator[TransportStreams]:
     """Start the server and yield its streams; *stderr_log* reads its standard error.
 
     Raises `ConnectionLost`, maybe within an exception group, if it cannot be started or ends.

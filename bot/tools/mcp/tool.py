@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ MAX_ERROR = 20_000
 MAX_PARTS = 200
 """Parts of one result that are kept."""
 MAX_PICTURES = 4
-"""Pictures of one result that are images to the model."""
+"""Pictures of one result that the model gets as images."""
 
 Save = Callable[[Path, str, bytes], Awaitable[str]]
 """Saves a file of that name in a workspace and returns its path there. Raises `ToolError`."""
@@ -43,7 +43,7 @@ Save = Callable[[Path, str, bytes], Awaitable[str]]
 
 @dataclass(frozen=True)
 class McpTool:
-    """``name`` is ours, ``tool`` the server's own."""
+    """``name`` is our name for it, ``tool`` the server's own."""
 
     server: Server
     tool: str
@@ -94,25 +94,23 @@ class _TextBudget:
         self.left -= len(taken)
         return taken
 
-    def truncate(self, text: str, limit: int) -> str:
-        return truncate(text, limit, self.mask)
-
 
 def convert_result(
     result: CallToolResult, origin: str, images: Mapping[int, Image], mask: Callable[[str], str]
 ) -> ToolOutput:
-    """Return what the model should read; *images* are the pictures that it can see, by their place in the result.
+    """Return what the model reads; *images* are the saved pictures, by their place in the result.
 
     Raises `ToolError` with the server's own words for a result that reports a failure.
     """
     budget = _TextBudget(MAX_ERROR if result.is_error else MAX_TEXT, mask)
+    if result.is_error:
+        texts = [budget.take(block.text) for block in result.content[:MAX_PARTS] if block.type == "text"]
+        message = "\n".join(filter(None, texts)) or "It did not say why."
+        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     parts: list[JsonValue | ItemError] = [
         {"image": images[index].file} if index in images else _part(block, budget)
         for index, block in enumerate(result.content[:MAX_PARTS])
     ]
-    if result.is_error:
-        message = "\n".join(_texts(parts)) or "It did not say why."
-        raise ToolError(message, suggestion="Fix the arguments, or go on without it.", origin=origin)
     errors = [part for part in parts if isinstance(part, ItemError)]
     values: list[JsonValue] = [part for part in parts if not isinstance(part, ItemError)]
     structured: JsonValue = result.structured_content
@@ -145,13 +143,13 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
             return budget.take(block.text)
         case "resource_link":
             return {
-                "resource": budget.truncate(str(block.uri), 2000),
-                "name": budget.truncate(block.name, 200),
+                "resource": truncate(str(block.uri), 2000, budget.mask),
+                "name": truncate(block.name, 200, budget.mask),
             }
         case "resource":
             resource = block.resource
             text = getattr(resource, "text", None)
-            address = budget.truncate(str(resource.uri), 2000)
+            address = truncate(str(resource.uri), 2000, budget.mask)
             if isinstance(text, str):
                 return {"resource": address, "text": budget.take(text)}
             return _unreadable(address, resource.mime_type, budget)
@@ -160,19 +158,8 @@ def _part(block: ContentBlock, budget: _TextBudget) -> JsonValue | ItemError:
 
 
 def _unreadable(item: str, media_type: str | None, budget: _TextBudget) -> ItemError:
-    kind = budget.truncate(media_type or "binary data", 80)
+    kind = truncate(media_type or "binary data", 80, budget.mask)
     return ItemError(item, "unknown", f"It holds {kind}, which cannot be read here.")
-
-
-def _texts(parts: list[JsonValue | ItemError]) -> Iterator[str]:
-    for part in parts:
-        match part:
-            case str():
-                yield part
-            case {"text": str(text)}:
-                yield text
-            case _:
-                pass
 
 
 def _repeats(value: JsonValue, structured: JsonValue) -> bool:

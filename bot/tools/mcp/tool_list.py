@@ -1,4 +1,4 @@
-"""What a server says of its tools, made fit to stand in a prompt that providers accept.
+"""The list of a server's tools, made fit for a prompt that providers accept.
 
 Names, descriptions and schemas are text from outside that stands where our own tools stand, and one tool that a
 provider refuses fails every request. So a tool is fit or left out, and the log says which and why:
@@ -14,7 +14,7 @@ provider refuses fails every request. So a tool is fit or left out, and the log 
 | over 96 tools of all                                          | the rest is left out    |
 | a name that providers refuse, or that is taken                | replaced, with a hash   |
 
-Nothing here can tell that a description lies. What it talks the model into, the gate asks about.
+A description may still lie. The gate asks about the calls that it talks the model into.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ListedTool(BaseModel):
 
 
 class Listing(BaseModel):
-    """What one server lists. ``digest`` is that of the settings it was listed under; ``left_out`` says why."""
+    """The list of one server. ``digest`` is that of its settings; ``left_out`` names the other tools, and why."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -111,7 +111,7 @@ def check_tools(raw: Iterable[RawTool], digest: str = "", mask: Callable[[str], 
         if problem:
             left_out.append(f"{truncate(clean(tool.name[:MAX_READ]), 80, mask)}: {problem}")
         else:
-            tools[tool.name] = _fit(tool, mask)
+            tools[tool.name] = _clean_tool(tool, mask)
             room -= size
     if (more := len(left_out) - MAX_REPORTED) > 0:
         left_out[MAX_REPORTED:] = [f"and {more} more"]
@@ -132,24 +132,26 @@ def _problem(tool: RawTool) -> str:
     return ""
 
 
-def _fit(tool: RawTool, mask: Callable[[str], str]) -> ListedTool:
-    """Return the tool as a prompt may have it."""
+def _clean_tool(tool: RawTool, mask: Callable[[str], str]) -> ListedTool:
+    """Return the tool with its texts cleaned."""
     return ListedTool(
         name=tool.name,
         description=truncate(clean(tool.description[:MAX_READ]), MAX_DESCRIPTION, mask),
-        parameters={key: _cleaned(value, key) for key, value in tool.parameters.items() if key != "$schema"},
+        parameters={
+            key: _clean_schema(value, key) for key, value in tool.parameters.items() if key != "$schema"
+        },
     )
 
 
-def _cleaned(value: JsonValue, key: str = "") -> JsonValue:
+def _clean_schema(value: JsonValue, key: str = "") -> JsonValue:
     """Return a part of a schema with its texts for people cleaned."""
     match value:
         case str() if key in _FOR_PEOPLE:
             return clean(value)
         case dict():
-            return {name: _cleaned(item, name) for name, item in value.items()}
+            return {name: _clean_schema(item, name) for name, item in value.items()}
         case list():
-            return [_cleaned(item) for item in value]
+            return [_clean_schema(item) for item in value]
         case _:
             return value
 

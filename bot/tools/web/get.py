@@ -4,7 +4,7 @@
 |-----------------------------------|-----------------------------------------------------------------------------|
 | answer slowly, or drip            | `READ_S` between two pieces, and the caller's deadline over all             |
 | send much, or inflate it          | `MAX_BYTES` after decompression, `MAX_WIRE` before; never more in memory    |
-| send crumbs, or heads without end | `MAX_PIECES`, `MAX_HEAD`                                                    |
+| send tiny pieces, endless heads   | `MAX_PIECES`, `MAX_HEAD`                                                    |
 | redirect                          | `MAX_REDIRECTS` within one site, each checked; no way back from https       |
 | lead to another site              | reported, not followed: rules and permissions go by address                 |
 | close early, or lie about length  | the beginning is kept, and marked as incomplete                             |
@@ -59,38 +59,36 @@ async def get(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadlin
     for an answer that is not valid.
     """
     for _ in range(MAX_REDIRECTS + 1):
-        page = await _hop(egress, tls, agent, url, deadline)
+        page = Response(url)
+        try:
+            with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
+                await _exchange(egress, tls, agent, page)
+        except TimeoutError:
+            error = ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE)
+            _keep_beginning(page, LATE, error)
+        except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
+            _keep_beginning(
+                page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE)
+            )
         if page.status not in REDIRECTS or not page.location:
             return page
         target = egress.check(str(join_url(url, page.location)))
         if url.scheme == "https" and target.scheme == "http":
             raise ToolDenied(f"{url.host} redirects to an address without encryption.", suggestion=ELSEWHERE)
-        if not _one_site(url, target):
+        if not _same_site(url, target):
             page.moved = target
             return page
         url = target
     raise ToolError(f"{url.host} redirects without end.", suggestion=ELSEWHERE)
 
 
-def _one_site(old: Url, new: Url) -> bool:
+def _same_site(old: Url, new: Url) -> bool:
     """Return whether both have one host, but for a "www.", on one port or the usual ones."""
     usual = all(url.port == DEFAULT_PORTS[url.scheme] for url in (old, new))
     return old.host.removeprefix("www.") == new.host.removeprefix("www.") and (usual or old.port == new.port)
 
 
-async def _hop(egress: Egress, tls: ssl.SSLContext, agent: str, url: Url, deadline: float) -> Response:
-    page = Response(url)
-    try:
-        with anyio.fail_after(max(0.0, deadline - anyio.current_time())):
-            await _exchange(egress, tls, agent, page)
-    except TimeoutError:
-        _keep(page, LATE, ToolTimeout(f"{url.host} did not answer in time.", suggestion=ELSEWHERE))
-    except (*LOST, ssl.SSLError, h11.ProtocolError, zlib.error):
-        _keep(page, BROKEN, ToolError(f"{url.host} gave no valid answer.", suggestion=ELSEWHERE))
-    return page
-
-
-def _keep(page: Response, missing: str, error: ToolError) -> None:
+def _keep_beginning(page: Response, missing: str, error: ToolError) -> None:
     """Keep the beginning if it can be read; raises *error* otherwise."""
     if not page.data or not page.is_text:
         raise error from None
@@ -164,14 +162,14 @@ async def _read_body(page: Response, response: h11.Response, server: Peer) -> No
         await anyio.lowlevel.checkpoint()
         pieces += 1
         if pieces > MAX_PIECES:
-            raise h11.RemoteProtocolError("crumbs")
+            raise h11.RemoteProtocolError("too many pieces")
         room = MAX_BYTES + 1 - len(data)
         if inflater is None:
             data += piece.data[:room]
         elif not inflater.eof:
             data += inflater.decompress(piece.data, room)
         if len(data) > MAX_BYTES:
-            _keep(page, LARGE, _too_large(page))
+            _keep_beginning(page, LARGE, _too_large(page))
             del data[MAX_BYTES:]
             return
     if inflater and not inflater.eof:

@@ -6,15 +6,11 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bot.guards.egress import Egress
 from bot.guards.urls import Url
 from bot.ports.tool import ItemError
 from threads.store.disk import Offload
-
-if TYPE_CHECKING:
-    import ssl
 
 
 @dataclass(slots=True)
@@ -49,15 +45,8 @@ class Response:
 
 
 class HttpClient:
-    def __init__(
-        self,
-        egress: Egress,
-        offload: Offload,
-        *,
-        agent: str = "threadfast",
-        tls: Callable[[], ssl.SSLContext] | None = None,
-    ) -> None:
-        self._egress, self._offload, self._tls = egress, offload, tls
+    def __init__(self, egress: Egress, offload: Offload, *, agent: str = "threadfast") -> None:
+        self._egress, self._offload = egress, offload
         self._agent = f"{re.sub('[^A-Za-z0-9._-]+', '-', agent)[:40] or 'bot'} (chat bot; web_fetch)"
         self._get: Callable[[Url, float], Awaitable[Response]] | None = None
 
@@ -73,5 +62,4 @@ class HttpClient:
 
         from . import get as pages  # noqa: PLC0415
 
-        tls = (self._tls or httpx2.create_ssl_context)()
-        return partial(pages.get, self._egress, tls, self._agent)
+        return partial(pages.get, self._egress, httpx2.create_ssl_context(), self._agent)

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import anyio
 from cachetools import LRUCache
 from pydantic import Field, JsonValue
 
+from bot.documents.reader import Documents
 from bot.guards.urls import MAX_URL, Url, parse_url
 from bot.ports.errors import (
     ToolBusy,
@@ -26,7 +27,6 @@ from bot.ports.errors import (
 )
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from threads.model import ThreadId
-from threads.store.attachments import Extracted
 
 from .http_client import HttpClient, Response
 
@@ -50,12 +50,6 @@ ORIGIN = "web page"
 UNREADABLE = ("image/", "video/", "audio/", "font/", "model/")
 ELSEWHERE = "Try another source."
 _PLAIN = re.compile(r"[^a-z0-9/.+-].*", re.DOTALL)
-
-
-class Documents(Protocol):
-    """Turns files into text: `bot.documents.reader`."""
-
-    async def text_of(self, data: bytes, media_type: str, name: str = "") -> Extracted: ...
 
 
 class PageArguments(Arguments):

@@ -59,8 +59,8 @@ class Site:
         for record in (self.pages, self.heads, self.reached):
             record.clear()
 
-    def egress(self, *allowed: str) -> Egress:
-        return Egress(allowed, resolve=self._resolve, connect=self._connect)
+    def egress(self) -> Egress:
+        return Egress(resolve=self._resolve, connect=self._connect)
 
     async def _resolve(self, host, port):
         return self.names.get(host, [PUBLIC])
@@ -108,13 +108,13 @@ async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[st
         tasks.cancel_scope.cancel()
 
 
-def certificates(folder) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return contexts of a server and a client that trusts it as "site.example" and as `PUBLIC`."""
+def certificate(file) -> ssl.SSLContext:
+    """Return the context of a server that is "site.example" and `PUBLIC` to clients that trust *file*."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     names = [x509.DNSName("site.example"), x509.IPAddress(ipaddress.ip_address(PUBLIC))]
     now = dt.datetime.now(dt.UTC)
-    certificate = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -125,13 +125,12 @@ def certificates(folder) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
-    both = folder / "site.pem"
-    both.write_bytes(
-        certificate.public_bytes(serialization.Encoding.PEM)
+    file.write_bytes(
+        signed.public_bytes(serialization.Encoding.PEM)
         + key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(both)
-    return server, ssl.create_default_context(cafile=str(both))
+    server.load_cert_chain(file)
+    return server

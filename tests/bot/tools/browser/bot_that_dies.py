@@ -5,7 +5,7 @@ import sys
 
 import anyio
 
-from bot.tools.browser.protocol import PageRequest
+from bot.tools.browser.session import PageRequest
 from tests.bot.tools.processes import descendants
 
 from .site import page, running, serving

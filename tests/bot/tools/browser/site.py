@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 
 from bot.guards.egress import Egress
-from bot.tools.browser.launch import Chromium
+from bot.tools.browser.launch import launch_chromium
 from bot.tools.browser.session import SharedBrowser
 from tests.bot.tools import site
 
@@ -19,16 +19,16 @@ NAMES = {
     "missing.test": [],
 }
 
-CHROMIUM = Chromium(anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
+CHROMIUM = partial(launch_chromium, anyio.to_thread.run_sync, sandbox=os.geteuid() != 0)
 
 page = partial(site.page, kind="text/html; charset=utf-8")
 serving = partial(site.serving, names=NAMES)
 
 
 @asynccontextmanager
-async def running(egress: Egress, launch=CHROMIUM, **options):
+async def running(egress: Egress, launch=CHROMIUM):
     """Run a `SharedBrowser` for the block."""
-    browser = SharedBrowser(egress, launch, **options)
+    browser = SharedBrowser(egress, launch)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(browser.run)
         yield browser

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -20,7 +21,7 @@ from PIL import Image
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.tools.browser import session as sessions
 from bot.tools.browser.launch import has_own, system_browser
-from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest
+from bot.tools.browser.session import BrowserFailed, PageFailed, PageRequest
 from tests.bot.tools.processes import children, descendants, gone
 from tests.bot.tools.site import PUBLIC, hanging, redirect
 
@@ -74,31 +75,23 @@ async def failure(one, **more):
 class Trap:
     """Loopback as an attacker wants it: whatever gets here came past the guard."""
 
-    def __init__(self) -> None:
-        self.tcp, self.udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
-        for trap in (self.tcp, self.udp):
+    def __init__(self, tcp: socket.socket, udp: socket.socket) -> None:
+        for trap in (tcp, udp):
             trap.bind(("127.0.0.1", 0))
             trap.setblocking(False)
-        self.tcp.listen()
-        self.web, self.stun = self.tcp.getsockname()[1], self.udp.getsockname()[1]
+        tcp.listen()
+        self.web, self.stun = tcp.getsockname()[1], udp.getsockname()[1]
+        self._sockets = [tcp, udp]
 
     @property
     def sprung(self) -> bool:
-        for take in (self.tcp.accept, lambda: self.udp.recvfrom(100)):
-            try:
-                take()
-            except BlockingIOError:
-                continue
-            return True
-        return False
+        return bool(select.select(self._sockets, [], [], 0)[0])
 
 
 @pytest.fixture
 def trap():
-    trap = Trap()
-    yield trap
-    trap.tcp.close()
-    trap.udp.close()
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        yield Trap(tcp, udp)
 
 
 async def test_what_scripts_write_is_read_and_what_nobody_sees_is_not(one, site):
@@ -300,7 +293,8 @@ async def test_a_page_that_takes_too_much_memory_ends_and_the_next_one_works(one
     site.pages["/"] = page(
         "<script>const all = []; setInterval(() => all.push(new Uint8Array(5e7).fill(1)), 1)</script>"
     )
-    async with running(site.egress(), max_memory=600_000_000) as one:
+    monkeypatch.setattr(sessions, "MAX_MEMORY", 600_000_000)
+    async with running(site.egress()) as one:
         assert isinstance(await failure(one, wait_for="#never"), PageFailed)
         site.pages["/"] = page("fine")
         assert (await see(one)).text == "fine"

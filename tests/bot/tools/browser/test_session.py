@@ -7,8 +7,7 @@ import pytest
 
 from bot.guards.egress import Egress
 from bot.tools.browser import session as sessions
-from bot.tools.browser.protocol import BrowserFailed, PageFailed, PageRequest, PageView
-from bot.tools.browser.session import SharedBrowser
+from bot.tools.browser.session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
 
 from .site import running
 
@@ -32,32 +31,26 @@ class Fake:
         if self.fails:
             raise self.fails.pop()
         self.open += 1
-        self.on_failure, self.ended = on_failure, anyio.Event()
+        self.on_failure = on_failure
         try:
             yield self
         finally:
-            self.ended.set()
             self.open -= 1
             self.closed.set()
+            if self.hold:
+                self.hold.set()
 
     async def view(self, request, visit, deadline):
         self.looking += 1
         self.most = max(self.most, self.looking)
         try:
             if self.hold:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._cut, tasks.cancel_scope)
-                    await self.hold.wait()
-                    tasks.cancel_scope.cancel()
-            if self.ended.is_set():
+                await self.hold.wait()
+            if not self.open:
                 raise BrowserFailed("cut off")
             return VIEW
         finally:
             self.looking -= 1
-
-    async def _cut(self, scope):
-        await self.ended.wait()
-        scope.cancel()
 
     async def memory(self):
         if isinstance(self.taken, Exception):
@@ -66,7 +59,8 @@ class Fake:
 
 
 @pytest.fixture
-def fake():
+def fake(monkeypatch):
+    monkeypatch.setattr(sessions, "WATCH_S", 0.01)
     return Fake()
 
 
@@ -84,8 +78,9 @@ async def test_it_is_started_by_the_first_page_and_serves_the_next(fake):
     assert fake.open == 0
 
 
-async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
-    async with running(Egress(), fake, idle_s=0.01) as one:
+async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake, monkeypatch):
+    monkeypatch.setattr(sessions, "IDLE_S", 0.01)
+    async with running(Egress(), fake) as one:
         await one.view(REQUEST, soon())
         with anyio.fail_after(5):
             await fake.closed.wait()
@@ -93,9 +88,10 @@ async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake):
         assert fake.lives == 2
 
 
-async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake):
+async def test_a_page_that_takes_longer_than_the_idle_time_keeps_it_open(fake, monkeypatch):
+    monkeypatch.setattr(sessions, "IDLE_S", 0.01)
     fake.hold = anyio.Event()
-    async with running(Egress(), fake, idle_s=0.01) as one, anyio.create_task_group() as tasks:
+    async with running(Egress(), fake) as one, anyio.create_task_group() as tasks:
         tasks.start_soon(one.view, REQUEST, soon())
         await anyio.sleep(0.05)
         assert fake.open == 1
@@ -142,8 +138,7 @@ async def test_one_that_dies_cuts_off_who_uses_it_and_is_started_anew(fake):
     ("taken", "error", "word"),
     [(2_000_000_000, PageFailed, "2000 MB"), (OSError("mute"), BrowserFailed, "does not answer")],
 )
-async def test_one_that_takes_too_much_or_does_not_answer_is_ended(fake, monkeypatch, taken, error, word):
-    monkeypatch.setattr(sessions, "WATCH_S", 0.01)
+async def test_one_that_takes_too_much_or_does_not_answer_is_ended(fake, taken, error, word):
     fake.hold, fake.taken = anyio.Event(), taken
     async with running(Egress(), fake) as one:
         with pytest.raises(error, match=word):

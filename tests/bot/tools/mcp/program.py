@@ -1,6 +1,5 @@
 """A server made with the SDK's own server side, to be run as a program."""
 
-import os
 import sys
 
 import anyio
@@ -53,10 +52,6 @@ def server() -> MCPServer:
     async def slow(seconds: float) -> str:
         await anyio.sleep(seconds)
         return "late"
-
-    @made.tool()
-    def dies() -> str:
-        os._exit(3)
 
     @made.tool()
     async def asks(context: Context) -> str:

@@ -5,6 +5,7 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from bot.tools.mcp import tool_list as listing_module
 from bot.tools.mcp.tool_list import (
@@ -39,15 +40,6 @@ def test_a_name_says_whose_tool_it_is():
     assert names(("github", ["search", "get-issue"])) == ["github__get-issue", "github__search"]
 
 
-@pytest.mark.parametrize(
-    "tool", ["delete files", "ünï", "a/b", "x" * 100, "a.b", "\u202eevil", "", "shell\n", "__", "名前"]
-)
-def test_a_name_that_does_not_fit_is_made_one(tool):
-    (name,) = names(("server", [tool]))
-    assert FIT.match(name)
-    assert name.startswith("server__")
-
-
 @given(
     st.lists(
         st.tuples(
@@ -64,8 +56,9 @@ def test_names_fit_are_unlike_and_can_be_told_from_ours(offered):
 
 
 def test_names_that_would_be_the_same_differ():
-    made = names(("a", ["b__c"]), ("a__b", ["c"]), ("x", ["a b", "a_b", "a.b"]))
-    assert len(set(made)) == 5
+    made = names(("a", ["b__c"]), ("a__b", ["c"]), ("x", ["a b", "a_b", "a.b", "a\n", "ünï", "\u202ea"]))
+    assert len(set(made)) == 8
+    assert all(name.startswith("x__") for name in made[2:])
     assert "a__b__c" in made
     assert "x__a_b" in made
 
@@ -189,28 +182,13 @@ def test_what_is_left_out_is_told_in_plain_words():
     assert told == "evil[31m: its schema is not a JSON Schema of an object"
 
 
-KEYWORDS = [
-    "type",
-    "properties",
-    "$ref",
-    "items",
-    "allOf",
-    "enum",
-    "pattern",
-    "x",
-    "$defs",
-    "required",
-    "not",
-]
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(alphabet=string.printable, max_size=8),
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(
-                st.sampled_from(KEYWORDS),
+                st.sampled_from(sorted(Draft202012Validator.VALIDATORS)),
                 inner,
                 max_size=4,
             )

@@ -91,40 +91,34 @@ def test_what_cannot_be_read_is_named():
     assert [error.item for error in got.errors] == ["image", "audio", "file:///a.zip"]
 
 
-class Wrote:
-    def __init__(self, *, full=False):
-        self.files: dict[str, bytes] = {}
-        self.full = full
+def called(answer, files, room=9):
+    """Return what the tool makes of an answer; it saves up to *room* files in *files*."""
 
-    async def __call__(self, _workspace, name, data):
-        if self.full:
+    async def call(*_):
+        return answer
+
+    async def save(_workspace, name, data):
+        if len(files) == room:
             raise ToolInvalidInput("no room")
-        self.files[path := f"tool-output/{name}"] = data
+        files[path := f"tool-output/{name}"] = data
         return path
 
-
-def called(given, save):
-    async def call(*_):
-        return given
-
     server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
-    tool = make_tool(
-        server, "s__t", ListedTool(name="t", description="", parameters={"type": "object"}), save
-    )
-    context = tool_context(call_id="call/1")
-    return anyio.run(tool, tool.arguments.model_validate({}), context)
+    listed = ListedTool(name="t", description="", parameters={"type": "object"})
+    tool = make_tool(server, "s__t", listed, save)
+    return anyio.run(tool, tool.arguments.model_validate({}), tool_context(call_id="call/1"))
 
 
 def test_a_picture_is_kept_in_the_workspace_and_shown():
-    save = Wrote()
-    got = called(result(text("see"), picture()), save)
+    files = {}
+    got = called(result(text("see"), picture()), files)
     assert got.images == (Image("tool-output/call-1-1.png", "image/png"),)
     assert got.result == ["see", {"image": "tool-output/call-1-1.png"}]
-    assert save.files == {"tool-output/call-1-1.png": PNG}
+    assert files == {"tool-output/call-1-1.png": PNG}
 
 
 def test_at_most_four_pictures_are_shown():
-    got = called(result(*[picture()] * 6), Wrote())
+    got = called(result(*[picture()] * 6), {})
     assert len(got.images) == 4
     assert len(got.errors) == 2
 
@@ -139,13 +133,13 @@ def test_at_most_four_pictures_are_shown():
     ],
 )
 def test_what_only_says_that_it_is_a_picture_is_left_out(odd):
-    save = Wrote()
-    got = called(result(odd), save)
-    assert (got.images, save.files) == ((), {})
+    files = {}
+    got = called(result(odd), files)
+    assert (got.images, files) == ((), {})
     assert len(got.errors) == 1
 
 
 def test_a_picture_without_room_is_left_out():
-    got = called(result(text("see"), picture()), Wrote(full=True))
+    got = called(result(text("see"), picture()), {}, room=0)
     assert (got.result, got.images) == ("see", ())
     assert len(got.errors) == 1
