@@ -103,7 +103,7 @@ class Counting(Scripted):
 
 
 class Gate:
-    """A model step that says when it began, with the start of the turn on disk, and goes on when it is told."""
+    """A model step that waits until `open` is set. `began` is set once the start of the turn is on disk."""
 
     def __init__(self, answer):
         self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
@@ -113,6 +113,11 @@ class Gate:
         self.began.set()
         await self.open.wait()
         return self.answer
+
+    async def hold(self, bot: Core, incoming: Incoming) -> None:
+        """Bring *incoming* and wait until its turn has reached this step."""
+        await bot.orchestrator.receive(incoming)
+        await self.began.wait()
 
 
 class FaultyDisk(PosixDisk):
@@ -215,6 +220,12 @@ class Platform:
         await self.until(lambda: all(m in self.outcomes for m in message_ids))
         for _ in range(30):  # more than a record and a log line take to the disk
             await anyio.lowlevel.checkpoint()
+
+    async def exchange(self, bot: Core, *incoming: Incoming) -> None:
+        """Bring each message to *bot* and wait for its outcome before the next."""
+        for each in incoming:
+            await bot.orchestrator.receive(each)
+            await self.settled(each.id)
 
     @property
     def texts(self) -> list[str]:
@@ -351,6 +362,14 @@ async def running(
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
         tasks.cancel_scope.cancel()
+
+
+async def converse(
+    data: Path, platform: Platform, model: object, *incoming: Incoming, **options: object
+) -> None:
+    """Run a bot over *data* until each of these messages, sent one after the other, has its outcome."""
+    async with running(data, platform, model, **options) as bot:
+        await platform.exchange(bot, *incoming)
 
 
 class Streams(Scripted):

@@ -4,36 +4,32 @@ import aiohttp
 import discord as sdk
 import pytest
 
-from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, ROLE, U1, U2, FakeDiscord
-from tests.fakes.discord.sdk import Seen, connected, place, refused, rest
+from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, ROLE, U1, U2
+from tests.fakes.discord.sdk import gateway, place, refused, rest
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_message_is_stored_and_told_and_read_back():
-    async with FakeDiscord() as fake:
-        client = Seen()
-        async with connected(client, fake):
-            sent = await place(client, CHANNEL).send("hello", nonce="n1")
-            [event] = await fake.until(lambda: client.of("message"))
-            read = await place(client, CHANNEL).fetch_message(sent.id)
+    async with gateway() as (fake, client):
+        sent = await place(client, CHANNEL).send("hello", nonce="n1")
+        [event] = await fake.until(lambda: client.of("message"))
+        read = await place(client, CHANNEL).fetch_message(sent.id)
     assert (event.id, event.content, event.nonce, event.author.id) == (sent.id, "hello", "n1", int(BOT))
     assert (read.content, read.edited_at, event.guild.id) == ("hello", None, int(GUILD))
     assert [post.content for post in fake.posts()] == ["hello"]
 
 
 async def test_a_repeated_nonce_gives_the_stored_message_for_some_minutes_only():
-    async with FakeDiscord(nonce_lasts=300) as fake:
-        client = Seen()
-        async with connected(client, fake):
-            first = await place(client, CHANNEL).send("one", nonce="n1")
-            twin = await place(client, CHANNEL).send("other", nonce="n1")
-            await client.http.send_message(
-                int(CHANNEL), params=sdk.http.handle_message_parameters("free", nonce=None)
-            )
-            fake.later(301)
-            third = await place(client, CHANNEL).send("three", nonce="n1")
-            await fake.until(lambda: len(client.of("message")) == 3)
+    async with gateway(nonce_lasts=300) as (fake, client):
+        first = await place(client, CHANNEL).send("one", nonce="n1")
+        twin = await place(client, CHANNEL).send("other", nonce="n1")
+        await client.http.send_message(
+            int(CHANNEL), params=sdk.http.handle_message_parameters("free", nonce=None)
+        )
+        fake.later(301)
+        third = await place(client, CHANNEL).send("three", nonce="n1")
+        await fake.until(lambda: len(client.of("message")) == 3)
     assert (twin.id, twin.content, twin.nonce) == (first.id, "one", "n1")
     assert third.id != first.id
     assert [post.content for post in fake.posts()] == ["one", "free", "three"]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import errno
-import random
 from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
 from threads import wording
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, Limits, Message, Outgoing, Waiting
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class SlowToRefuse(Platform):
@@ -91,8 +86,7 @@ async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_afte
     model = Scripted(says("two"))
     async with running(tmp_path, platform, model) as bot:
         await platform.settled("m1")
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert platform.texts == ["one", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
@@ -111,8 +105,7 @@ async def test_a_disk_that_still_refuses_the_conversation_after_a_restart_is_tol
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await platform.settled("m1")
         disk.refuse.clear()
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert platform.texts == [f"{wording.NOT_SAVED}\n\none", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 

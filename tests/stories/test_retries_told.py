@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import random
 
 import pytest
 
@@ -17,19 +16,15 @@ from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary
 from tests.bot.tools.mcp.test_mcp_server import Played, ask, owned, until
 from tests.one_model import Only
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.transports.shared.test_supervisor import play
-from tests.world import FaultyDisk, Gate, Platform, Scripted, calls, message, running, says
+from tests.world import FaultyDisk, Gate, Platform, Scripted, calls, converse, message, running, says
 from threads.errors import TransportRateLimited, TransportUnavailable
 from threads.model import Waiting
 from transports.shared.link.supervisor import LinkDown
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @pytest.fixture
@@ -55,9 +50,7 @@ async def test_of_a_model_call(tmp_path, told):
     flaky = Scripted(ModelUnavailable("529"), ModelUnavailable("529 again"), says("late"))
     platform = Platform()
     model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, model, message())
     assert told() == [("model.retry", 2, 2.0, "unavailable"), ("model.retry", 3, 4.0, "unavailable")]
     assert [record.message for record in told.records()] == [
         "model.retry: fake/one: 529",
@@ -67,9 +60,7 @@ async def test_of_a_model_call(tmp_path, told):
 
 async def test_of_an_empty_answer(tmp_path, told):
     platform = Platform()
-    async with running(tmp_path, platform, Scripted(says(""), says("there"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(says(""), says("there")), message())
     assert told() == [("model.retry", 2, 0.0, "output_invalid")]
 
 
@@ -83,8 +74,7 @@ async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_p
         ]
     )
     async with running(tmp_path, platform, Scripted(says("hi"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await platform.exchange(bot, message())
     assert told() == [
         ("post.failed", 2, 40.0, "transport_rate_limited"),
         ("post.failed", 3, 2.0, "transport_unavailable"),
@@ -99,8 +89,7 @@ async def test_of_a_checkpoint(tmp_path, told, caplog):
     disk, platform = FaultyDisk(), Platform()
     async with running(tmp_path, platform, Scripted(says("one")), disk=disk) as bot:
         disk.refuse = {"create context.jsonl.tmp": OSError(errno.EIO, "I/O error")}
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await platform.exchange(bot, message())
     saving = [
         ("context.not_saved", n, wait, "store_unavailable") for n, wait in ((2, 2.0), (3, 4.0), (4, 6.0))
     ]
@@ -160,14 +149,10 @@ async def test_of_an_mcp_server(told, monkeypatch):
 
 async def test_a_history_that_was_damaged_has_its_code_in_the_log(tmp_path, caplog):
     platform = Platform()
-    async with running(tmp_path, platform, Scripted(calls("list_files"), says("one"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(calls("list_files"), says("one")), message(1))
     (path,) = tmp_path.rglob("context.jsonl")
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first, b"{broken\n", *rest]))
-    async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+    await converse(tmp_path, platform, Scripted(), message(2))
     (damaged,) = [record for record in caplog.records if record.message.startswith("context.damaged")]
     assert (damaged.code, damaged.thread_id) == ("context_corrupt", str(message().thread))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import random
 from datetime import timedelta
 
 import anyio
@@ -16,7 +15,7 @@ from bot.llm.policies.retry import RetryingModel
 from bot.ports import wording as sentences
 from bot.ports.errors import BadRequest, ModelUnavailable, Unauthorized
 from tests.one_model import OneModel, Only
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import (
     ANN,
     T1,
@@ -27,6 +26,7 @@ from tests.world import (
     Platform,
     Scripted,
     calls,
+    converse,
     message,
     running,
     says,
@@ -37,11 +37,7 @@ from threads.model import Author, Deleted, Edited, Limits, Resumed, TextDelta, T
 from threads.store.data_folder import thread_folder
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 def context(data, thread=T1):
@@ -89,9 +85,7 @@ async def test_a_turn_uses_tools_and_the_model_reads_the_result(tmp_path):
     (workspace / "notes.txt").write_text("buy milk")
     model = Scripted(calls("read_file", path="notes.txt"), says("milk"))
     platform = Platform()
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, model, message())
     result = json.loads(model.requests[1].messages[-1].results[0].content)
     assert result == {"success": True, "result": {"text": "buy milk", "size": 8}}
     assert [entry["role"] for entry in context(tmp_path)] == ["user", "assistant", "user", "assistant"]
@@ -113,9 +107,7 @@ async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message
 
 async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(tmp_path, caplog):
     platform = Platform()
-    async with running(tmp_path, platform, Scripted(BadRequest("no"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(BadRequest("no")), message())
     started = next(r for r in journal(tmp_path) if r["kind"] == "started")
     reference = started["correlation_id"]
     assert platform.texts[0].endswith(f"(ref {reference})")
@@ -128,9 +120,7 @@ async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(
 
 async def test_the_text_of_a_bug_stays_inside(tmp_path):
     platform = Platform()
-    async with running(tmp_path, platform, Scripted(ZeroDivisionError("secret"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(ZeroDivisionError("secret")), message())
     assert platform.texts[0].startswith(wording.UNKNOWN)
     assert "secret" not in platform.texts[0]
 
@@ -156,16 +146,14 @@ async def test_stop_ends_the_turn_within_two_seconds_and_drops_what_waits(tmp_pa
     gate = Gate(says("never"))
     platform = Platform()
     async with running(tmp_path, platform, Scripted(gate, says("next"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         for n in (2, 3):
             await bot.orchestrator.receive(message(n))
         before = anyio.current_time()
         await bot.orchestrator.receive(message(4, "Stop"))
         await platform.settled("m1", "m2", "m3", "m4")
         assert anyio.current_time() - before <= 2
-        await bot.orchestrator.receive(message(5))
-        await platform.settled("m5")
+        await platform.exchange(bot, message(5))
     assert platform.texts == ["Stopped, and dropped 2 waiting messages.", "next"]
     assert [platform.outcomes[f"m{n}"] for n in range(1, 5)] == ["stopped"] * 3 + ["answered"]
 
@@ -174,8 +162,7 @@ async def test_a_stop_does_not_touch_what_was_said_after_it(tmp_path):
     gate = Gate(says("never"))
     platform = Platform()
     async with running(tmp_path, platform, Scripted(gate, says("after"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.orchestrator.receive, message(2, "/stop"))
             await anyio.sleep(0)
@@ -199,8 +186,7 @@ async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
         await bot.orchestrator.receive(message(1))
         await began.wait()
         before = anyio.current_time()
-        await bot.orchestrator.receive(message(2, "/stop"))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2, "/stop"))
         assert anyio.current_time() - before <= 2.1
         end.set()
         await platform.settled("m1")
@@ -233,8 +219,7 @@ async def test_messages_that_come_while_tools_run_join_the_turn(tmp_path):
     gate = Gate(calls("list_files"))
     model.script[0] = gate
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "one"))
-        await gate.began.wait()
+        await gate.hold(bot, message(1, "one"))
         await bot.orchestrator.receive(message(2, "two"))
         gate.open.set()
         await platform.settled("m1", "m2")
@@ -250,8 +235,7 @@ async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path):
     platform = Platform()
     model = Scripted(gate, says("one"), says("two"))
     async with running(tmp_path, platform, model, limits=Limits(busy="queue")) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
         gate.open.set()
         await platform.settled("m1", "m2")
@@ -262,8 +246,7 @@ async def test_a_full_mailbox_refuses_politely_and_many_refusals_share_a_post(tm
     gate = Gate(says("done"))
     platform = Platform()
     async with running(tmp_path, platform, Scripted(gate), limits=Limits(mailbox=2)) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         async with anyio.create_task_group() as tasks:
             for n in range(2, 103):
                 tasks.start_soon(bot.orchestrator.receive, message(n))
@@ -282,8 +265,7 @@ async def test_an_edit_before_the_turn_counts_and_a_later_one_does_not(tmp_path)
     platform = Platform()
     model = Scripted(gate, says("two"))
     async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1, "first"))
-        await gate.began.wait()
+        await gate.hold(bot, message(1, "first"))
         await bot.orchestrator.receive(message(2, "sceond"))
         await bot.orchestrator.receive(Edited("m2", T1, "second"))
         await bot.orchestrator.receive(Edited("m1", T1, "changed"))
@@ -296,8 +278,7 @@ async def test_a_deleted_waiting_message_is_withdrawn(tmp_path):
     gate = Gate(says("one"))
     platform = Platform()
     async with running(tmp_path, platform, Scripted(gate)) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
         await bot.orchestrator.receive(Deleted("m2", T1))
         await bot.orchestrator.receive(Deleted("m1", T1))
@@ -315,8 +296,7 @@ async def test_a_message_that_cannot_be_saved_is_not_acknowledged_and_its_redeli
         with pytest.raises(StoreUnavailable):
             await bot.orchestrator.receive(message())
         disk.refuse = {}
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await platform.exchange(bot, message())
     assert platform.texts == ["ok"]
 
 
@@ -324,11 +304,9 @@ async def test_a_context_that_cannot_be_saved_costs_a_note_but_not_the_answer(tm
     disk, platform = FaultyDisk(), Platform()
     async with running(tmp_path, platform, Scripted(says("one"), says("two")), disk=disk) as bot:
         disk.refuse = {"create context.jsonl.tmp": OSError(errno.EIO, "I/O error")}
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await platform.exchange(bot, message(1))
         disk.refuse = {}
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert platform.texts == [f"{wording.NOT_SAVED}\n\none", "two"]
     assert [m["blocks"][-1]["text"] for m in context(tmp_path)] == ["hello", "one", "hello", "two"]
     waits = [e.seconds for _, e in platform.events if isinstance(e, Waiting)]
@@ -340,8 +318,7 @@ async def test_an_answer_is_kept_and_paid_once_while_the_journal_refuses(tmp_pat
     gate = Gate(says("paid"))
     model = Scripted(gate)
     async with running(tmp_path, platform, model, disk=disk) as bot:
-        await bot.orchestrator.receive(message())
-        await gate.began.wait()
+        await gate.hold(bot, message())
         full = OSError(errno.ENOSPC, "No space left on device")
         disk.refuse = {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
         gate.open.set()
@@ -357,8 +334,7 @@ async def test_an_interrupted_turn_is_picked_up_with_a_visible_word_and_without_
     platform = Platform()
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(calls("list_files"), gate)) as bot:
-        await bot.orchestrator.receive(message())
-        await gate.began.wait()
+        await gate.hold(bot, message())
     model = Scripted(says("two"))
     async with running(tmp_path, platform, model):
         await platform.settled("m1")
@@ -370,8 +346,7 @@ async def test_a_crash_between_call_and_result_closes_the_call_as_interrupted(tm
     disk, platform = FaultyDisk(), Platform()
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(calls("list_files"), gate), disk=disk) as bot:
-        await bot.orchestrator.receive(message())
-        await gate.began.wait()
+        await gate.hold(bot, message())
     path = thread_folder(tmp_path, T1) / "context.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in path.read_bytes().splitlines()[:2]))
     model = Scripted(says("fine"))
@@ -417,8 +392,7 @@ async def test_a_message_that_was_started_three_times_is_a_dead_letter_with_a_no
             await gate.began.wait()
     async with running(tmp_path, platform, Scripted(says("next"))) as bot:
         await platform.settled("m1")
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert platform.outcomes == {"m1": "dead_letter", "m2": "answered"}
     assert "3 times" in platform.texts[0]
 
@@ -442,8 +416,7 @@ async def test_new_input_waits_behind_the_recovery_of_its_thread(tmp_path):
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(gate)) as bot:
         await bot.orchestrator.receive(message(1))
-        await bot.orchestrator.receive(message(2))
-        await gate.began.wait()
+        await gate.hold(bot, message(2))
     async with running(tmp_path, platform, Scripted(says("1"), says("2"), says("3"))) as bot:
         await bot.orchestrator.receive(message(3))
         await platform.settled("m1", "m2", "m3")
@@ -454,8 +427,7 @@ async def test_a_stop_that_was_received_before_a_crash_is_carried_out_after_it(t
     disk, platform = FaultyDisk(), Platform()
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(gate), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2, "/stop"))
     async with running(tmp_path, platform, Scripted(says("no"))):
         await platform.settled("m1", "m2")
@@ -466,13 +438,11 @@ async def test_a_quiet_thread_leaves_memory_and_comes_back_with_its_history(tmp_
     platform = Platform()
     model = Scripted(says("one"), says("two"))
     async with running(tmp_path, platform, model, limits=Limits(idle_timeout_s=60)) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await platform.exchange(bot, message(1))
         assert len(bot.registry) == 1
         await anyio.sleep(61)
         assert len(bot.registry) == 0
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert [m.text for m in model.requests[1].messages][1] == "one"
 
 
@@ -481,8 +451,7 @@ async def test_a_rate_limited_post_waits_as_told_and_a_rejected_one_is_mentioned
     platform.faults.extend([TransportRateLimited(retry_after=20), None, TransportRejected("gone")])
     async with running(tmp_path, platform, Scripted(says("one"), says("two"), says("three"))) as bot:
         before = anyio.current_time()
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await platform.exchange(bot, message(1))
         assert anyio.current_time() - before >= 20
         for n in (2, 3, 4):
             await bot.orchestrator.receive(message(n))
@@ -494,18 +463,14 @@ async def test_a_rate_limited_post_waits_as_told_and_a_rejected_one_is_mentioned
 async def test_a_post_that_may_be_out_is_looked_up_before_it_is_tried_again(tmp_path):
     platform = Platform()
     platform.faults.append(TransportUnavailable("reset", maybe_posted=True))
-    async with running(tmp_path, platform, Scripted(says("one"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(says("one")), message(1))
     assert platform.texts == ["one"]
 
 
 async def test_a_bug_in_a_transport_is_a_failed_post_and_the_thread_goes_on(tmp_path):
     platform = Platform(find=False)
     platform.faults.append(ZeroDivisionError("in the transport"))
-    async with running(tmp_path, platform, Scripted(says("one"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+    await converse(tmp_path, platform, Scripted(says("one")), message(1))
     assert platform.texts == [f"one\n\n{wording.MAYBE_REPEAT}"]
 
 
@@ -519,8 +484,7 @@ async def test_one_persons_turns_do_not_take_every_slot(tmp_path):
             await bot.orchestrator.receive(message(n, thread=threads[n]))
         for gate in gates:
             await gate.began.wait()
-        await bot.orchestrator.receive(message(9, thread=threads[5], author=Author("U2", "bob")))
-        await platform.settled("m9")
+        await platform.exchange(bot, message(9, thread=threads[5], author=Author("U2", "bob")))
         assert list(platform.outcomes) == ["m9"]
         for gate in gates:
             gate.open.set()
@@ -540,15 +504,13 @@ async def test_commands_go_around_a_running_turn(tmp_path):
     gate = Gate(says("done"))
     platform = Platform()
     async with running(tmp_path, platform, Scripted(gate)) as bot:
-        await bot.orchestrator.receive(message(1))
-        await gate.began.wait()
+        await gate.hold(bot, message(1))
         for n, text in enumerate(["/status", "/new", "/halp", "!help"], 2):
             await bot.orchestrator.receive(message(n, text))
             await platform.settled(f"m{n}")
         gate.open.set()
         await platform.settled("m1")
-        await bot.orchestrator.receive(message(9, "/new"))
-        await platform.settled("m9")
+        await platform.exchange(bot, message(9, "/new"))
     assert "Working on a message; 0 waiting" in platform.texts[0]
     assert "Say /stop first" in platform.texts[1]
     assert "Did you mean /help?" in platform.texts[2]
@@ -558,9 +520,9 @@ async def test_commands_go_around_a_running_turn(tmp_path):
 
 async def test_a_stranger_is_refused_with_a_word_and_never_reaches_the_model(tmp_path):
     platform, model = Platform(), Scripted()
-    async with running(tmp_path, platform, model, allowed=lambda m: m.author == ANN) as bot:
-        await bot.orchestrator.receive(message(1, author=Author("U9", "eve")))
-        await platform.settled("m1")
+    await converse(
+        tmp_path, platform, model, message(1, author=Author("U9", "eve")), allowed=lambda m: m.author == ANN
+    )
     assert platform.outcomes == {"m1": "refused"}
     assert platform.texts == [sentences.NOT_ALLOWED]
     assert model.requests == []

@@ -93,6 +93,14 @@ async def rest(**options: Any) -> AsyncIterator[tuple[FakeDiscord, discord.Clien
         yield fake, client
 
 
+@contextlib.asynccontextmanager
+async def gateway(**options: Any) -> AsyncIterator[tuple[FakeDiscord, Seen]]:
+    """The fake, and a client that is connected to its gateway."""
+    client = Seen()
+    async with FakeDiscord(**options) as fake, connected(client, fake):
+        yield fake, client
+
+
 def place(client: discord.Client, channel: str) -> discord.PartialMessageable:
     return client.get_partial_messageable(int(channel))
 
