@@ -76,81 +76,74 @@ async def test_edits_of_a_message_that_is_an_hour_old_are_few():
         assert statuses[-1][2]["code"] == 30046
 
 
-async def test_503_is_not_retried_and_stored_then_failed_leaves_the_message():
-    async with rest() as (fake, client):
-        fake.fail(SEND, Status(503), Status(520, applied=True, html=False))
-        with pytest.raises(sdk.DiscordServerError):
-            await place(client, CHANNEL).send("lost")
-        with pytest.raises(sdk.DiscordServerError):
-            await place(client, CHANNEL).send("kept")
+async def test_503_is_not_retried_and_stored_then_failed_leaves_the_message(fake, api):
+    fake.fail(SEND, Status(503), Status(520, applied=True, html=False))
+    with pytest.raises(sdk.DiscordServerError):
+        await place(api, CHANNEL).send("lost")
+    with pytest.raises(sdk.DiscordServerError):
+        await place(api, CHANNEL).send("kept")
     assert [post.content for post in fake.posts()] == ["kept"]
     assert [one.status for one in fake.calls_to(SEND)] == [503, 520]
 
 
-async def test_429_is_waited_out_with_via_and_a_ban_without():
-    async with rest() as (fake, client):
-        fake.fail(SEND, RateLimited(0.05))
-        await place(client, CHANNEL).send("later")
-        fake.fail(SEND, RateLimited(60, via=False))
-        assert await refused(place(client, CHANNEL).send("banned")) == (429, 0)
-        fake.fail(SEND, RateLimited(0.05, is_global=True))
-        await place(client, CHANNEL).send("global")
+async def test_429_is_waited_out_with_via_and_a_ban_without(fake, api):
+    fake.fail(SEND, RateLimited(0.05))
+    await place(api, CHANNEL).send("later")
+    fake.fail(SEND, RateLimited(60, via=False))
+    assert await refused(place(api, CHANNEL).send("banned")) == (429, 0)
+    fake.fail(SEND, RateLimited(0.05, is_global=True))
+    await place(api, CHANNEL).send("global")
     assert [post.content for post in fake.posts()] == ["later", "global"]
     assert fake.invalid == 3
 
 
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_cut_comes_before_or_after_the_message_is_stored(applied):
-    async with rest() as (fake, client):
-        fake.fail(SEND, Cut(applied=applied))
-        with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
-            await place(client, CHANNEL).send("one", nonce="n1")
-        assert len(fake.posts()) == applied
-        await place(client, CHANNEL).send("one", nonce="n1")
-        assert len(fake.posts()) == 1
+async def test_a_cut_comes_before_or_after_the_message_is_stored(fake, api, applied):
+    fake.fail(SEND, Cut(applied=applied))
+    with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
+        await place(api, CHANNEL).send("one", nonce="n1")
+    assert len(fake.posts()) == applied
+    await place(api, CHANNEL).send("one", nonce="n1")
+    assert len(fake.posts()) == 1
 
 
-async def test_faults_can_be_for_some_calls_for_ever_and_healed():
-    async with rest() as (fake, client):
-        fake.fail(SEND, Refused(403, 50013), forever=True, when=lambda call: call.content == "bad")
-        for _ in range(2):
-            assert await refused(place(client, CHANNEL).send("bad")) == (403, 50013)
-        await place(client, CHANNEL).send("good")
-        fake.heal(SEND)
-        await place(client, CHANNEL).send("bad")
-        fake.fail("*", Garbage())
-        with pytest.raises(ValueError, match=r"Unterminated|Expecting|unexpected end"):
-            await place(client, CHANNEL).send("x")
+async def test_faults_can_be_for_some_calls_for_ever_and_healed(fake, api):
+    fake.fail(SEND, Refused(403, 50013), forever=True, when=lambda call: call.content == "bad")
+    for _ in range(2):
+        assert await refused(place(api, CHANNEL).send("bad")) == (403, 50013)
+    await place(api, CHANNEL).send("good")
+    fake.heal(SEND)
+    await place(api, CHANNEL).send("bad")
+    fake.fail("*", Garbage())
+    with pytest.raises(ValueError, match=r"Unterminated|Expecting|unexpected end"):
+        await place(api, CHANNEL).send("x")
 
 
-async def test_gates_and_slow_answers_hold_a_call_and_a_stall_never_answers():
-    async with rest() as (fake, client):
-        gate = fake.gate(SEND)
-        sending = asyncio.ensure_future(place(client, CHANNEL).send("x"))
-        await gate.reached()
-        assert fake.posts() == []
-        gate.open()
-        await sending
-        fake.fail(SEND, Slow(0.02), Stall(applied=True))
-        await place(client, CHANNEL).send("slow")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(place(client, CHANNEL).send("stalled"), 0.05)
+async def test_gates_and_slow_answers_hold_a_call_and_a_stall_never_answers(fake, api):
+    gate = fake.gate(SEND)
+    sending = asyncio.ensure_future(place(api, CHANNEL).send("x"))
+    await gate.reached()
+    assert fake.posts() == []
+    gate.open()
+    await sending
+    fake.fail(SEND, Slow(0.02), Stall(applied=True))
+    await place(api, CHANNEL).send("slow")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(place(api, CHANNEL).send("stalled"), 0.05)
     assert [post.content for post in fake.posts()] == ["x", "slow", "stalled"]
 
 
-async def test_offline_resets_everything_and_comes_back():
-    async with rest() as (fake, client):
-        fake.cut_off()
-        with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
-            await place(client, CHANNEL).send("x")
-        fake.cut_off(offline=False)
-        await place(client, CHANNEL).send("y")
+async def test_offline_resets_everything_and_comes_back(fake, api):
+    fake.cut_off()
+    with pytest.raises((aiohttp.ClientOSError, aiohttp.ServerDisconnectedError)):
+        await place(api, CHANNEL).send("x")
+    fake.cut_off(offline=False)
+    await place(api, CHANNEL).send("y")
     assert [post.content for post in fake.posts()] == ["y"]
 
 
-async def test_a_revoked_token_is_401_everywhere():
-    async with rest() as (fake, client):
-        fake.revoke()
-        assert await refused(place(client, CHANNEL).send("x")) == (401, 0)
-        assert await refused(client.fetch_user(int(U1))) == (401, 0)
+async def test_a_revoked_token_is_401_everywhere(fake, api):
+    fake.revoke()
+    assert await refused(place(api, CHANNEL).send("x")) == (401, 0)
+    assert await refused(api.fetch_user(int(U1))) == (401, 0)
     assert fake.invalid == 2

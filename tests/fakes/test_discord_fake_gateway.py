@@ -7,7 +7,7 @@ import discord as sdk
 import pytest
 
 from tests.fakes.discord import BOT, CHANNEL, U1, Cut, FakeDiscord, Status
-from tests.fakes.discord.sdk import Seen, connected, gateway, pointed_at
+from tests.fakes.discord.sdk import Seen, connected, pointed_at
 
 pytestmark = pytest.mark.anyio
 
@@ -63,54 +63,51 @@ async def test_permissions_that_are_denied_are_told():
 
 
 @pytest.mark.parametrize("how", ["abort", "reconnect", 1000, 1012, 4000, 4009])
-async def test_a_link_that_ends_is_resumed_and_what_was_missed_comes(how):
-    async with gateway() as (fake, client):
-        fake.say(U1, CHANNEL, "before")
-        await fake.until(lambda: client.of("message"))
-        gate = fake.gate("GET /gateway")
-        [link] = fake.links
-        if isinstance(how, int):
-            await link.close(how)
-        else:
-            getattr(link, how)()
-        await gate.reached()
-        await fake.until(lambda: link not in fake.links)
-        fake.say(U1, CHANNEL, "missed")
-        gate.open()
-        await fake.until(lambda: client.of("resumed"))
-        fake.say(U1, CHANNEL, "after")
-        await fake.until(lambda: "after" in texts(client))
+async def test_a_link_that_ends_is_resumed_and_what_was_missed_comes(fake, client, how):
+    fake.say(U1, CHANNEL, "before")
+    await fake.until(lambda: client.of("message"))
+    gate = fake.gate("GET /gateway")
+    [link] = fake.links
+    if isinstance(how, int):
+        await link.close(how)
+    else:
+        getattr(link, how)()
+    await gate.reached()
+    await fake.until(lambda: link not in fake.links)
+    fake.say(U1, CHANNEL, "missed")
+    gate.open()
+    await fake.until(lambda: client.of("resumed"))
+    fake.say(U1, CHANNEL, "after")
+    await fake.until(lambda: "after" in texts(client))
     assert (fake.identifies, fake.resumes) == (1, 1)
     assert texts(client) == ["before", "missed", "after"]
     assert len(client.of("ready")) == 1
 
 
 @pytest.mark.parametrize("how", ["invalidate", "forget"])
-async def test_an_invalid_session_is_begun_anew_and_what_was_missed_is_lost(how, at_once):
-    async with gateway() as (fake, client):
-        gate = fake.gate("GET /gateway")
-        [link] = fake.links
-        if how == "forget":
-            fake.forget_sessions()
-            link.abort()
-        else:
-            link.invalidate(resumable=False)
-        await gate.reached()
-        await fake.until(lambda: link not in fake.links)
-        fake.say(U1, CHANNEL, "lost")
-        gate.open()
-        await fake.until(lambda: len(client.of("ready")) == 2)
-        fake.say(U1, CHANNEL, "after")
-        await fake.until(lambda: client.of("message"))
-        history = [message.content async for message in client.get_channel(int(CHANNEL)).history()]
+async def test_an_invalid_session_is_begun_anew_and_what_was_missed_is_lost(fake, client, how, at_once):
+    gate = fake.gate("GET /gateway")
+    [link] = fake.links
+    if how == "forget":
+        fake.forget_sessions()
+        link.abort()
+    else:
+        link.invalidate(resumable=False)
+    await gate.reached()
+    await fake.until(lambda: link not in fake.links)
+    fake.say(U1, CHANNEL, "lost")
+    gate.open()
+    await fake.until(lambda: len(client.of("ready")) == 2)
+    fake.say(U1, CHANNEL, "after")
+    await fake.until(lambda: client.of("message"))
+    history = [message.content async for message in client.get_channel(int(CHANNEL)).history()]
     assert (texts(client), history) == (["after"], ["after", "lost"])
     assert (fake.identifies, fake.resumes) == (2, 0)
 
 
-async def test_a_resumable_invalid_session_is_resumed():
-    async with gateway() as (fake, client):
-        fake.links[0].invalidate(resumable=True)
-        await fake.until(lambda: client.of("resumed"))
+async def test_a_resumable_invalid_session_is_resumed(fake, client):
+    fake.links[0].invalidate(resumable=True)
+    await fake.until(lambda: client.of("resumed"))
     assert (fake.identifies, fake.resumes) == (1, 1)
 
 
@@ -173,15 +170,14 @@ async def test_without_the_content_intent_only_mentions_and_direct_messages_have
     assert read == ["own", f"<@{BOT}> told", ""]
 
 
-async def test_duplicates_and_a_wrong_order():
-    async with gateway() as (fake, client):
-        said = await fake.say(U1, CHANNEL, "one")
-        await fake.redeliver(said)
-        fake.reorder = True
-        fake.say(U1, CHANNEL, "two")
-        fake.say(U1, CHANNEL, "three")
-        fake.say(U1, CHANNEL, "four")
-        await fake.until(lambda: len(client.of("message")) == 5)
+async def test_duplicates_and_a_wrong_order(fake, client):
+    said = await fake.say(U1, CHANNEL, "one")
+    await fake.redeliver(said)
+    fake.reorder = True
+    fake.say(U1, CHANNEL, "two")
+    fake.say(U1, CHANNEL, "three")
+    fake.say(U1, CHANNEL, "four")
+    await fake.until(lambda: len(client.of("message")) == 5)
     assert texts(client) == ["one", "one", "three", "two", "four"]
 
 
@@ -196,14 +192,13 @@ async def test_the_first_connection_can_fail(fault, soon):
     assert fake.opened == 0
 
 
-async def test_a_dead_gateway_comes_back(soon):
-    async with gateway() as (fake, client):
-        fake.dead = True
-        fake.links[0].abort()
-        await fake.until(lambda: not fake.links)
-        await fake.until(lambda: fake.refused >= 2)
-        fake.dead = False
-        await fake.until(lambda: client.of("resumed"))
+async def test_a_dead_gateway_comes_back(fake, client, soon):
+    fake.dead = True
+    fake.links[0].abort()
+    await fake.until(lambda: not fake.links)
+    await fake.until(lambda: fake.refused >= 2)
+    fake.dead = False
+    await fake.until(lambda: client.of("resumed"))
 
 
 async def test_a_late_guild_leaves_its_channels_unknown_at_first():

@@ -36,6 +36,22 @@ async def slack_and_client(**options):
         )
 
 
+@pytest.fixture
+async def connection():
+    async with slack_and_client() as connection:
+        yield connection
+
+
+@pytest.fixture
+def slack(connection):
+    return connection[0]
+
+
+@pytest.fixture
+def client(connection):
+    return connection[1]
+
+
 async def refused(call):
     with pytest.raises(SlackApiError) as raised:
         await call
@@ -49,22 +65,20 @@ async def test_auth_test_tells_who_we_are_and_what_was_granted():
     assert answer.headers["x-oauth-scopes"] == "chat:write,im:history"
 
 
-async def test_one_session_uses_one_connection():
-    async with slack_and_client() as (slack, client):
-        for _ in range(20):
-            await client.auth_test()
-        assert len(slack.connections) == 1
-        assert [call.method for call in slack.calls] == ["auth.test"] * 20
+async def test_one_session_uses_one_connection(slack, client):
+    for _ in range(20):
+        await client.auth_test()
+    assert len(slack.connections) == 1
+    assert [call.method for call in slack.calls] == ["auth.test"] * 20
 
 
-async def test_tokens_are_told_apart():
-    async with slack_and_client() as (slack, client):
-        assert await refused(client.auth_test(token="xoxb-other")) == "invalid_auth"
-        assert await refused(client.auth_test(token=slack.app_token)) == "not_allowed_token_type"
-        assert await refused(client.apps_connections_open(app_token="xapp-other")) == "invalid_auth"
-        assert await refused(client.api_call("no.such")) == "unknown_method"
-        slack.revoke()
-        assert await refused(client.auth_test()) == "token_revoked"
+async def test_tokens_are_told_apart(slack, client):
+    assert await refused(client.auth_test(token="xoxb-other")) == "invalid_auth"
+    assert await refused(client.auth_test(token=slack.app_token)) == "not_allowed_token_type"
+    assert await refused(client.apps_connections_open(app_token="xapp-other")) == "invalid_auth"
+    assert await refused(client.api_call("no.such")) == "unknown_method"
+    slack.revoke()
+    assert await refused(client.auth_test()) == "token_revoked"
 
 
 async def test_a_missing_scope_names_what_is_needed_and_provided():
@@ -83,37 +97,32 @@ async def test_a_missing_scope_names_what_is_needed_and_provided():
         )
 
 
-async def test_places_that_cannot_be_written_to():
-    async with slack_and_client() as (slack, client):
-        slack.channel("C7", member=False)
-        slack.channel("C8", kind="private", member=False)
-        slack.channel("C9", archived=True)
-        assert await refused(client.chat_postMessage(channel="C7", text="x")) == "not_in_channel"
-        assert await refused(client.chat_postMessage(channel="C8", text="x")) == "channel_not_found"
-        assert await refused(client.chat_postMessage(channel="C9", text="x")) == "is_archived"
-        assert await refused(client.chat_postMessage(channel="C404", text="x")) == "channel_not_found"
-        assert await refused(client.chat_postMessage(channel="C1", text="")) == "no_text"
-        assert slack.posts() == []
+async def test_places_that_cannot_be_written_to(slack, client):
+    slack.channel("C7", member=False)
+    slack.channel("C8", kind="private", member=False)
+    slack.channel("C9", archived=True)
+    assert await refused(client.chat_postMessage(channel="C7", text="x")) == "not_in_channel"
+    assert await refused(client.chat_postMessage(channel="C8", text="x")) == "channel_not_found"
+    assert await refused(client.chat_postMessage(channel="C9", text="x")) == "is_archived"
+    assert await refused(client.chat_postMessage(channel="C404", text="x")) == "channel_not_found"
+    assert await refused(client.chat_postMessage(channel="C1", text="")) == "no_text"
+    assert slack.posts() == []
 
 
-async def test_a_long_text_is_cut_with_a_warning_but_refused_in_an_update():
-    async with slack_and_client() as (slack, client):
-        answer = await client.chat_postMessage(channel="C1", text="x" * 40_001)
-        assert answer["warning"] == "message_truncated"
-        assert len(slack.posts()[0].text) == 40_000
-        long = client.chat_update(channel="C1", ts=answer["ts"], text="x" * 4_001)
-        assert await refused(long) == "msg_too_long"
+async def test_a_long_text_is_cut_with_a_warning_but_refused_in_an_update(slack, client):
+    answer = await client.chat_postMessage(channel="C1", text="x" * 40_001)
+    assert answer["warning"] == "message_truncated"
+    assert len(slack.posts()[0].text) == 40_000
+    long = client.chat_update(channel="C1", ts=answer["ts"], text="x" * 4_001)
+    assert await refused(long) == "msg_too_long"
 
 
-async def test_markdown_excludes_text_and_has_a_limit_of_its_own():
-    async with slack_and_client() as (_, client):
-        both = client.chat_postMessage(channel="C1", text="a", markdown_text="b")
-        assert await refused(both) == "markdown_text_conflict"
-        assert (
-            await refused(client.chat_postMessage(channel="C1", markdown_text="x" * 12_001)) == "msg_too_long"
-        )
-        halves = [{"type": "markdown", "text": "x" * 6_001}] * 2
-        assert await refused(client.chat_postMessage(channel="C1", blocks=halves)) == "msg_blocks_too_long"
+async def test_markdown_excludes_text_and_has_a_limit_of_its_own(client):
+    both = client.chat_postMessage(channel="C1", text="a", markdown_text="b")
+    assert await refused(both) == "markdown_text_conflict"
+    assert await refused(client.chat_postMessage(channel="C1", markdown_text="x" * 12_001)) == "msg_too_long"
+    halves = [{"type": "markdown", "text": "x" * 6_001}] * 2
+    assert await refused(client.chat_postMessage(channel="C1", blocks=halves)) == "msg_blocks_too_long"
 
 
 @pytest.mark.parametrize(
@@ -147,13 +156,12 @@ async def test_blocks_that_break_a_rule_are_refused(block):
     assert refusal.value.more["errors"]
 
 
-async def test_more_than_fifty_blocks_are_refused_with_the_place_of_the_fault():
-    async with slack_and_client() as (_, client):
-        with pytest.raises(SlackApiError) as raised:
-            await client.blocks_validate(blocks=[{"type": "divider"}] * 51)
-        assert raised.value.response["error"] == "invalid_blocks"
-        assert "json-pointer:/blocks" in raised.value.response["response_metadata"]["messages"][0]
-        assert (await client.blocks_validate(blocks=[{"type": "divider"}] * 50))["ok"]
+async def test_more_than_fifty_blocks_are_refused_with_the_place_of_the_fault(client):
+    with pytest.raises(SlackApiError) as raised:
+        await client.blocks_validate(blocks=[{"type": "divider"}] * 51)
+    assert raised.value.response["error"] == "invalid_blocks"
+    assert "json-pointer:/blocks" in raised.value.response["response_metadata"]["messages"][0]
+    assert (await client.blocks_validate(blocks=[{"type": "divider"}] * 50))["ok"]
 
 
 @pytest.mark.parametrize(
@@ -189,125 +197,110 @@ def test_entities_of_rich_text_and_images_are_set_off_and_plain_text_is_not():
     assert set_off("", [rich, image, header]) == (["here"], ["https://evil.example/x.png"])
 
 
-async def test_links_are_fetched_unless_both_switches_are_off_and_always_after_an_edit():
-    async with slack_and_client() as (slack, client):
-        url = "https://evil.example/x"
-        quiet = await client.chat_postMessage(channel="C1", text=url, unfurl_links=False, unfurl_media=False)
-        assert slack.unfurls == []
-        await client.chat_postMessage(channel="C1", text=url, unfurl_links=False)
-        assert slack.unfurls == [url]
-        await client.chat_update(channel="C1", ts=quiet["ts"], text=f"{url} @here")
-        assert slack.message(quiet["ts"]).unfurls == [url]
-        assert slack.message(quiet["ts"]).pings == ["here"]
+async def test_links_are_fetched_unless_both_switches_are_off_and_always_after_an_edit(slack, client):
+    url = "https://evil.example/x"
+    quiet = await client.chat_postMessage(channel="C1", text=url, unfurl_links=False, unfurl_media=False)
+    assert slack.unfurls == []
+    await client.chat_postMessage(channel="C1", text=url, unfurl_links=False)
+    assert slack.unfurls == [url]
+    await client.chat_update(channel="C1", ts=quiet["ts"], text=f"{url} @here")
+    assert slack.message(quiet["ts"]).unfurls == [url]
+    assert slack.message(quiet["ts"]).pings == ["here"]
 
 
-async def test_an_update_with_text_alone_takes_the_blocks_away():
-    async with slack_and_client() as (slack, client):
-        blocks = [{"type": "markdown", "text": "a"}]
-        posted = await client.chat_postMessage(channel="C1", text="a", blocks=blocks)
-        message = slack.message(posted["ts"])
-        await client.chat_update(channel="C1", ts=message.ts, text="b", blocks=blocks)
-        assert message.blocks == blocks
-        assert message.edited is None
-        await client.chat_update(channel="C1", ts=message.ts, text="c")
-        assert message.blocks is None
-        assert message.edited
-        assert message.texts == ["a", "b", "c"]
+async def test_an_update_with_text_alone_takes_the_blocks_away(slack, client):
+    blocks = [{"type": "markdown", "text": "a"}]
+    posted = await client.chat_postMessage(channel="C1", text="a", blocks=blocks)
+    message = slack.message(posted["ts"])
+    await client.chat_update(channel="C1", ts=message.ts, text="b", blocks=blocks)
+    assert message.blocks == blocks
+    assert message.edited is None
+    await client.chat_update(channel="C1", ts=message.ts, text="c")
+    assert message.blocks is None
+    assert message.edited
+    assert message.texts == ["a", "b", "c"]
 
 
-async def test_only_our_own_messages_are_edited_or_deleted():
-    async with slack_and_client() as (slack, client):
-        theirs = slack.say("U1", "C1", "hi").ts
-        assert await refused(client.chat_update(channel="C1", ts=theirs, text="x")) == "cant_update_message"
-        assert await refused(client.chat_delete(channel="C1", ts=theirs)) == "cant_delete_message"
-        assert await refused(client.chat_delete(channel="C1", ts="1.1")) == "message_not_found"
-        ours = (await client.chat_postMessage(channel="C1", text="x", thread_ts=theirs))["ts"]
-        await client.chat_delete(channel="C1", ts=ours)
-        assert [message.ts for message in slack.thread("C1", theirs)] == [theirs]
+async def test_only_our_own_messages_are_edited_or_deleted(slack, client):
+    theirs = slack.say("U1", "C1", "hi").ts
+    assert await refused(client.chat_update(channel="C1", ts=theirs, text="x")) == "cant_update_message"
+    assert await refused(client.chat_delete(channel="C1", ts=theirs)) == "cant_delete_message"
+    assert await refused(client.chat_delete(channel="C1", ts="1.1")) == "message_not_found"
+    ours = (await client.chat_postMessage(channel="C1", text="x", thread_ts=theirs))["ts"]
+    await client.chat_delete(channel="C1", ts=ours)
+    assert [message.ts for message in slack.thread("C1", theirs)] == [theirs]
 
 
-async def test_history_is_newest_first_without_replies_and_in_pages():
-    async with slack_and_client() as (slack, client):
-        roots = [slack.say("U1", "C1", f"m{number}").ts for number in range(5)]
-        slack.say("U1", "C1", "reply", thread_ts=roots[0])
-        also = slack.say("U1", "C1", "both", thread_ts=roots[0], subtype="thread_broadcast").ts
-        pages = []
-        async for page in await client.conversations_history(channel="C1", limit=2):
-            pages.append([message["ts"] for message in page["messages"]])
-        assert [ts for page in pages for ts in page] == [also, *reversed(roots)]
-        assert [len(page) for page in pages] == [2, 2, 2]
-        since = await client.conversations_history(channel="C1", oldest=roots[3])
-        assert [message["ts"] for message in since["messages"]] == [also, roots[4]]
-        since = await client.conversations_history(
-            channel="C1", oldest=roots[3], latest=roots[4], inclusive=True
-        )
-        assert [message["ts"] for message in since["messages"]] == [roots[4], roots[3]]
-        assert await refused(client.conversations_history(channel="C1", cursor="bogus")) == "invalid_cursor"
+async def test_history_is_newest_first_without_replies_and_in_pages(slack, client):
+    roots = [slack.say("U1", "C1", f"m{number}").ts for number in range(5)]
+    slack.say("U1", "C1", "reply", thread_ts=roots[0])
+    also = slack.say("U1", "C1", "both", thread_ts=roots[0], subtype="thread_broadcast").ts
+    pages = []
+    async for page in await client.conversations_history(channel="C1", limit=2):
+        pages.append([message["ts"] for message in page["messages"]])
+    assert [ts for page in pages for ts in page] == [also, *reversed(roots)]
+    assert [len(page) for page in pages] == [2, 2, 2]
+    since = await client.conversations_history(channel="C1", oldest=roots[3])
+    assert [message["ts"] for message in since["messages"]] == [also, roots[4]]
+    since = await client.conversations_history(channel="C1", oldest=roots[3], latest=roots[4], inclusive=True)
+    assert [message["ts"] for message in since["messages"]] == [roots[4], roots[3]]
+    assert await refused(client.conversations_history(channel="C1", cursor="bogus")) == "invalid_cursor"
 
 
-async def test_replies_come_oldest_first_after_their_root_and_metadata_only_when_asked_for():
-    async with slack_and_client() as (slack, client):
-        root = slack.say("U1", "C1", "root").ts
-        told = {"event_type": "sent", "event_payload": {"id": "7"}}
-        ours = (await client.chat_postMessage(channel="C1", text="a", thread_ts=root, metadata=told))["ts"]
-        later = slack.say("U1", "C1", "b", thread_ts=root).ts
-        plain = await client.conversations_replies(channel="C1", ts=root)
-        assert [message["ts"] for message in plain["messages"]] == [root, ours, later]
-        assert plain["messages"][0]["reply_count"] == 2
-        assert "metadata" not in plain["messages"][1]
-        full = await client.conversations_replies(
-            channel="C1", ts=root, include_all_metadata=True, oldest=root
-        )
-        assert full["messages"][1]["metadata"] == told
-        pages = []
-        async for page in await client.conversations_replies(channel="C1", ts=root, limit=1):
-            pages.append([message["ts"] for message in page["messages"]])
-        assert pages == [[root, ours], [later]]
-        assert await refused(client.conversations_replies(channel="C1", ts="1.000000")) == "thread_not_found"
+async def test_replies_come_oldest_first_after_their_root_and_metadata_only_when_asked_for(slack, client):
+    root = slack.say("U1", "C1", "root").ts
+    told = {"event_type": "sent", "event_payload": {"id": "7"}}
+    ours = (await client.chat_postMessage(channel="C1", text="a", thread_ts=root, metadata=told))["ts"]
+    later = slack.say("U1", "C1", "b", thread_ts=root).ts
+    plain = await client.conversations_replies(channel="C1", ts=root)
+    assert [message["ts"] for message in plain["messages"]] == [root, ours, later]
+    assert plain["messages"][0]["reply_count"] == 2
+    assert "metadata" not in plain["messages"][1]
+    full = await client.conversations_replies(channel="C1", ts=root, include_all_metadata=True, oldest=root)
+    assert full["messages"][1]["metadata"] == told
+    pages = []
+    async for page in await client.conversations_replies(channel="C1", ts=root, limit=1):
+        pages.append([message["ts"] for message in page["messages"]])
+    assert pages == [[root, ours], [later]]
+    assert await refused(client.conversations_replies(channel="C1", ts="1.000000")) == "thread_not_found"
 
 
-async def test_a_root_that_was_deleted_is_a_tombstone_while_it_has_replies():
-    async with slack_and_client() as (slack, client):
-        root, bare = slack.say("U1", "C1", "root").ts, slack.say("U1", "C1", "bare").ts
-        slack.say("U1", "C1", "reply", thread_ts=root)
-        slack.delete(root)
-        slack.delete(bare)
-        seen = await client.conversations_replies(channel="C1", ts=root)
-        assert seen["messages"][0]["subtype"] == "tombstone"
-        assert await refused(client.conversations_replies(channel="C1", ts=bare)) == "thread_not_found"
+async def test_a_root_that_was_deleted_is_a_tombstone_while_it_has_replies(slack, client):
+    root, bare = slack.say("U1", "C1", "root").ts, slack.say("U1", "C1", "bare").ts
+    slack.say("U1", "C1", "reply", thread_ts=root)
+    slack.delete(root)
+    slack.delete(bare)
+    seen = await client.conversations_replies(channel="C1", ts=root)
+    assert seen["messages"][0]["subtype"] == "tombstone"
+    assert await refused(client.conversations_replies(channel="C1", ts=bare)) == "thread_not_found"
 
 
-async def test_channels_are_listed_by_type_and_in_pages():
-    async with slack_and_client() as (slack, client):
-        slack.channel("G1", kind="private")
-        slack.channel("C3", member=False)
-        ids = []
-        pages = await client.users_conversations(types="public_channel,private_channel,im", limit=2)
-        async for page in pages:
-            ids += [channel["id"] for channel in page["channels"]]
-        assert sorted(ids) == ["C1", "C2", "D1", "D2", "D3", "G1"]
-        assert (await client.conversations_info(channel="D1"))["channel"]["is_im"]
-        assert (await client.users_info(user="U1"))["user"]["id"] == "U1"
+async def test_channels_are_listed_by_type_and_in_pages(slack, client):
+    slack.channel("G1", kind="private")
+    slack.channel("C3", member=False)
+    ids = []
+    pages = await client.users_conversations(types="public_channel,private_channel,im", limit=2)
+    async for page in pages:
+        ids += [channel["id"] for channel in page["channels"]]
+    assert sorted(ids) == ["C1", "C2", "D1", "D2", "D3", "G1"]
+    assert (await client.conversations_info(channel="D1"))["channel"]["is_im"]
+    assert (await client.users_info(user="U1"))["user"]["id"] == "U1"
 
 
-async def test_reactions_are_there_once():
-    async with slack_and_client() as (slack, client):
-        ts = slack.say("U1", "C1", "hi").ts
-        await client.reactions_add(channel="C1", timestamp=ts, name="eyes")
-        assert slack.message(ts).reactions == {"eyes": ["UBOT"]}
-        again = client.reactions_add(channel="C1", timestamp=ts, name="eyes")
-        assert await refused(again) == "already_reacted"
-        await client.reactions_remove(channel="C1", timestamp=ts, name="eyes")
-        assert (
-            await refused(client.reactions_remove(channel="C1", timestamp=ts, name="eyes")) == "no_reaction"
-        )
+async def test_reactions_are_there_once(slack, client):
+    ts = slack.say("U1", "C1", "hi").ts
+    await client.reactions_add(channel="C1", timestamp=ts, name="eyes")
+    assert slack.message(ts).reactions == {"eyes": ["UBOT"]}
+    again = client.reactions_add(channel="C1", timestamp=ts, name="eyes")
+    assert await refused(again) == "already_reacted"
+    await client.reactions_remove(channel="C1", timestamp=ts, name="eyes")
+    assert await refused(client.reactions_remove(channel="C1", timestamp=ts, name="eyes")) == "no_reaction"
 
 
-async def test_ephemeral_posts_are_seen_by_one_person_and_are_no_messages():
-    async with slack_and_client() as (slack, client):
-        await client.chat_postEphemeral(channel="C1", user="U1", text="psst <!here>")
-        [post] = slack.ephemerals
-        assert (post.user, post.pings, slack.posts()) == ("U1", ["here"], [])
+async def test_ephemeral_posts_are_seen_by_one_person_and_are_no_messages(slack, client):
+    await client.chat_postEphemeral(channel="C1", user="U1", text="psst <!here>")
+    [post] = slack.ephemerals
+    assert (post.user, post.pings, slack.posts()) == ("U1", ["here"], [])
 
 
 # streams
@@ -321,38 +314,34 @@ async def started(slack, client, channel="D1", **more):
     }
 
 
-async def test_a_stream_becomes_a_message_of_its_pieces():
-    async with slack_and_client() as (slack, client):
-        at = await started(slack, client)
-        await client.chat_appendStream(**at, markdown_text="one ")
-        task = {"type": "task_update", "id": "1", "title": "look", "status": "complete"}
-        text = {"type": "markdown_text", "text": "two"}
-        await client.chat_appendStream(**at, chunks=[task, text])
-        await client.chat_stopStream(**at, blocks=[{"type": "divider"}], session_status="active")
-        message = slack.message(at["ts"])
-        assert (message.text, message.stream.state) == ("one two", "stopped")
-        assert message.blocks == [{"type": "markdown", "text": "one two"}, {"type": "divider"}]
-        assert message.stream.chunks == [task]
-        assert (
-            await refused(client.chat_appendStream(**at, markdown_text="x"))
-            == "message_not_in_streaming_state"
-        )
+async def test_a_stream_becomes_a_message_of_its_pieces(slack, client):
+    at = await started(slack, client)
+    await client.chat_appendStream(**at, markdown_text="one ")
+    task = {"type": "task_update", "id": "1", "title": "look", "status": "complete"}
+    text = {"type": "markdown_text", "text": "two"}
+    await client.chat_appendStream(**at, chunks=[task, text])
+    await client.chat_stopStream(**at, blocks=[{"type": "divider"}], session_status="active")
+    message = slack.message(at["ts"])
+    assert (message.text, message.stream.state) == ("one two", "stopped")
+    assert message.blocks == [{"type": "markdown", "text": "one two"}, {"type": "divider"}]
+    assert message.stream.chunks == [task]
+    assert (
+        await refused(client.chat_appendStream(**at, markdown_text="x")) == "message_not_in_streaming_state"
+    )
 
 
-async def test_a_stream_in_a_channel_needs_its_recipient():
-    async with slack_and_client() as (slack, client):
-        assert await refused(started(slack, client, "C1")) == "missing_recipient_user_id"
-        await started(slack, client, "C1", **RECIPIENT)
+async def test_a_stream_in_a_channel_needs_its_recipient(slack, client):
+    assert await refused(started(slack, client, "C1")) == "missing_recipient_user_id"
+    await started(slack, client, "C1", **RECIPIENT)
 
 
-async def test_a_stream_that_has_grown_too_big_takes_nothing_more_but_can_be_stopped():
-    async with slack_and_client() as (slack, client):
-        at = await started(slack, client)
-        await client.chat_appendStream(**at, markdown_text="é" * 5_000)
-        assert await refused(client.chat_appendStream(**at, markdown_text="é" * 1_000)) == "msg_too_long"
-        assert await refused(client.chat_appendStream(**at, markdown_text="x")) == "msg_too_long"
-        await client.chat_stopStream(**at)
-        assert slack.message(at["ts"]).text == "é" * 5_000
+async def test_a_stream_that_has_grown_too_big_takes_nothing_more_but_can_be_stopped(slack, client):
+    at = await started(slack, client)
+    await client.chat_appendStream(**at, markdown_text="é" * 5_000)
+    assert await refused(client.chat_appendStream(**at, markdown_text="é" * 1_000)) == "msg_too_long"
+    assert await refused(client.chat_appendStream(**at, markdown_text="x")) == "msg_too_long"
+    await client.chat_stopStream(**at)
+    assert slack.message(at["ts"]).text == "é" * 5_000
 
 
 async def test_a_stream_ends_five_minutes_after_its_start_and_is_repaired_by_an_update():
@@ -377,14 +366,13 @@ async def test_after_the_person_pressed_stop_the_stream_is_over():
         await client.chat_update(**at, text="stopped")
 
 
-async def test_a_token_that_straddles_two_pieces_is_live():
-    async with slack_and_client() as (slack, client):
-        at = await started(slack, client)
-        await client.chat_appendStream(**at, markdown_text="<!chan")
-        await client.chat_appendStream(**at, markdown_text="nel> https://evil.exa")
-        await client.chat_appendStream(**at, markdown_text="mple/x")
-        assert slack.pings == ["channel"]
-        assert slack.unfurls[-1] == "https://evil.example/x"
+async def test_a_token_that_straddles_two_pieces_is_live(slack, client):
+    at = await started(slack, client)
+    await client.chat_appendStream(**at, markdown_text="<!chan")
+    await client.chat_appendStream(**at, markdown_text="nel> https://evil.exa")
+    await client.chat_appendStream(**at, markdown_text="mple/x")
+    assert slack.pings == ["channel"]
+    assert slack.unfurls[-1] == "https://evil.example/x"
 
 
 # presence
@@ -404,18 +392,17 @@ async def test_status_words_go_after_two_minutes_or_with_our_next_message():
         assert slack.status("D1", root) == ""
 
 
-async def test_session_status_is_an_enum_and_stays_until_it_is_set():
-    async with slack_and_client() as (slack, client):
-        root = slack.say("U1", "D1", "q").ts
-        at = {"channel_id": "D1", "thread_ts": root}
-        assert await refused(client.agents_sessions_rename(**at, title="x")) == "session_not_found"
-        assert await refused(client.agents_sessions_setStatus(**at, status="thinking")) == "invalid_arguments"
-        await client.agents_sessions_setStatus(**at, status="processing", title="Title")
-        await client.chat_postMessage(channel="D1", thread_ts=root, text="done")
-        assert slack.session("D1", root).status == "processing"
-        assert await refused(client.agents_sessions_rename(**at, title="x" * 201)) == "invalid_arguments"
-        await client.agents_sessions_rename(**at, title="Other")
-        assert slack.session("D1", root).title == "Other"
+async def test_session_status_is_an_enum_and_stays_until_it_is_set(slack, client):
+    root = slack.say("U1", "D1", "q").ts
+    at = {"channel_id": "D1", "thread_ts": root}
+    assert await refused(client.agents_sessions_rename(**at, title="x")) == "session_not_found"
+    assert await refused(client.agents_sessions_setStatus(**at, status="thinking")) == "invalid_arguments"
+    await client.agents_sessions_setStatus(**at, status="processing", title="Title")
+    await client.chat_postMessage(channel="D1", thread_ts=root, text="done")
+    assert slack.session("D1", root).status == "processing"
+    assert await refused(client.agents_sessions_rename(**at, title="x" * 201)) == "invalid_arguments"
+    await client.agents_sessions_rename(**at, title="Other")
+    assert slack.session("D1", root).title == "Other"
 
 
 async def test_an_app_that_is_no_agent_has_no_sessions():
@@ -424,40 +411,37 @@ async def test_an_app_that_is_no_agent_has_no_sessions():
         assert await refused(call) == "not_authorized"
 
 
-async def test_prompts_with_a_thread_are_accepted_and_never_seen():
-    async with slack_and_client() as (slack, client):
-        prompts = [{"title": "a", "message": "b"}]
-        await client.assistant_threads_setSuggestedPrompts(channel_id="D1", thread_ts="1.1", prompts=prompts)
-        assert slack.prompts == []
-        await client.assistant_threads_setSuggestedPrompts(channel_id="D1", prompts=prompts)
-        assert slack.prompts[0]["prompts"] == prompts
-        many = client.assistant_threads_setSuggestedPrompts(channel_id="D1", prompts=prompts * 5)
-        assert await refused(many) == "invalid_arguments"
+async def test_prompts_with_a_thread_are_accepted_and_never_seen(slack, client):
+    prompts = [{"title": "a", "message": "b"}]
+    await client.assistant_threads_setSuggestedPrompts(channel_id="D1", thread_ts="1.1", prompts=prompts)
+    assert slack.prompts == []
+    await client.assistant_threads_setSuggestedPrompts(channel_id="D1", prompts=prompts)
+    assert slack.prompts[0]["prompts"] == prompts
+    many = client.assistant_threads_setSuggestedPrompts(channel_id="D1", prompts=prompts * 5)
+    assert await refused(many) == "invalid_arguments"
 
 
 # files
 
 
-async def test_an_upload_is_a_message_in_the_thread_whose_ts_is_not_told():
-    async with slack_and_client() as (slack, client):
-        root = slack.say("U1", "C1", "q").ts
-        answer = await client.files_upload_v2(
-            filename="a.md", content="# hi", channel="C1", thread_ts=root, initial_comment="https://x.example"
-        )
-        assert "ts" not in json.dumps(answer["files"])
-        [_, message] = slack.thread("C1", root)
-        assert (message.files[0].content, message.unfurls) == (b"# hi", ["https://x.example"])
+async def test_an_upload_is_a_message_in_the_thread_whose_ts_is_not_told(slack, client):
+    root = slack.say("U1", "C1", "q").ts
+    answer = await client.files_upload_v2(
+        filename="a.md", content="# hi", channel="C1", thread_ts=root, initial_comment="https://x.example"
+    )
+    assert "ts" not in json.dumps(answer["files"])
+    [_, message] = slack.thread("C1", root)
+    assert (message.files[0].content, message.unfurls) == (b"# hi", ["https://x.example"])
 
 
-async def test_a_download_without_the_token_is_a_login_page():
-    async with slack_and_client() as (slack, client):
-        file = slack.file("a.txt", b"secret")
-        async with client.session.get(file.url) as bare:
-            assert (bare.status, bare.content_type) == (200, "text/html")
-        bearer = {"Authorization": f"Bearer {slack.bot_token}"}
-        async with client.session.get(file.url, headers=bearer) as good:
-            assert await good.read() == b"secret"
-        assert slack.downloads == [(file.id, ""), (file.id, slack.bot_token)]
+async def test_a_download_without_the_token_is_a_login_page(slack, client):
+    file = slack.file("a.txt", b"secret")
+    async with client.session.get(file.url) as bare:
+        assert (bare.status, bare.content_type) == (200, "text/html")
+    bearer = {"Authorization": f"Bearer {slack.bot_token}"}
+    async with client.session.get(file.url, headers=bearer) as good:
+        assert await good.read() == b"secret"
+    assert slack.downloads == [(file.id, ""), (file.id, slack.bot_token)]
 
 
 # limits and faults
@@ -497,50 +481,46 @@ async def test_posts_are_limited_per_channel():
         assert [call.args["channel"] for call in slack.impatient] == ["C1"]
 
 
-async def test_scripted_faults_come_in_order_and_then_all_is_well():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", RateLimited(3), ApiError("internal_error"), Html(502), Garbage())
-        statuses = []
-        for _ in range(4):
-            with pytest.raises(SlackApiError) as raised:
-                await client.chat_postMessage(channel="C1", text="x")
-            statuses.append(
-                raised.value.response.status
-                if hasattr(raised.value.response, "status")
-                else raised.value.response.status_code
-            )
-        assert statuses == [429, 200, 502, 200]
-        await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == 1
-        assert len(slack.calls_to("chat.postMessage")) == 5
+async def test_scripted_faults_come_in_order_and_then_all_is_well(slack, client):
+    slack.fail("chat.postMessage", RateLimited(3), ApiError("internal_error"), Html(502), Garbage())
+    statuses = []
+    for _ in range(4):
+        with pytest.raises(SlackApiError) as raised:
+            await client.chat_postMessage(channel="C1", text="x")
+        statuses.append(
+            raised.value.response.status
+            if hasattr(raised.value.response, "status")
+            else raised.value.response.status_code
+        )
+    assert statuses == [429, 200, 502, 200]
+    await client.chat_postMessage(channel="C1", text="x")
+    assert len(slack.posts()) == 1
+    assert len(slack.calls_to("chat.postMessage")) == 5
 
 
 @pytest.mark.parametrize("how", ["rst", "fin"])
 @pytest.mark.parametrize("applied", [False, True])
-async def test_a_cut_connection_may_have_been_applied(how, applied):
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Cut(applied, how))
-        with pytest.raises(aiohttp.ClientError):
-            await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == applied
-
-
-async def test_an_error_page_after_the_call_was_applied():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Html(500, applied=True), when=lambda args: args["channel"] == "C2")
+async def test_a_cut_connection_may_have_been_applied(slack, client, how, applied):
+    slack.fail("chat.postMessage", Cut(applied, how))
+    with pytest.raises(aiohttp.ClientError):
         await client.chat_postMessage(channel="C1", text="x")
-        with pytest.raises(SlackApiError):
-            await client.chat_postMessage(channel="C2", text="x")
-        assert len(slack.posts()) == 2
+    assert len(slack.posts()) == applied
 
 
-async def test_a_stalled_call_is_never_answered():
-    async with slack_and_client() as (slack, client):
-        slack.fail("auth.test", Stall())
-        client.session._timeout = aiohttp.ClientTimeout(total=0.1)
-        with pytest.raises(TimeoutError):
-            await client.auth_test()
-        assert (await client.auth_test())["ok"]
+async def test_an_error_page_after_the_call_was_applied(slack, client):
+    slack.fail("chat.postMessage", Html(500, applied=True), when=lambda args: args["channel"] == "C2")
+    await client.chat_postMessage(channel="C1", text="x")
+    with pytest.raises(SlackApiError):
+        await client.chat_postMessage(channel="C2", text="x")
+    assert len(slack.posts()) == 2
+
+
+async def test_a_stalled_call_is_never_answered(slack, client):
+    slack.fail("auth.test", Stall())
+    client.session._timeout = aiohttp.ClientTimeout(total=0.1)
+    with pytest.raises(TimeoutError):
+        await client.auth_test()
+    assert (await client.auth_test())["ok"]
 
 
 async def test_a_gate_holds_a_call_until_it_is_opened():
@@ -554,19 +534,17 @@ async def test_a_gate_holds_a_call_until_it_is_opened():
         await slack.until(lambda: len(slack.posts()) == 2)
 
 
-async def test_what_was_applied_before_a_wait_is_applied_once():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Slow(0.01, applied=True), Slow(0.01))
-        for _ in range(2):
-            await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == 2
+async def test_what_was_applied_before_a_wait_is_applied_once(slack, client):
+    slack.fail("chat.postMessage", Slow(0.01, applied=True), Slow(0.01))
+    for _ in range(2):
+        await client.chat_postMessage(channel="C1", text="x")
+    assert len(slack.posts()) == 2
 
 
-async def test_a_body_that_is_no_json_is_refused():
-    async with slack_and_client() as (slack, client):
-        kind = {"Content-Type": "application/json"}
-        async with client.session.post(f"{slack.api_base_url}auth.test", data="{", headers=kind) as answer:
-            assert await answer.json() == {"ok": False, "error": "invalid_json"}
+async def test_a_body_that_is_no_json_is_refused(slack, client):
+    kind = {"Content-Type": "application/json"}
+    async with client.session.post(f"{slack.api_base_url}auth.test", data="{", headers=kind) as answer:
+        assert await answer.json() == {"ok": False, "error": "invalid_json"}
 
 
 async def test_waiting_for_what_never_happens_ends():
@@ -583,10 +561,9 @@ async def test_a_bug_of_the_fake_is_told_at_its_end(monkeypatch):
                 await client.chat_postMessage(channel="C1", text="x")
 
 
-async def test_faults_can_last_until_they_are_healed():
-    async with slack_and_client() as (slack, client):
-        slack.fail("*", ApiError("fatal_error"), forever=True)
-        for _ in range(3):
-            assert await refused(client.auth_test()) == "fatal_error"
-        slack.heal()
-        await client.auth_test()
+async def test_faults_can_last_until_they_are_healed(slack, client):
+    slack.fail("*", ApiError("fatal_error"), forever=True)
+    for _ in range(3):
+        assert await refused(client.auth_test()) == "fatal_error"
+    slack.heal()
+    await client.auth_test()

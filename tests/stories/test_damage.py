@@ -280,8 +280,7 @@ async def test_a_log_of_a_newer_version_does_not_stop_anything(folder):
         assert disk.seen()[path].startswith(data)
 
 
-async def test_on_the_real_disk_too(tmp_path):
-    platform = Platform()
+async def test_on_the_real_disk_too(tmp_path, platform):
     await converse(tmp_path, platform, Scripted(), message(1))
     journal = tmp_path / "journal.jsonl"
     whole = journal.read_bytes()

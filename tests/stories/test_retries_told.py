@@ -46,9 +46,8 @@ def told(caplog):
     return told
 
 
-async def test_of_a_model_call(tmp_path, told):
+async def test_of_a_model_call(tmp_path, platform, told):
     flaky = Scripted(ModelUnavailable("529"), ModelUnavailable("529 again"), says("late"))
-    platform = Platform()
     model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
     await converse(tmp_path, platform, model, message())
     assert told() == [("model.retry", 2, 2.0, "unavailable"), ("model.retry", 3, 4.0, "unavailable")]
@@ -58,14 +57,12 @@ async def test_of_a_model_call(tmp_path, told):
     ]
 
 
-async def test_of_an_empty_answer(tmp_path, told):
-    platform = Platform()
+async def test_of_an_empty_answer(tmp_path, platform, told):
     await converse(tmp_path, platform, Scripted(says(""), says("there")), message())
     assert told() == [("model.retry", 2, 0.0, "output_invalid")]
 
 
-async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_path, told):
-    platform = Platform()
+async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_path, platform, told):
     platform.faults.extend(
         [
             TransportRateLimited("slow", retry_after=40),
@@ -147,8 +144,7 @@ async def test_of_an_mcp_server(told, monkeypatch):
     assert {record.server for record in told.records()} == {"s"}
 
 
-async def test_a_history_that_was_damaged_has_its_code_in_the_log(tmp_path, caplog):
-    platform = Platform()
+async def test_a_history_that_was_damaged_has_its_code_in_the_log(tmp_path, platform, caplog):
     await converse(tmp_path, platform, Scripted(calls("list_files"), says("one")), message(1))
     (path,) = tmp_path.rglob("context.jsonl")
     first, *rest = path.read_bytes().splitlines(keepends=True)

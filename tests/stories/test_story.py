@@ -49,8 +49,7 @@ def journal(data):
     return [json.loads(line) for line in (data / "journal.jsonl").read_bytes().splitlines()]
 
 
-async def test_a_message_is_answered_and_its_redeliveries_are_not(tmp_path):
-    platform = Platform()
+async def test_a_message_is_answered_and_its_redeliveries_are_not(tmp_path, platform):
     async with running(tmp_path, platform, Scripted(says("hi ann"))) as bot:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bot.orchestrator.receive, message())
@@ -65,8 +64,7 @@ async def test_a_message_is_answered_and_its_redeliveries_are_not(tmp_path):
     assert platform.texts == ["hi ann"]
 
 
-async def test_what_was_settled_shortly_before_a_death_is_shown_again_and_nothing_older(tmp_path):
-    platform = Platform()
+async def test_what_was_settled_shortly_before_a_death_is_shown_again_and_nothing_older(tmp_path, platform):
     clock = Clock()
     async with running(tmp_path, platform, Scripted(says("1"), says("2"), says("3")), clock=clock) as bot:
         for n, later in enumerate((0, 130, 100), 1):
@@ -79,20 +77,20 @@ async def test_what_was_settled_shortly_before_a_death_is_shown_again_and_nothin
     assert platform.events == [(id_, TurnSettled("answered", again=True)) for id_ in ("m3", "m2")]
 
 
-async def test_a_turn_uses_tools_and_the_model_reads_the_result(tmp_path):
+async def test_a_turn_uses_tools_and_the_model_reads_the_result(tmp_path, platform):
     workspace = thread_folder(tmp_path, T1) / "workspace"
     workspace.mkdir(parents=True)
     (workspace / "notes.txt").write_text("buy milk")
     model = Scripted(calls("read_file", path="notes.txt"), says("milk"))
-    platform = Platform()
     await converse(tmp_path, platform, model, message())
     result = json.loads(model.requests[1].messages[-1].results[0].content)
     assert result == {"success": True, "result": {"text": "buy milk", "size": 8}}
     assert [entry["role"] for entry in context(tmp_path)] == ["user", "assistant", "user", "assistant"]
 
 
-async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message_is_served(tmp_path):
-    platform = Platform()
+async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message_is_served(
+    tmp_path, platform
+):
     async with running(tmp_path, platform, Scripted(Unauthorized("401 sk-secret /etc/x"), says("ok"))) as bot:
         await bot.orchestrator.receive(message(1))
         await bot.orchestrator.receive(message(2))
@@ -105,8 +103,7 @@ async def test_a_failed_turn_is_told_in_a_friendly_sentence_and_the_next_message
     assert platform.texts[0].startswith(sentences.FRIENDLY["auth"])
 
 
-async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(tmp_path, caplog):
-    platform = Platform()
+async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(tmp_path, platform, caplog):
     await converse(tmp_path, platform, Scripted(BadRequest("no")), message())
     started = next(r for r in journal(tmp_path) if r["kind"] == "started")
     reference = started["correlation_id"]
@@ -118,16 +115,14 @@ async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(
     assert reference in log.splitlines()[-1]
 
 
-async def test_the_text_of_a_bug_stays_inside(tmp_path):
-    platform = Platform()
+async def test_the_text_of_a_bug_stays_inside(tmp_path, platform):
     await converse(tmp_path, platform, Scripted(ZeroDivisionError("secret")), message())
     assert platform.texts[0].startswith(wording.UNKNOWN)
     assert "secret" not in platform.texts[0]
 
 
-async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tmp_path):
+async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tmp_path, platform):
     flaky = Scripted(ModelUnavailable("503"), says("late"), says("other"))
-    platform = Platform()
     limits = Limits(running_turns=1)
     async with running(
         tmp_path, platform, Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5)), limits=limits
@@ -142,9 +137,8 @@ async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tm
     assert Resumed() in shown
 
 
-async def test_stop_ends_the_turn_within_two_seconds_and_drops_what_waits(tmp_path):
+async def test_stop_ends_the_turn_within_two_seconds_and_drops_what_waits(tmp_path, platform):
     gate = Gate(says("never"))
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(gate, says("next"))) as bot:
         await gate.hold(bot, message(1))
         for n in (2, 3):
@@ -158,9 +152,8 @@ async def test_stop_ends_the_turn_within_two_seconds_and_drops_what_waits(tmp_pa
     assert [platform.outcomes[f"m{n}"] for n in range(1, 5)] == ["stopped"] * 3 + ["answered"]
 
 
-async def test_a_stop_does_not_touch_what_was_said_after_it(tmp_path):
+async def test_a_stop_does_not_touch_what_was_said_after_it(tmp_path, platform):
     gate = Gate(says("never"))
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(gate, says("after"))) as bot:
         await gate.hold(bot, message(1))
         async with anyio.create_task_group() as tasks:
@@ -172,7 +165,7 @@ async def test_a_stop_does_not_touch_what_was_said_after_it(tmp_path):
     assert "after" in platform.texts
 
 
-async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
+async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path, platform):
     began, end = anyio.Event(), anyio.Event()
 
     async def stubborn():
@@ -181,7 +174,6 @@ async def test_stop_is_confirmed_even_when_the_turn_does_not_end(tmp_path):
             await end.wait()
         return says("x")
 
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(stubborn)) as bot:
         await bot.orchestrator.receive(message(1))
         await began.wait()
@@ -213,9 +205,8 @@ async def test_text_that_was_shown_before_a_stop_is_kept_for_the_model_with_a_no
         assert [m.text for m in model.requests[1].messages][1] == f"The answer is\n\n{wording.INTERRUPTED}"
 
 
-async def test_messages_that_come_while_tools_run_join_the_turn(tmp_path):
+async def test_messages_that_come_while_tools_run_join_the_turn(tmp_path, platform):
     model = Scripted(calls("list_files"), says("both"))
-    platform = Platform()
     gate = Gate(calls("list_files"))
     model.script[0] = gate
     async with running(tmp_path, platform, model) as bot:
@@ -230,9 +221,8 @@ async def test_messages_that_come_while_tools_run_join_the_turn(tmp_path):
     assert settled["by"] == "m1"
 
 
-async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path):
+async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path, platform):
     gate = Gate(calls("list_files"))
-    platform = Platform()
     model = Scripted(gate, says("one"), says("two"))
     async with running(tmp_path, platform, model, limits=Limits(busy="queue")) as bot:
         await gate.hold(bot, message(1))
@@ -242,9 +232,8 @@ async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path):
     assert platform.texts == ["one", "two"]
 
 
-async def test_a_full_mailbox_refuses_politely_and_many_refusals_share_a_post(tmp_path):
+async def test_a_full_mailbox_refuses_politely_and_many_refusals_share_a_post(tmp_path, platform):
     gate = Gate(says("done"))
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(gate), limits=Limits(mailbox=2)) as bot:
         await gate.hold(bot, message(1))
         async with anyio.create_task_group() as tasks:
@@ -260,9 +249,8 @@ async def test_a_full_mailbox_refuses_politely_and_many_refusals_share_a_post(tm
     assert told == 99
 
 
-async def test_an_edit_before_the_turn_counts_and_a_later_one_does_not(tmp_path):
+async def test_an_edit_before_the_turn_counts_and_a_later_one_does_not(tmp_path, platform):
     gate = Gate(says("one"))
-    platform = Platform()
     model = Scripted(gate, says("two"))
     async with running(tmp_path, platform, model) as bot:
         await gate.hold(bot, message(1, "first"))
@@ -274,9 +262,8 @@ async def test_an_edit_before_the_turn_counts_and_a_later_one_does_not(tmp_path)
     assert [m.blocks[-1].text for m in model.requests[1].messages] == ["first", "one", "second"]
 
 
-async def test_a_deleted_waiting_message_is_withdrawn(tmp_path):
+async def test_a_deleted_waiting_message_is_withdrawn(tmp_path, platform):
     gate = Gate(says("one"))
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(gate)) as bot:
         await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
@@ -330,8 +317,9 @@ async def test_an_answer_is_kept_and_paid_once_while_the_journal_refuses(tmp_pat
     assert len(model.requests) == 1
 
 
-async def test_an_interrupted_turn_is_picked_up_with_a_visible_word_and_without_paying_again(tmp_path):
-    platform = Platform()
+async def test_an_interrupted_turn_is_picked_up_with_a_visible_word_and_without_paying_again(
+    tmp_path, platform
+):
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(calls("list_files"), gate)) as bot:
         await gate.hold(bot, message())
@@ -382,8 +370,7 @@ async def test_an_answer_on_disk_is_posted_after_a_restart_and_looked_up_first(t
         assert len(model.requests) == 1
 
 
-async def test_a_message_that_was_started_three_times_is_a_dead_letter_with_a_notice(tmp_path):
-    platform = Platform()
+async def test_a_message_that_was_started_three_times_is_a_dead_letter_with_a_notice(tmp_path, platform):
     for attempt in range(3):
         gate = Gate(None)
         async with running(tmp_path, platform, Scripted(gate)) as bot:
@@ -411,8 +398,7 @@ async def test_messages_that_waited_too_long_get_one_honest_note(tmp_path):
     assert set(platform.outcomes.values()) == {"failed"}
 
 
-async def test_new_input_waits_behind_the_recovery_of_its_thread(tmp_path):
-    platform = Platform()
+async def test_new_input_waits_behind_the_recovery_of_its_thread(tmp_path, platform):
     gate = Gate(None)
     async with running(tmp_path, platform, Scripted(gate)) as bot:
         await bot.orchestrator.receive(message(1))
@@ -434,8 +420,7 @@ async def test_a_stop_that_was_received_before_a_crash_is_carried_out_after_it(t
     assert platform.outcomes == {"m1": "stopped", "m2": "answered"}
 
 
-async def test_a_quiet_thread_leaves_memory_and_comes_back_with_its_history(tmp_path):
-    platform = Platform()
+async def test_a_quiet_thread_leaves_memory_and_comes_back_with_its_history(tmp_path, platform):
     model = Scripted(says("one"), says("two"))
     async with running(tmp_path, platform, model, limits=Limits(idle_timeout_s=60)) as bot:
         await platform.exchange(bot, message(1))
@@ -446,8 +431,9 @@ async def test_a_quiet_thread_leaves_memory_and_comes_back_with_its_history(tmp_
     assert [m.text for m in model.requests[1].messages][1] == "one"
 
 
-async def test_a_rate_limited_post_waits_as_told_and_a_rejected_one_is_mentioned_with_the_next(tmp_path):
-    platform = Platform()
+async def test_a_rate_limited_post_waits_as_told_and_a_rejected_one_is_mentioned_with_the_next(
+    tmp_path, platform
+):
     platform.faults.extend([TransportRateLimited(retry_after=20), None, TransportRejected("gone")])
     async with running(tmp_path, platform, Scripted(says("one"), says("two"), says("three"))) as bot:
         before = anyio.current_time()
@@ -460,8 +446,7 @@ async def test_a_rate_limited_post_waits_as_told_and_a_rejected_one_is_mentioned
     assert platform.texts == ["one", f"{wording.undelivered(1)}\n\nthree", "ok"]
 
 
-async def test_a_post_that_may_be_out_is_looked_up_before_it_is_tried_again(tmp_path):
-    platform = Platform()
+async def test_a_post_that_may_be_out_is_looked_up_before_it_is_tried_again(tmp_path, platform):
     platform.faults.append(TransportUnavailable("reset", maybe_posted=True))
     await converse(tmp_path, platform, Scripted(says("one")), message(1))
     assert platform.texts == ["one"]
@@ -474,9 +459,8 @@ async def test_a_bug_in_a_transport_is_a_failed_post_and_the_thread_goes_on(tmp_
     assert platform.texts == [f"one\n\n{wording.MAYBE_REPEAT}"]
 
 
-async def test_one_persons_turns_do_not_take_every_slot(tmp_path):
+async def test_one_persons_turns_do_not_take_every_slot(tmp_path, platform):
     gates = [Gate(says("slow")) for _ in range(4)]
-    platform = Platform()
     model = Scripted(*gates, says("bob"))
     threads = [type(T1)("fake", "W", f"C{n}", "1") for n in range(6)]
     async with running(tmp_path, platform, model, limits=Limits(running_turns=5)) as bot:
@@ -491,8 +475,7 @@ async def test_one_persons_turns_do_not_take_every_slot(tmp_path):
         await platform.until(lambda: len(platform.outcomes) == 6)
 
 
-async def test_a_turn_that_takes_too_long_is_ended_with_a_word(tmp_path):
-    platform = Platform()
+async def test_a_turn_that_takes_too_long_is_ended_with_a_word(tmp_path, platform):
     async with running(tmp_path, platform, Scripted(anyio.sleep_forever, says("next"))) as bot:
         await bot.orchestrator.receive(message(1))
         await bot.orchestrator.receive(message(2))
@@ -500,9 +483,8 @@ async def test_a_turn_that_takes_too_long_is_ended_with_a_word(tmp_path):
     assert platform.texts[0].startswith(wording.FRIENDLY["turn_timeout"])
 
 
-async def test_commands_go_around_a_running_turn(tmp_path):
+async def test_commands_go_around_a_running_turn(tmp_path, platform):
     gate = Gate(says("done"))
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(gate)) as bot:
         await gate.hold(bot, message(1))
         for n, text in enumerate(["/status", "/new", "/halp", "!help"], 2):
@@ -528,9 +510,8 @@ async def test_a_stranger_is_refused_with_a_word_and_never_reaches_the_model(tmp
     assert model.requests == []
 
 
-async def test_odd_text_is_stored_and_answered(tmp_path):
+async def test_odd_text_is_stored_and_answered(tmp_path, platform):
     texts = ["", "x" * 1_000_000, "half \ud83d emoji", "line\u2028sep\x85arator", "nul \0 bell \a", "\r\n\n"]
-    platform = Platform()
     async with running(tmp_path, platform, Scripted(says("half \udc00 too"))) as bot:
         for n, text in enumerate(texts):
             await bot.orchestrator.receive(message(n, text))
