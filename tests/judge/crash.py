@@ -36,8 +36,7 @@ def plain_lines(path: Path) -> list[Fields]:
 
 
 CUT_AT_NEWLINE = 3
-"""A write may be cut just before its newline: then a whole line stands in the sidecar, which nobody was promised.
-More than so many in a run are no chance."""
+"""A write that is cut just before its newline leaves a whole line in the sidecar. More of them in a run are not chance."""
 
 
 class Judge:
@@ -46,7 +45,7 @@ class Judge:
         "outcomes after the last death",
         *("look-ups", "look-ups since the last death", "refused look-ups"),
     )
-    """What else is counted, and is no violation."""
+    """Counts that are reported and are not violations."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
@@ -100,7 +99,7 @@ class Judge:
                 self.fault("sidecar", f"{path.name} holds {len(good)} good lines: {good[0][:200]!r}")
 
     def lines(self, path: Path) -> Iterator[Fields]:
-        """Return the lines of a file of the bot; all must be whole, but for a last one that death cut short."""
+        """Return the lines of a file of the bot. All but the last must be whole; a death may have cut that one short."""
         *whole, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
         for n, line in enumerate(whole, 1):
             if not intact(line):
@@ -205,11 +204,11 @@ class Judge:
             self.check_names(post["text"], sent["thread"], f"the post for {key}")
 
     def possible_texts(self, key: str) -> set[str]:
-        """Return what a message may say: all texts that it ever had."""
+        """Return all texts that a message ever had."""
         return {scrubbed(self.sent[key]["text"])}
 
     def token(self, key: str) -> str:
-        """Return what a message's text has in it that no other has."""
+        """Return the part of a message's text that no other message has."""
         return str(self.sent[key]["id"])
 
     def number(self, thread: str) -> str:
@@ -217,7 +216,7 @@ class Judge:
         return thread.rpartition(":r")[2].zfill(2)
 
     def blind(self, key: str) -> bool:
-        """Say whether the bot could not know which of its posts for a message are out."""
+        """Return whether the bot could not find out which of its posts for a message are visible."""
         return not self.find or any(call == "find" for call, _ in self.refused[key])
 
     def check_names(self, text: str, thread: str, where: str) -> None:
@@ -253,9 +252,9 @@ class Judge:
             last[thread] = max(before, (place, key))
 
     def check_delay(self) -> None:
-        """Check that whatever the bot had heard of got its outcome soon after the last death.
+        """Check that each message has its outcome soon after the last death.
 
-        What was said unheard counts from when a catch-up brought it in: how fast that reads is not judged here.
+        A message that the bot missed counts from when a catch-up brings it in: how fast that reads is not judged here.
         """
         if not self.within_s:
             return
@@ -295,7 +294,7 @@ class Judge:
                 self.fault("log", f"{key} is {end['outcome']} in the journal, {ends.get(key)} in the log")
 
     def thread_in(self, folder: Path) -> str:
-        """Return the thread whose conversation is kept there."""
+        """Return the thread whose conversation is in *folder*."""
         return f"{folder.parent.name}:{unquote(folder.name.replace('~', ':'))}"
 
     def check_calls(self, messages: list[Fields], thread: str) -> None:

@@ -15,7 +15,7 @@ from tests.judge.records import Fields
 from tests.judge.visible import VisibleJudge
 
 CLEARED = 50
-"""A start takes the status away from so many threads, the newest; Slack itself does so after an hour."""
+"""A start clears the status in this many of the newest threads; Slack clears the others after an hour."""
 
 
 class SlackJudge(VisibleJudge):

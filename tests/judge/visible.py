@@ -19,7 +19,7 @@ from tests.judge.records import Fields, key_of, read_lines, speakers
 ROW = re.compile(r"row (\d+) of (\d+) (t\d+m\d+) abcdefghi")
 MADE = re.compile(r"(?:press|slash|stop)-")
 LOOKS = 3
-"""So often the bot looks for a post before it repeats it unseen, with a mark."""
+"""How often the bot looks for a post before it repeats it with a mark."""
 RAW = ("canary-of", "Traceback", "Error:")
 
 
@@ -81,7 +81,7 @@ class VisibleJudge(Judge):
         post |= {"reply_to": key.rpartition(":")[2], "kind": "reply" if ROW.search(text) else "notice"}
         self.shown[key].append(post)
 
-    # what the bot says it heard
+    # what the bot received
 
     def raw_journal(self) -> Iterator[Fields]:
         *whole, _ = (self.data / "journal.jsonl").read_bytes().split(b"\n")
@@ -104,7 +104,7 @@ class VisibleJudge(Judge):
         return map(self.canonical, super().lines(path))
 
     def add_presses(self) -> None:
-        """Take buttons and slash commands as said: their ids are the bot's own."""
+        """Add buttons and slash commands to what was sent: their ids are the bot's own."""
         for line in self.raw_journal():
             key = key_of(line["thread_id"], line["message_id"])
             if MADE.match(line["message_id"]) and (key not in self.sent or line["kind"] == "received"):
@@ -126,12 +126,12 @@ class VisibleJudge(Judge):
                 self.fault("lost", f"{least} of {kind} were acknowledged, {made[kind]} are known")
 
     def add_whispers(self, posts: list[Fields]) -> None:
-        """Give each message that one person alone saw to what it answered; they may be repeated."""
+        """Match each ephemeral message with what it answered; it may be repeated."""
         by_ts = {post["ts"]: post for post in posts}
         for line in self.raw_journal():
             if line["kind"] == "posted" and (post := by_ts.pop(line["platform_id"], None)):
                 self.add_whisper(key_of(line["thread_id"], line["message_id"]), post)
-        for line in self.raw_journal():  # of what is long over it does not say any more how it was answered
+        for line in self.raw_journal():  # for old messages it no longer says how they were answered
             key = key_of(line["thread_id"], line["message_id"])
             alone = line["kind"] == "settled" and not line["by"] and self.sent.get(key, {}).get("alone")
             if alone and not self.shown[key]:
@@ -170,7 +170,7 @@ class VisibleJudge(Judge):
             self.fault("ugly", f"{one['ts']} in {thread} ({end}) is unfinished: {one['text'][:100]!r}")
 
     def end_of(self, token: str) -> str:
-        """Return how a message ended; one that went into another's turn ended as that did."""
+        """Return how a message ended; one that joined another's turn ended as that one did."""
         ends = (self.settled.get(key) for key, sent in self.sent.items() if sent["token"] == token)
         end = next(filter(None, ends), {})
         if end.get("outcome") == "merged":
@@ -209,7 +209,7 @@ class VisibleJudge(Judge):
                     self.fault("cut", f"{key} has no rows: {answer[:100]!r}")
 
     def check_words(self) -> None:
-        """Check that nobody was pinged, no preview fetched, and no raw error told."""
+        """Check that nobody was pinged, no preview was fetched, and no raw error was shown."""
         self.counts["eyes left"] = self.left["eyes"]
         for what in ("pings", "unfurls"):
             if self.left[what]:
@@ -218,7 +218,7 @@ class VisibleJudge(Judge):
             if any(raw in one["text"] for raw in RAW):
                 self.fault("raw", f"{one['ts']}: {one['text'][:200]!r}")
 
-    # what became of a message
+    # how a message ended
 
     def check_message(self, key: str) -> None:
         end, sent = self.settled.get(key), self.sent.get(key, {})
@@ -245,7 +245,7 @@ class VisibleJudge(Judge):
             self.fault("undelivered", f"{key} without any trouble in its thread")
 
     def check_order(self) -> None:
-        """Check the order of answers to messages of which the one was in before the other was said."""
+        """Check the order of answers where one message was acknowledged before the next was sent."""
         answers: dict[str, list[tuple[float, Fields]]] = defaultdict(list)
         for key, posts in self.shown.items():
             sent = self.sent.get(key)
@@ -261,7 +261,7 @@ class VisibleJudge(Judge):
                         )
 
     def blind(self, key: str) -> bool:
-        """Say whether the platform refused enough look-ups there for all of one post to have failed."""
+        """Return whether the platform refused enough look-ups there for all of one post to have failed."""
         return self.looks[self.sent[key]["thread"]] >= LOOKS
 
     def possible_texts(self, key: str) -> set[str]:

@@ -72,41 +72,33 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
     assert len(again.requests) == len(fourth)
 
 
-async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_after_a_restart(tmp_path):
-    disk, platform = FaultyDisk(), Platform()
+async def stop_before_the_conversation_is_saved(data, platform, disk):
+    """Leave an answer in the journal alone: the disk refuses the conversation, and the process ends."""
 
     async def one() -> Message:
         disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
         return says("one")
 
-    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
+    async with running(data, platform, Scripted(one), disk=disk) as bot:
         await bot.orchestrator.receive(message(1))
         await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
     assert platform.texts == [], "the post waits for the conversation"
-    model = Scripted(says("two"))
-    async with running(tmp_path, platform, model) as bot:
-        await platform.settled("m1")
-        await platform.exchange(bot, message(2))
-    assert platform.texts == ["one", "two"]
-    assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 
-async def test_a_disk_that_still_refuses_the_conversation_after_a_restart_is_told_with_the_answer(tmp_path):
-    disk, platform = FaultyDisk(), Platform()
-
-    async def one() -> Message:
-        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
-        return says("one")
-
-    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
+@pytest.mark.parametrize(("disk_recovers", "note"), [(True, ""), (False, f"{wording.NOT_SAVED}\n\n")])
+async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_after_a_restart(
+    tmp_path, platform, disk_recovers, note
+):
+    disk = FaultyDisk()
+    await stop_before_the_conversation_is_saved(tmp_path, platform, disk)
+    if disk_recovers:
+        disk.refuse.clear()
     model = Scripted(says("two"))
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await platform.settled("m1")
         disk.refuse.clear()
         await platform.exchange(bot, message(2))
-    assert platform.texts == [f"{wording.NOT_SAVED}\n\none", "two"]
+    assert platform.texts == [f"{note}one", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 
