@@ -192,12 +192,10 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
         return tool_context(tmp_path, thread, ANN, "m1", ask=ask)
 
     approvals = Approvals(
-        Policy({"hangs": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
+        Policy({"floods": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
         is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
     )  # fmt: skip
     toolbox = make_toolbox([Floods()], permits=approvals)
-    approvals_of = Policy({"floods": "ask"})
-    approvals._policy = approvals_of
 
     async def unheard(_):
         """Nobody listens."""

@@ -137,7 +137,7 @@ async def test_of_an_mcp_server(told, monkeypatch):
     async with owned(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
         with pytest.raises(Exception, match="it ended"):
             await ask(server)
-        await until(lambda: server._failures >= 3)
+        await until(lambda: len(told()) >= 3)
     assert told()[:3] == [
         ("mcp.down", n, wait, "mcp_unavailable") for n, wait in ((2, 0.02), (3, 0.04), (4, 0.04))
     ]
