@@ -24,7 +24,7 @@ test: $(VENV)/.installed-dev  ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-quick: $(VENV)/.installed-dev  ## the fast tests, under a minute: for the inner loop
-	$(BIN)/python -m pytest -n auto --quick
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --quick
 
 check: $(VENV)/.installed-dev lint test  ## formatter, linter, import contracts, types and all tests
 
