@@ -23,14 +23,8 @@ terminal:
 test: $(VENV)/.installed-dev  ## all tests
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-# What waits for processes, sockets and long stories is left to `make test`.
-NOT_QUICK := *story* *trouble* *hostile* *herd* *over_chat* *approvals_* *wire* *stdio* *http* *link* *posting* *presence* \
-	*conformance* *prompt_cache* *repair* *render* *people* *discord_settings* *documents* *sandbox* *browser* *slow* *cli* *setup* \
-	*terminal* *pty* *lag* *otlp* *backup* *costs*
-QUICK := tests/bot tests/threads tests/transports $(NOT_QUICK:%=--ignore-glob='%')
-
 test-quick: $(VENV)/.installed-dev  ## the fast tests, under a minute: for the inner loop
-	$(BIN)/python -m pytest -n $(WORKERS) $(QUICK)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --quick
 
 check: $(VENV)/.installed-dev lint test  ## formatter, linter, import contracts, types and all tests
 

@@ -15,11 +15,10 @@ the last answer is out.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -28,7 +27,7 @@ from tempfile import TemporaryDirectory
 import anyio
 import anyio.to_thread
 
-from benchmarks.child import ROOT, ask, resident
+from benchmarks.child import ask, import_cost, import_figures, serving
 from benchmarks.figures import Conditions, Figure
 
 RATIO = 3.0
@@ -48,7 +47,10 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     found: dict[str, list[dict[str, float]]] = {reader: [] for reader in TO_US}
     for number in range(rounds + 1):
         for reader, figures in found.items():
-            with _serving(events, TO_US[reader]) as port, TemporaryDirectory(dir=conditions.disk) as folder:
+            with (
+                serving("discord_events", events, TO_US[reader]) as port,
+                TemporaryDirectory(dir=conditions.disk) as folder,
+            ):
                 figure = ask("discord_events", "read", reader, port, folder)
             if number:  # the first round only fills the caches
                 figures.append({name: value / events for name, value in figure.items()})
@@ -63,26 +65,7 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     for reader, what in (("durable", "message made durable"), ("answered", "question answered in a thread")):
         each = (us[reader] - us["chatter"]) * TO_US[reader]
         yield Figure(f"CPU per {what}", each / 1e3, "ms", note=f"among {TO_US[reader]} events")
-    yield from _imported(1 if conditions.quick else 5)
-
-
-def _imported(rounds: int) -> Iterator[Figure]:
-    for name, statement in IMPORTS.items():
-        found = [ask("discord_events", "import", statement) for _ in range(rounds)]
-        note = f"`{statement}`; {median(figure['mb'] for figure in found):.1f} MB resident"
-        yield Figure(f"import, {name}", median(figure["ms"] for figure in found), "ms", note=note)
-
-
-@contextmanager
-def _serving(events: int, to_us: int) -> Iterator[int]:
-    """Run the fake in a process of its own; yields its port."""
-    command = [sys.executable, "-m", "benchmarks.discord_events", "serve", str(events), str(to_us)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield int(server.stdout.readline())
-        finally:
-            server.kill()
+    yield from import_figures("discord_events", IMPORTS, 1 if conditions.quick else 5)
 
 
 async def _serve(events: int, to_us: int) -> None:
@@ -234,12 +217,6 @@ async def _chatter(where: str, gauge: _Gauge, data: Path) -> AsyncIterator[Finis
 READERS = {"bare": _bare, "chatter": _chatter, "durable": _durable, "answered": _whole}
 
 
-def _import(statement: str) -> dict[str, float]:
-    start = time.perf_counter()
-    exec(statement, {})
-    return {"ms": (time.perf_counter() - start) * 1e3, "mb": resident() / 1e6}
-
-
 def main(what: str, *words: str) -> None:
     match what:
         case "serve":
@@ -248,7 +225,7 @@ def main(what: str, *words: str) -> None:
             reader, port, data = words
             print(json.dumps(anyio.run(_read, reader, int(port), Path(data))))
         case _:
-            print(json.dumps(_import(*words)))
+            print(json.dumps(import_cost(*words)))
 
 
 if __name__ == "__main__":

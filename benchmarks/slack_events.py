@@ -13,11 +13,10 @@ Counted is the CPU between the first event and the acknowledgement of the last.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -26,7 +25,7 @@ from tempfile import TemporaryDirectory
 import anyio
 import anyio.to_thread
 
-from benchmarks.child import ROOT, ask, resident
+from benchmarks.child import ask, import_cost, import_figures, serving
 from benchmarks.figures import Conditions, Figure
 
 AT_ONCE = 500
@@ -45,12 +44,12 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     rounds, events = (1, 3_000) if conditions.quick else (5, 8_000)
     yield from _received("as fast as it can", rounds, events, 0, conditions.disk)
     yield from _received(f"{PACE_PER_S} a second", rounds, 2_000, PACE_PER_S, conditions.disk)
-    yield from _imported(1 if conditions.quick else 5)
+    yield from import_figures("slack_events", IMPORTS, 1 if conditions.quick else 5)
 
 
 def _received(how: str, rounds: int, events: int, pace: int, disk: Path) -> Iterator[Figure]:
     found: dict[str, list[dict[str, float]]] = {"raw": [], "ours": [], "journal": []}
-    with _serving(events, pace) as port, TemporaryDirectory(dir=disk) as folder:
+    with serving("slack_events", events, pace) as port, TemporaryDirectory(dir=disk) as folder:
         for number in range(rounds + 1):
             for reader, figures in found.items():
                 figure = ask("slack_events", "read", reader, port, events, f"{folder}/{number}{reader}")
@@ -66,25 +65,6 @@ def _received(how: str, rounds: int, events: int, pace: int, disk: Path) -> Iter
         note = f"raw {per_s['raw']:,.0f}, durable {per_s['journal']:,.0f}"
         yield Figure("  acknowledged", per_s["ours"], "/s", note=note)
         yield Figure("  raw SDK to ours", per_s["raw"] / per_s["ours"], "x", at_most=RATIO)
-
-
-def _imported(rounds: int) -> Iterator[Figure]:
-    for name, statement in IMPORTS.items():
-        found = [ask("slack_events", "import", statement) for _ in range(rounds)]
-        note = f"`{statement}`; {median(figure['mb'] for figure in found):.1f} MB resident"
-        yield Figure(f"import, {name}", median(figure["ms"] for figure in found), "ms", note=note)
-
-
-@contextmanager
-def _serving(events: int, pace: int) -> Iterator[int]:
-    """Run the fake in a process of its own; yields its port."""
-    command = [sys.executable, "-m", "benchmarks.slack_events", "serve", str(events), str(pace)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield int(server.stdout.readline())
-        finally:
-            server.kill()
 
 
 async def _serve(events: int, pace: int) -> None:
@@ -229,12 +209,6 @@ async def _linked(base_url: str, gauge: _Gauge, take: Callable) -> AsyncIterator
 READERS = {"raw": _raw, "ours": _ours, "journal": _journal}
 
 
-def _import(statement: str) -> dict[str, float]:
-    start = time.perf_counter()
-    exec(statement, {})
-    return {"ms": (time.perf_counter() - start) * 1e3, "mb": resident() / 1e6}
-
-
 def main(what: str, *words: str) -> None:
     match what:
         case "serve":
@@ -243,7 +217,7 @@ def main(what: str, *words: str) -> None:
             reader, port, events, data = words
             print(json.dumps(anyio.run(_read, reader, int(port), int(events), Path(data))))
         case _:
-            print(json.dumps(_import(*words)))
+            print(json.dumps(import_cost(*words)))
 
 
 if __name__ == "__main__":

@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import anyio
 
-from benchmarks.child import ROOT, ask
+from benchmarks.child import ask, serving
 from benchmarks.figures import Conditions, Figure
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.http_client import SharedHttp
@@ -44,7 +43,7 @@ REQUEST = Request("Be brief.", (Message("user", (Text("Count."),)),))
 def measure(conditions: Conditions) -> Iterator[Figure]:
     rounds, deltas = (1, 100) if conditions.quick else (3, 150)
     for wire in ADAPTERS:
-        with _serving(wire, deltas) as port:
+        with serving("streaming", wire, deltas) as port:
             _child("raw", wire, port, 20)  # fills the caches
             raw, ours = [], []
             for _ in range(rounds):
@@ -64,18 +63,6 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
 
 def _child(what: str, wire: str, port: int, streams: int) -> dict[str, float]:
     return ask("streaming", what, wire, port, streams)
-
-
-@contextmanager
-def _serving(wire: str, deltas: int) -> Iterator[int]:
-    """Run the server in a process of its own; yields its port."""
-    command = [sys.executable, "-m", "benchmarks.streaming", "serve", wire, str(deltas)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield int(server.stdout.readline())
-        finally:
-            server.kill()
 
 
 def _answer(wire: str) -> tuple[bytes, bytes, bytes]:

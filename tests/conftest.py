@@ -1,8 +1,31 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's business
+settings.register_profile("quick", deadline=None, max_examples=20)
 settings.load_profile("untimed")
+
+TESTS = Path(__file__).parent
+NOT_QUICK = {line for line in (TESTS / "not_quick.txt").read_text().splitlines() if not line.startswith("#")}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out what tests/not_quick.txt lists")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        if missing := [path for path in NOT_QUICK if not (TESTS / path).exists()]:
+            raise pytest.UsageError(f"tests/not_quick.txt names what is not there: {', '.join(missing)}")
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out before the import: to import the slow modules takes as long as to run the quick ones."""
+    quick = config.getoption("quick") and collection_path.is_relative_to(TESTS)
+    return True if quick and collection_path.relative_to(TESTS).as_posix() in NOT_QUICK else None
 
 
 @pytest.fixture(scope="session")

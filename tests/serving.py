@@ -1,4 +1,4 @@
-"""The whole program in a test, as `threadfast chat` runs it: real settings, SDKs and sockets, and a platform of ours."""
+"""The whole program in a test: real settings, SDKs and sockets, on a platform in memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FAST = {
 }
 
 
-class Seat(Platform):
-    """A platform with people who write and wait for the word on it."""
+class Chat(Platform):
+    """A platform on which people write and wait for the answer. ``sent`` counts their messages."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sink: Sink
         self.ready = anyio.Event()
-        self._said = 0
+        self.sent = 0
 
     async def serve(self, sink: Sink) -> None:
         self.sink = sink
@@ -41,8 +41,8 @@ class Seat(Platform):
         await anyio.sleep_forever()
 
     async def send(self, text: str, *, author: Author = ANN, thread: ThreadId = T1) -> Incoming:
-        self._said += 1
-        incoming = message(self._said, text, thread, author)
+        self.sent += 1
+        incoming = message(self.sent, text, thread, author)
         await self.sink(incoming)
         return incoming
 
@@ -57,17 +57,17 @@ class Seat(Platform):
 @asynccontextmanager
 async def serving(
     data: Path,
-    given: Mapping[str, object],
+    fields: Mapping[str, object],
     *,
     model: str = "",
     environ: Mapping[str, str] = KEYS,
-    seat: Seat | None = None,
+    chat: Chat | None = None,
     observing: Observing | None = None,
-) -> AsyncIterator[Seat]:
-    """Serve with these settings over *data*, on *seat* or a new one, until the block ends."""
-    settings = Settings.model_validate({**FAST, **given, "data": data}, strict=False)
-    seat = seat or Seat()
-    seat.ready = anyio.Event()  # a seat that served before would count as ready at once
+) -> AsyncIterator[Chat]:
+    """Serve over *data* on *chat* until the block ends; *fields* are those of the settings."""
+    settings = Settings.model_validate({**FAST, **fields, "data": data}, strict=False)
+    chat = chat or Chat()
+    chat.ready = anyio.Event()  # a chat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
@@ -75,14 +75,14 @@ async def serving(
                 settings,
                 environ,
                 model=model or settings.model,
-                make_transports=lambda _: [seat],
+                make_transports=lambda _: [chat],
                 observing=observing,
             )
 
         tasks.start_soon(run)
         with anyio.fail_after(20):
-            await seat.ready.wait()
-        yield seat
+            await chat.ready.wait()
+        yield chat
         tasks.cancel_scope.cancel()
 
 

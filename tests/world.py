@@ -75,7 +75,7 @@ Step = Message | Exception | Callable[[], Awaitable[Message]]
 
 
 class Scripted(OneModel):
-    """A model that plays a script, or says "ok" when it has none left; it keeps every request."""
+    """A model that plays a script and then says "ok". It keeps every request."""
 
     def __init__(self, *script: Step) -> None:
         self.script = deque(script)
@@ -93,7 +93,7 @@ class Scripted(OneModel):
 
 
 class Counting(Scripted):
-    """A model with a window, which counts what it reads."""
+    """A model with a context window, which counts the tokens that it reads."""
 
     window = 4_000
 
@@ -103,7 +103,7 @@ class Counting(Scripted):
 
 
 class Gate:
-    """A model step that says when it began, with the start of the turn on disk, and goes on when it is told."""
+    """A model step that waits until `open` is set. `began` is set once the start of the turn is on disk."""
 
     def __init__(self, answer):
         self.began, self.open, self.answer = anyio.Event(), anyio.Event(), answer
@@ -114,9 +114,14 @@ class Gate:
         await self.open.wait()
         return self.answer
 
+    async def hold(self, bot: Core, incoming: Incoming) -> None:
+        """Bring *incoming* and wait until its turn has reached this step."""
+        await bot.orchestrator.receive(incoming)
+        await self.began.wait()
+
 
 class FaultyDisk(PosixDisk):
-    """The real disk, but each call named in ``refuse`` fails with the error given there, while it is given."""
+    """The real disk, but a call that is named in ``refuse`` fails with the error there."""
 
     def __init__(self) -> None:
         self.refuse: dict[str, OSError] = {}
@@ -204,17 +209,23 @@ class Platform:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
-    async def until(self, what: Callable[[], bool]) -> None:
-        """Wait until *what* holds; looked at after each post and event."""
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until *condition* holds. It is checked after each post and event."""
         with anyio.fail_after(100_000):
-            while not what():
+            while not condition():
                 await self._changed.wait()
 
     async def settled(self, *message_ids: str) -> None:
-        """Wait until these have their outcome, and the disk too: nobody else waits for that."""
+        """Wait until these messages have their outcome, also on disk."""
         await self.until(lambda: all(m in self.outcomes for m in message_ids))
         for _ in range(30):  # more than a record and a log line take to the disk
             await anyio.lowlevel.checkpoint()
+
+    async def exchange(self, bot: Core, *incoming: Incoming) -> None:
+        """Bring each message to *bot* and wait for its outcome before the next."""
+        for each in incoming:
+            await bot.orchestrator.receive(each)
+            await self.settled(each.id)
 
     @property
     def texts(self) -> list[str]:
@@ -222,20 +233,20 @@ class Platform:
 
 
 async def inline(function: Callable[..., object], *args: object) -> object:
-    """Do the work here: in virtual time there are no threads."""
+    """Run *function* here: there are no threads in virtual time."""
     await anyio.lowlevel.checkpoint()
     return function(*args)
 
 
 def state_file(path: Path, empty: F, disk: Disk | None = None, offload: Offload = inline) -> JsonFile[F]:
-    """Return a small value as a start opens it."""
+    """Open a state file as the start of the bot does."""
     file = JsonFile(disk or PosixDisk(), path, offload, empty)
     file.open()
     return file
 
 
 class Clock:
-    """Wall time that moves a millisecond at each look, so that instants differ and are the same in every run."""
+    """Wall time that moves a millisecond at each call, so that instants differ and are the same in every run."""
 
     def __init__(self) -> None:
         self._ticks = itertools.count()
@@ -258,7 +269,7 @@ class NothingAllowed:
 
 
 async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool) -> str:
-    """Keep a long text on a disk of any kind; the product's tools write to a real one alone."""
+    """Write a long text to a disk of any kind; the product's tools write only to a real one."""
 
     def write() -> None:
         disk.mkdir(workspace.parent)
@@ -345,7 +356,7 @@ async def running(
     permits: Permits | None = None,
     **changes: object,
 ) -> AsyncIterator[Core]:
-    """Run a bot over *data* until the block ends, as a process would: nothing is told to shut down."""
+    """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
     toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
@@ -353,8 +364,16 @@ async def running(
         tasks.cancel_scope.cancel()
 
 
+async def converse(
+    data: Path, platform: Platform, model: object, *incoming: Incoming, **options: object
+) -> None:
+    """Run a bot over *data* until each of these messages, sent one after the other, has its outcome."""
+    async with running(data, platform, model, **options) as bot:
+        await platform.exchange(bot, *incoming)
+
+
 class Streams(Scripted):
-    """A model that writes its answer in two pieces, the second after the first was seen."""
+    """A model that writes its answer in two pieces, 2.5 s apart."""
 
     def __init__(self, first, last):
         super().__init__()

@@ -44,10 +44,10 @@ class Workplace(Platform):
         self._dsn = dsn
 
     async def until_settled(self) -> None:
-        while self._waiting or await anyio.to_thread.run_sync(self._count):
+        while self._waiting or await anyio.to_thread.run_sync(self.count_pending):
             await anyio.sleep(0.1)
 
-    def _count(self) -> int:
+    def count_pending(self) -> int:
         with psycopg.connect(self._dsn) as connection:
             row = connection.execute("SELECT count(*) FROM message WHERE settled IS NULL").fetchone()
         return int(row[0]) if row else 0
@@ -96,7 +96,7 @@ async def workers_run(
                     await platform.until_settled()
                     last.cancel_scope.cancel()
                 if not last.cancel_scope.cancel_called:
-                    report.violations.append(f"drain: {platform._count()} messages still owed")
+                    report.violations.append(f"drain: {platform.count_pending()} messages still owed")
                     last.cancel_scope.cancel()
             tasks.cancel_scope.cancel()
         export(dsn, folder / "data")

@@ -11,7 +11,7 @@ import anyio
 from .campaign import run_all
 from .explore import Figures
 from .mutants import MUTANTS
-from .stories import Violation
+from .scenarios import Violation
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""All that is explored: which stories, on which disks, under which faults, and with which bytes rotten."""
+"""All that is explored: which scenarios, on which disks, under which faults, and with which bytes rotten."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from threads.journal.records import Record
 from .explore import Explorer, Figures, S
 from .faults import Kind, NthFails, under
 from .model import ModelDisk
-from .stories import EMPTY, JOURNAL, JournalStory, life, two_messages
-from .threadfiles import ContextStory, LogStory, conversation, history
+from .scenarios import EMPTY, JOURNAL, JournalScenario, life, two_messages
+from .threadfiles import ContextScenario, LogScenario, conversation, history
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,23 @@ def cases() -> Iterator[Case]:
         kind = "ordered" if ordered else "weak"
         fresh = partial(ModelDisk.holding, EMPTY, ordered=ordered)
         short = partial(_short, fresh)
-        yield Case(f"journal, {kind}", partial(_plain, life, JournalStory, fresh), partial(Explorer, 12))
+        yield Case(f"journal, {kind}", partial(_plain, life, JournalScenario, fresh), partial(Explorer, 12))
         yield Case(
-            f"journal, short writes, {kind}", partial(_plain, two_messages, JournalStory, short), _sparser
+            f"journal, short writes, {kind}", partial(_plain, two_messages, JournalScenario, short), _sparser
         )
         yield Case(f"journal, growing, {kind}", partial(_growing, fresh), _sparser)
         yield Case(
-            f"context, {kind}", partial(_plain, conversation, ContextStory, fresh), partial(Explorer, 12)
+            f"context, {kind}", partial(_plain, conversation, ContextScenario, fresh), partial(Explorer, 12)
         )
-        yield Case(f"log, {kind}", partial(_plain, history, LogStory, fresh), partial(Explorer, 3, 1, 150))
+        yield Case(f"log, {kind}", partial(_plain, history, LogScenario, fresh), partial(Explorer, 3, 1, 150))
         yield Case(
-            f"journal, n-th fails, {kind}", partial(_faulty, two_messages, JournalStory, fresh), _sparsest
+            f"journal, n-th fails, {kind}", partial(_faulty, two_messages, JournalScenario, fresh), _sparsest
         )
         chat = partial(conversation, short=True)
         if not ordered:  # ten times the states of the others, and weak semantics hold all of the ordered ones
-            yield Case(f"context, n-th fails, {kind}", partial(_faulty, chat, ContextStory, fresh), _sparsest)
+            yield Case(
+                f"context, n-th fails, {kind}", partial(_faulty, chat, ContextScenario, fresh), _sparsest
+            )
     yield Case("journal, rot", _rot)
 
 
@@ -74,7 +76,7 @@ async def _plain(
 
 async def _growing(disk: Callable[[], ModelDisk], explorer: Explorer) -> None:
     with mock.patch.object(journal, "COMPACT_ABOVE", 700):
-        await explorer.explore(life, JournalStory, disk())
+        await explorer.explore(life, JournalScenario, disk())
 
 
 async def _faulty(
@@ -83,15 +85,15 @@ async def _faulty(
     disk: Callable[[], ModelDisk],
     explorer: Explorer,
 ) -> None:
-    """Crash everywhere in stories whose n-th operation fails, for every n."""
+    """Crash everywhere in scenarios whose n-th operation fails, for every n."""
     kinds: tuple[Kind, ...] = ("io", "full")
     for kind in kinds:
         faults = NthFails(0, kind)
         while faults.count >= faults.n:
             faults = NthFails(faults.n + 1, kind)
 
-            async def stumbling(on: ModelDisk, story: S, faults: NthFails = faults) -> None:
-                await under(faults, on, lambda: play(on, story))
+            async def stumbling(on: ModelDisk, scenario: S, faults: NthFails = faults) -> None:
+                await under(faults, on, lambda: play(on, scenario))
 
             await explorer.explore(stumbling, begin, disk())
 
@@ -99,12 +101,12 @@ async def _faulty(
 async def _rot(explorer: Explorer) -> None:
     """Flip every byte of a journal, in several ways: at most the lines it touches are lost, and kept aside."""
     disk = ModelDisk.holding(EMPTY)
-    story = JournalStory()
-    await life(disk, story)
+    scenario = JournalScenario()
+    await life(disk, scenario)
     data = disk.read(JOURNAL)
-    records: tuple[Record, ...] = tuple(record for step in story.steps for record in step.records)
+    records: tuple[Record, ...] = tuple(record for step in scenario.steps for record in step.records)
     lost = [(*records[:n], *records[n + size :]) for size in (0, 1, 2) for n in range(len(records))]
-    spoilt = JournalStory(before=lost, opened=1)
+    spoilt = JournalScenario(before=lost, opened=1)
     for position, byte in enumerate(data):
         for other in {byte ^ 0x01, byte ^ 0x80, 0x0A} - {byte}:
             flipped = data[:position] + bytes([other]) + data[position + 1 :]
@@ -113,9 +115,9 @@ async def _rot(explorer: Explorer) -> None:
     for end in range(len(data)):
         zeroed = data[:end].ljust(len(data), b"\0")
         kept = data.count(b"\n", 0, end)
-        story = JournalStory(before=[records[:kept]], opened=1)
+        scenario = JournalScenario(before=[records[:kept]], opened=1)
         await explorer.one(
-            story, ModelDisk.holding({**EMPTY, str(JOURNAL): zeroed}), 0, power=True, deep=False
+            scenario, ModelDisk.holding({**EMPTY, str(JOURNAL): zeroed}), 0, power=True, deep=False
         )
 
 

@@ -1,4 +1,4 @@
-"""The exploration: play a story once, crash it after each operation in every way, recover, and crash again."""
+"""The exploration: play a scenario once, crash it after each operation in every way, recover, and crash again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from .crashes import kills, power_cuts
 from .model import ModelDisk, Op
-from .stories import Story
+from .scenarios import Scenario
 
-S = TypeVar("S", bound=Story)
+S = TypeVar("S", bound=Scenario)
 
 
 @dataclass(slots=True)
@@ -42,33 +42,33 @@ class Explorer:
     every: int = 12
     figures: Figures = field(default_factory=Figures)
     _seen: set[int] = field(default_factory=set)
-    _stories: int = 0
+    _scenarios: int = 0
 
     async def explore(
         self, play: Callable[[ModelDisk, S], Awaitable[None]], begin: Callable[[], S], disk: ModelDisk
     ) -> None:
         """Play on *disk* and try every crash. Raises `Violation`."""
         start = disk.copy()
-        story = begin()
-        await play(disk, story)
-        await self._crash(story, start, disk.ops, deep=True)
+        scenario = begin()
+        await play(disk, scenario)
+        await self._crash(scenario, start, disk.ops, deep=True)
 
-    async def _crash(self, story: Story, start: ModelDisk, ops: list[Op], *, deep: bool) -> None:
-        self._stories += 1
-        now, number = start.copy(), self._stories
+    async def _crash(self, scenario: Scenario, start: ModelDisk, ops: list[Op], *, deep: bool) -> None:
+        self._scenarios += 1
+        now, number = start.copy(), self._scenarios
         most = self.dense if deep else self.sparse
         for at, op in enumerate([*ops, None]):
             self.figures.points += 1
-            stage = (number, story.stage(at))
+            stage = (number, scenario.stage(at))
             for image in power_cuts(now, most):
                 if self._new(stage, frozenset(image.items())):
                     await self.one(
-                        story, ModelDisk.holding(image, ordered=start.ordered), at, power=True, deep=deep
+                        scenario, ModelDisk.holding(image, ordered=start.ordered), at, power=True, deep=deep
                     )
             for number, found in enumerate(kills(now, op, most)):
                 if self._new(stage, found.state()):
                     again = number == 0 and at % self.every_kill == 0
-                    await self.one(story, found, at, power=False, deep=deep, again=again)
+                    await self.one(scenario, found, at, power=False, deep=deep, again=again)
             if op is not None:
                 now.perform(op)
 
@@ -82,14 +82,14 @@ class Explorer:
         return len(self._seen) > known
 
     async def one(
-        self, story: Story, disk: ModelDisk, at: int, *, power: bool, deep: bool, again: bool = False
+        self, scenario: Scenario, disk: ModelDisk, at: int, *, power: bool, deep: bool, again: bool = False
     ) -> None:
         if not deep:
             self.figures.second += 1
-            await story.judge(disk, at, power=power)
+            await scenario.judge(disk, at, power=power)
             return
         self.figures.first += 1
         before = disk.copy()
-        after = await story.recover(disk, at, power=power)
+        after = await scenario.recover(disk, at, power=power)
         if again or self.figures.first % self.every == 0:
             await self._crash(after, before, disk.ops, deep=False)

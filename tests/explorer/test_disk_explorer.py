@@ -18,10 +18,10 @@ from tests.explorer.crashes import power_cuts
 from tests.explorer.faults import NthFails, under
 from tests.explorer.model import ModelDisk
 from tests.explorer.mutants import MUTANTS
-from tests.explorer.stories import (
+from tests.explorer.scenarios import (
     EMPTY,
     ROOT,
-    JournalStory,
+    JournalScenario,
     Violation,
     clock,
     incoming,
@@ -32,7 +32,7 @@ from tests.explorer.stories import (
 )
 from tests.explorer.threadfiles import (
     FOLDER,
-    ContextStory,
+    ContextScenario,
     conversation,
     entry_of,
     open_context,
@@ -91,26 +91,28 @@ def faulty_runs():
 
 async def test_a_journal_survives_a_fault_at_every_operation():
     for faults in faulty_runs():
-        disk, story = ModelDisk.holding(EMPTY), JournalStory()
-        await under(faults, disk, lambda disk=disk, story=story: life(disk, story))
+        disk, scenario = ModelDisk.holding(EMPTY), JournalScenario()
+        await under(faults, disk, lambda disk=disk, scenario=scenario: life(disk, scenario))
         at = len(disk.ops)
         for image in power_cuts(disk, most=1):
-            await story.recover(ModelDisk.holding(image), at, power=True)
-        await story.recover(disk, at, power=False)
+            await scenario.recover(ModelDisk.holding(image), at, power=True)
+        await scenario.recover(disk, at, power=False)
 
 
 async def test_a_journal_goes_on_in_the_same_process_when_the_fault_is_gone():
     for faults in faulty_runs():
-        disk, story = ModelDisk.holding(EMPTY), JournalStory()
+        disk, scenario = ModelDisk.holding(EMPTY), JournalScenario()
         journal = FileJournal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
         async with running(journal):
             disk.faults = faults
             for name in ("a", "b"):
-                await story.ask(disk, journal, received(incoming(name)))
+                await scenario.ask(disk, journal, received(incoming(name)))
             disk.faults = lambda op: op
             for name in ("a", "b", "c"):  # a platform delivers again what was not acknowledged
                 again = await journal.receive(incoming(name))
-                assert again != any(step.done and step.records[0].message_id == name for step in story.steps)
+                assert again != any(
+                    step.done and step.records[0].message_id == name for step in scenario.steps
+                )
         assert sorted(pending.incoming.id for pending in journal.ledger.pending.values()) == ["a", "b", "c"]
         reopened = FileJournal(disk, ROOT / "journal.jsonl", offload=inline, now=clock())
         reopened.open()
@@ -119,15 +121,15 @@ async def test_a_journal_goes_on_in_the_same_process_when_the_fault_is_gone():
 
 async def test_a_conversation_survives_a_fault_at_every_operation():
     for faults in faulty_runs():
-        disk, story = ModelDisk.holding(EMPTY), ContextStory()
+        disk, scenario = ModelDisk.holding(EMPTY), ContextScenario()
         try:
-            await under(faults, disk, lambda disk=disk, story=story: conversation(disk, story))
+            await under(faults, disk, lambda disk=disk, scenario=scenario: conversation(disk, scenario))
         except StoreUnavailable:
-            assert story.saves == []  # it could not even be loaded
+            assert scenario.saves == []  # it could not even be loaded
         at = len(disk.ops)
         for image in power_cuts(disk, most=1):
-            await story.recover(ModelDisk.holding(image), at, power=True)
-        await story.recover(disk, at, power=False)
+            await scenario.recover(ModelDisk.holding(image), at, power=True)
+        await scenario.recover(disk, at, power=False)
 
 
 async def test_a_checkpoint_that_failed_is_whole_at_the_next_one():

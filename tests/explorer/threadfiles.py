@@ -1,4 +1,4 @@
-"""Stories of a thread's own files: the conversation (context.jsonl and its archive) and the history (log.jsonl)."""
+"""Scenarios of a thread's own files: the conversation (context.jsonl and its archive) and the history (log.jsonl)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from threads.store.checksummed_lines import read_line, scan
 from threads.store.context import ContextFile, line_adapter
 
 from .model import ModelDisk
-from .stories import ROOT, Step, demand, inline, kept_aside, reached, sound
+from .scenarios import ROOT, Step, demand, inline, kept_aside, reached, sound
 
 FOLDER = ROOT / "threads" / "fake" / "W~C~1"
 OTHER = ROOT / "threads" / "fake" / "W~C~2"
@@ -55,7 +55,7 @@ class Saved(Step):
 
 
 @dataclass(slots=True)
-class ContextStory:
+class ContextScenario:
     """The conversation is the last one saved or one asked for since, never a mixture and never unreadable."""
 
     folder: Path = FOLDER
@@ -104,20 +104,20 @@ class ContextStory:
             demand(all(message in old for message in part), "an archived conversation is gone", part, old)
         return file, version
 
-    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> ContextStory:
+    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> ContextScenario:
         file, version = await self.judge(disk, at, power=power)
         archived = [
             *self.archived,
             *(s.archives for s in self.saves if s.archives and (s.done or at + 1) <= at),
         ]
-        story = ContextStory(self.folder, before=[version, *self.allowed(at)], archived=archived)
+        scenario = ContextScenario(self.folder, before=[version, *self.allowed(at)], archived=archived)
         longer = (*version, said(f"after-{at}"))
-        await story.save(disk, file, longer)
-        await story.save(disk, file, (), archives=longer)
+        await scenario.save(disk, file, longer)
+        await scenario.save(disk, file, (), archives=longer)
         fresh = (said(f"anew-{at}"),)
-        await story.save(disk, file, fresh)
-        demand(all(save.done is not None for save in story.saves), "a save fails on a healthy disk")
-        return story
+        await scenario.save(disk, file, fresh)
+        demand(all(save.done is not None for save in scenario.saves), "a save fails on a healthy disk")
+        return scenario
 
 
 def open_context(disk: ModelDisk, folder: Path) -> ContextFile:
@@ -127,8 +127,8 @@ def open_context(disk: ModelDisk, folder: Path) -> ContextFile:
     return ContextFile(disk, folder, inline, partial(inline, disks.replace_file, disk))
 
 
-async def conversation(disk: ModelDisk, story: ContextStory, *, short: bool = False) -> None:
-    file = open_context(disk, story.folder)
+async def conversation(disk: ModelDisk, scenario: ContextScenario, *, short: bool = False) -> None:
+    file = open_context(disk, scenario.folder)
     try:
         await file.load()
     except StoreUnavailable:  # that turn fails; the next one tries again
@@ -141,8 +141,8 @@ async def conversation(disk: ModelDisk, story: ContextStory, *, short: bool = Fa
     ]
     for version, archives in steps:
         for _ in range(3):
-            await story.save(disk, file, version, archives)
-            if story.saves[-1].done is not None:
+            await scenario.save(disk, file, version, archives)
+            if scenario.saves[-1].done is not None:
                 break
         else:
             return  # the disk refuses for good
@@ -157,7 +157,7 @@ class Added(Step):
 
 
 @dataclass(slots=True)
-class LogStory:
+class LogScenario:
     """A killed process loses no line; a power cut may, but what is left is sound, in order, and can be added to."""
 
     added: list[Added] = field(default_factory=list)
@@ -193,19 +193,19 @@ class LogStory:
                 demand(ordered_in(sure, read), "a killed process lost log lines", sure, read)
         return found
 
-    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> LogStory:
+    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> LogScenario:
         raw = {folder: disk.seen().get(str(folder / "log.jsonl")) or b"" for folder in (FOLDER, OTHER)}
         found = await self.judge(disk, at, power=power)
-        story = LogStory(before=found)
+        scenario = LogScenario(before=found)
         log = Log(disk, folder=Path, offload=inline)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.run)
             for folder in (FOLDER, OTHER):
-                await story.add(disk, log, folder, f"after-{at}")
+                await scenario.add(disk, log, folder, f"after-{at}")
             tasks.cancel_scope.cancel()
         for folder, before in raw.items():
             read = list(entries(disk, folder / "log.jsonl"))
-            new = [line for step in story.added for where, line in step.lines if where == folder]
+            new = [line for step in scenario.added for where, line in step.lines if where == folder]
             demand(read == [*found[folder], *new], "a line is lost beside a torn one", read)
             if before and not before.endswith(b"\n"):
                 torn = before.rpartition(b"\n")[2]
@@ -214,7 +214,7 @@ class LogStory:
                     "a torn tail is gone",
                     torn,
                 )
-        return story
+        return scenario
 
 
 def entry_of(name: str, kind: str) -> Entry:
@@ -232,14 +232,14 @@ def ordered_in(part: Sequence[Entry], whole: Sequence[Entry]) -> bool:
     return all(any(entry == other for other in rest) for entry in part)
 
 
-async def history(disk: ModelDisk, story: LogStory) -> None:
+async def history(disk: ModelDisk, scenario: LogScenario) -> None:
     log = Log(disk, folder=Path, offload=inline)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(log.run)
-        await story.add(disk, log, FOLDER, "m1")
-        await story.add(disk, log, OTHER, "n1")
+        await scenario.add(disk, log, FOLDER, "m1")
+        await scenario.add(disk, log, OTHER, "n1")
         async with anyio.create_task_group() as together:
-            together.start_soon(story.add, disk, log, FOLDER, "m2")
-            together.start_soon(story.add, disk, log, OTHER, "n2")
-        await story.add(disk, log, FOLDER, "m3", "m4")
+            together.start_soon(scenario.add, disk, log, FOLDER, "m2")
+            together.start_soon(scenario.add, disk, log, OTHER, "n2")
+        await scenario.add(disk, log, FOLDER, "m3", "m4")
         tasks.cancel_scope.cancel()

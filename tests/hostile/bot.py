@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.serving import Seat, serving
+from tests.serving import Chat, serving
 from tests.world import ANN, T1, Scripted, Step, calls, says
 from threads.model import Attachment, Author, Incoming, Message, Outgoing, Spoken, ThreadId, ToolResult
 from threads.store.data_folder import thread_folder
@@ -24,7 +24,7 @@ ADMIN = Author("U-admin", "the admin")
 BOB = Author("U2", "bob")
 
 
-class UserPlatform(Seat):
+class UserPlatform(Chat):
     """A platform where threads are older than the bot, people send and get files, and press buttons."""
 
     def __init__(self, earlier: Sequence[Spoken] = (), files: dict[str, bytes] | None = None) -> None:
@@ -50,9 +50,9 @@ class UserPlatform(Seat):
         self, text: str = "please help", *, names: Sequence[str] = (), thread: ThreadId = T1
     ) -> Incoming:
         """Send ann's message with the files of these names, and return it."""
-        self._said += 1
+        self.sent += 1
         files = tuple(Attachment(name, name, "text/plain", len(self.files[name])) for name in names)
-        incoming = Incoming(f"m{self._said}", thread, ANN, text, "2026-11-21T10:00:00+00:00", files=files)
+        incoming = Incoming(f"m{self.sent}", thread, ANN, text, "2026-11-21T10:00:00+00:00", files=files)
         await self.sink(incoming)
         return incoming
 

@@ -36,8 +36,7 @@ def plain_lines(path: Path) -> list[Fields]:
 
 
 CUT_AT_NEWLINE = 3
-"""A write may be cut just before its newline: then a whole line stands in the sidecar, which nobody was promised.
-More than so many in a run are no chance."""
+"""A write that is cut just before its newline leaves a whole line in the sidecar. More of them in a run are not chance."""
 
 
 class Judge:
@@ -46,7 +45,7 @@ class Judge:
         "outcomes after the last death",
         *("look-ups", "look-ups since the last death", "refused look-ups"),
     )
-    """What else is counted, and is no violation."""
+    """Counts that are reported and are not violations."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
@@ -62,7 +61,7 @@ class Judge:
         self.shown: dict[str, list[Fields]] = defaultdict(list)
         self.refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self.settled: dict[str, Fields] = {}
-        self.heard_at: dict[str, float] = {}
+        self.received_at: dict[str, float] = {}
         self.read_record(folder)
 
     def read_record(self, folder: Path) -> None:
@@ -83,24 +82,24 @@ class Judge:
     def run(self) -> None:
         self.read_journal()
         for key in sorted(self.acked | self.settled.keys(), key=lambda key: self.place.get(key, -1)):
-            self.look_at(key)
+            self.check_message(key)
         for key, posts in self.shown.items():
-            self.look_at_posts(key, posts)
-        self.look_at_order()
-        self.look_at_delay()
-        self.look_at_shared_refusals()
+            self.check_posts(key, posts)
+        self.check_order()
+        self.check_delay()
+        self.check_shared_refusals()
         for folder in sorted(path for path in self.data.glob("threads/*/*") if path.is_dir()):
-            self.look_at_thread(folder)
+            self.check_thread(folder)
         for key in self.settled:
             if self.settled[key]["outcome"] == "answered" and not self.sent[key]["command"]:
-                self.look_for_context(key)
+                self.check_context(key)
         for path in self.data.rglob("*.broken"):
             good = [line for line in path.read_bytes().split(b"\n") if intact(line)]
             if len(good) > CUT_AT_NEWLINE:
                 self.fault("sidecar", f"{path.name} holds {len(good)} good lines: {good[0][:200]!r}")
 
     def lines(self, path: Path) -> Iterator[Fields]:
-        """Return the lines of a file of the bot; all must be whole, but for a last one that death cut short."""
+        """Return the lines of a file of the bot. All but the last must be whole; a death may have cut that one short."""
         *whole, _ = path.read_bytes().split(b"\n") if path.exists() else [b""]
         for n, line in enumerate(whole, 1):
             if not intact(line):
@@ -115,11 +114,11 @@ class Judge:
             key = key_of(line["thread_id"], line["message_id"])
             if key not in self.sent:
                 self.fault("invented", f"the journal knows {key}, which nobody sent")
-            elif line["kind"] == "received" and line["text"] not in self.spoken(key):
+            elif line["kind"] == "received" and line["text"] not in self.possible_texts(key):
                 self.fault("invented", f"{key} was received with another text")
             received.add(key)
             if line["kind"] == "received":
-                self.heard_at[key] = instant(line)
+                self.received_at[key] = instant(line)
             if line["kind"] == "settled" and key in self.settled:
                 self.fault("twice", f"{key} settled twice: {self.settled[key]} and {line}")
             elif line["kind"] == "settled":
@@ -134,7 +133,7 @@ class Judge:
             self.fault("lost", f"{key} received, never settled")
         self.counts["settled"] = len(self.settled)
 
-    def look_at(self, key: str) -> None:
+    def check_message(self, key: str) -> None:
         """Check that one message has an outcome, and exactly one sign of it."""
         end = self.settled.get(key)
         posts = self.shown.get(key, [])
@@ -147,15 +146,15 @@ class Judge:
         if outcome not in OUTCOMES:
             self.fault("unexplained", f"{key} ended as {outcome!r}")
         elif outcome == "undelivered":
-            self.look_at_undelivered(key, posts)
+            self.check_undelivered(key, posts)
         elif by:
-            self.look_at_covered(key, end, posts)
+            self.check_covered(key, end, posts)
         elif not posts:
             self.fault("lost", f"{key} settled as {outcome}, and nothing was posted for it")
         else:
-            self.look_at_text(key, outcome, posts[0])
+            self.check_text(key, outcome, posts[0])
 
-    def look_at_text(self, key: str, outcome: str, post: Fields) -> None:
+    def check_text(self, key: str, outcome: str, post: Fields) -> None:
         sent = self.sent[key]
         bad = outcome in ("failed", "dead_letter", "refused")
         if not post["text"].strip() or (bad and post["kind"] == "reply"):
@@ -163,14 +162,14 @@ class Judge:
         if outcome == "answered" and not sent["command"] and self.token(key) not in tokens(post["text"]):
             self.fault("unexplained", f"{key} answered with another text: {post['text'][:200]!r}")
 
-    def look_at_undelivered(self, key: str, posts: list[Fields]) -> None:
+    def check_undelivered(self, key: str, posts: list[Fields]) -> None:
         refusals = [error for call, error in self.refused[key] if call == "post"]
         if not refusals:
             self.fault("undelivered", f"{key} without any refusal by the platform")
         if posts and "after" not in refusals and not self.blind(key):
             self.fault("undelivered", f"{key} is shown all the same: {posts[0]['text'][:80]!r}")
 
-    def look_at_covered(self, key: str, end: Fields, posts: list[Fields]) -> None:
+    def check_covered(self, key: str, end: Fields, posts: list[Fields]) -> None:
         """Follow ``by`` to the post that speaks for the message; it has none of its own."""
         if posts:
             self.fault("twice", f"{key} is {end['outcome']} by {end['by']} and has posts {texts(posts)}")
@@ -187,9 +186,9 @@ class Judge:
         elif (end["outcome"], end_of["outcome"]) == ("merged", "answered") and not self.sent[speaker][
             "command"
         ]:
-            self.look_at_text(key, "answered", spoken[0])
+            self.check_text(key, "answered", spoken[0])
 
-    def look_at_posts(self, key: str, posts: list[Fields]) -> None:
+    def check_posts(self, key: str, posts: list[Fields]) -> None:
         sent = self.sent.get(key)
         if sent is None:
             self.fault("invented", f"a post for {key}, which nobody sent")
@@ -202,14 +201,14 @@ class Judge:
         for post in posts:
             if (post["thread"], post["reply_to"]) != (sent["thread"], sent["id"]):
                 self.fault("crossed", f"the post for {key} went to {post['thread']} {post['reply_to']}")
-            self.look_for_strangers(post["text"], sent["thread"], f"the post for {key}")
+            self.check_names(post["text"], sent["thread"], f"the post for {key}")
 
-    def spoken(self, key: str) -> set[str]:
-        """Return what a message may say: all texts that it ever had."""
+    def possible_texts(self, key: str) -> set[str]:
+        """Return all texts that a message ever had."""
         return {scrubbed(self.sent[key]["text"])}
 
     def token(self, key: str) -> str:
-        """Return what a message's text has in it that no other has."""
+        """Return the part of a message's text that no other message has."""
         return str(self.sent[key]["id"])
 
     def number(self, thread: str) -> str:
@@ -217,17 +216,17 @@ class Judge:
         return thread.rpartition(":r")[2].zfill(2)
 
     def blind(self, key: str) -> bool:
-        """Say whether the bot could not know which of its posts for a message are out."""
+        """Return whether the bot could not find out which of its posts for a message are visible."""
         return not self.find or any(call == "find" for call, _ in self.refused[key])
 
-    def look_for_strangers(self, text: str, thread: str, where: str) -> None:
+    def check_names(self, text: str, thread: str, where: str) -> None:
         """Check that *text* names messages of *thread* only."""
         own = self.number(thread)
         foreign = {token[0] for token in TOKEN.finditer(text) if token[1] != own}
         if foreign:
             self.fault("crossed", f"{where} in {thread} names {sorted(foreign)}")
 
-    def look_at_shared_refusals(self) -> None:
+    def check_shared_refusals(self) -> None:
         """Check that a post that speaks for several messages is the end of that many."""
         covered = Counter(
             (end["thread_id"], end["by"]) for end in self.settled.values() if end["outcome"] == "refused"
@@ -238,7 +237,7 @@ class Judge:
             if said and int(said[1]) != ended:
                 self.fault("unexplained", f"{key} speaks of {said[1]} messages and is the end of {ended}")
 
-    def look_at_order(self) -> None:
+    def check_order(self) -> None:
         last: dict[str, tuple[int, str]] = {}
         answers = [
             (posts[0]["n"], key)
@@ -252,15 +251,15 @@ class Judge:
                 self.fault("order", f"{key} was answered after {before[1]}")
             last[thread] = max(before, (place, key))
 
-    def look_at_delay(self) -> None:
-        """Check that whatever the bot had heard of got its outcome soon after the last death.
+    def check_delay(self) -> None:
+        """Check that each message has its outcome soon after the last death.
 
-        What was said unheard counts from when a catch-up brought it in: how fast that reads is not judged here.
+        A message that the bot missed counts from when a catch-up brings it in: how fast that reads is not judged here.
         """
         if not self.within_s:
             return
         delays = {
-            key: instant(end) - max(self.died_at, self.heard_at.get(key, 0))
+            key: instant(end) - max(self.died_at, self.received_at.get(key, 0))
             for key, end in self.settled.items()
         }
         after = [instant(end) - self.died_at for end in self.settled.values() if instant(end) > self.died_at]
@@ -271,7 +270,7 @@ class Judge:
             if delay > self.within_s:
                 self.fault("late", f"{key} had its outcome after {delay:.1f} s")
 
-    def look_at_thread(self, folder: Path) -> None:
+    def check_thread(self, folder: Path) -> None:
         thread = self.thread_in(folder)
         messages = [line["message"] for line in self.lines(folder / "context.jsonl")]
         sources = [(message["role"], message["source"]) for message in messages if message["source"]]
@@ -280,14 +279,14 @@ class Judge:
         for _, source in dict.fromkeys(sources):
             if self.sent.get(key_of(thread, source), {}).get("thread") != thread:
                 self.fault("crossed", f"{source} is in the conversation of {thread}")
-        self.look_for_strangers(json.dumps(messages), thread, "the conversation")
-        self.look_at_calls(messages, thread)
-        self.look_at_log(folder, thread)
+        self.check_names(json.dumps(messages), thread, "the conversation")
+        self.check_calls(messages, thread)
+        self.check_log(folder, thread)
 
-    def look_at_log(self, folder: Path, thread: str) -> None:
+    def check_log(self, folder: Path, thread: str) -> None:
         ends = {}
         for line in self.lines(folder / "log.jsonl"):
-            self.look_for_strangers(line["text"], thread, "the log")
+            self.check_names(line["text"], thread, "the log")
             if line["kind"] == "settled":
                 ends[key_of(thread, line["message_id"])] = line["outcome"]
         for key, end in self.settled.items():
@@ -295,10 +294,10 @@ class Judge:
                 self.fault("log", f"{key} is {end['outcome']} in the journal, {ends.get(key)} in the log")
 
     def thread_in(self, folder: Path) -> str:
-        """Return the thread whose conversation is kept there."""
+        """Return the thread whose conversation is in *folder*."""
         return f"{folder.parent.name}:{unquote(folder.name.replace('~', ':'))}"
 
-    def look_at_calls(self, messages: list[Fields], thread: str) -> None:
+    def check_calls(self, messages: list[Fields], thread: str) -> None:
         """Check that each tool call is followed by its result; at the very end a cut turn may leave calls open."""
         open_calls: list[str] = []
         for n, message in enumerate(messages):
@@ -308,7 +307,7 @@ class Judge:
                 self.fault("context", f"{thread} entry {n}: results {results} for calls {open_calls}")
             open_calls = [block["id"] for block in message["blocks"] if block["type"] == "tool_call"]
 
-    def look_for_context(self, key: str) -> None:
+    def check_context(self, key: str) -> None:
         sent = self.sent[key]
         transport, _, slug = sent["thread"].partition(":")
         folder = self.data / "threads" / transport / quote(slug, safe=":").replace(":", "~")

@@ -7,15 +7,15 @@ what was not said to the bot is not heard.
 
 from __future__ import annotations
 
+import math
 from base64 import b32encode
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from tests.judge.crash import main, plain_lines
 from tests.judge.records import Fields, key_of
-from tests.judge.visible import LOOKS, ROW, VisibleJudge, first_heard
+from tests.judge.visible import LOOKS, VisibleJudge
 
 PARTS, FILE, ANEW = 20, 99, 100
 """Parts of a post that are messages, the one that is a file; and what is added to one that is sent anew."""
@@ -28,35 +28,19 @@ def nonce_of(key: str, part: int) -> str:
     return b32encode(sha256(f"{part}\0{key}".encode()).digest()).decode().lower()[:25]
 
 
-def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
-    """Return whether it was a direct message from someone of whom the bot knew nothing: Discord lists no such."""
-    _, guild, channel, _ = sent["thread"].split(":")
-    return guild == "@me" and not sent["acked_at"] and sent["said_at"] < heard.get(channel, float("inf"))
-
-
-def owed(said: list[Fields]) -> Iterator[Fields]:
-    """Return the messages that the bot must have heard."""
-    heard = first_heard(said)
-    return (sent for sent in said if sent["must"] and not unheard_of(sent, heard))
-
-
 class DiscordJudge(VisibleJudge):
     platform = "discord"
     notes = (*VisibleJudge.notes, "dashes", "interactions cut by a death")
 
     def read_record(self, folder: Path) -> None:
         self.same, self.leftovers = {}, []
-        said = list(plain_lines(folder / "sent.jsonl"))
-        self.sent = {key_of(sent["thread"], sent["id"]): sent for sent in said}
-        self.acked = {key_of(sent["thread"], sent["id"]) for sent in owed(said)}
-        self.numbers = {sent["thread"]: sent["token"][1:5] for sent in said}
-        self.place = {key: n for n, key in enumerate(self.sent)}
+        self.expect(plain_lines(folder / "sent.jsonl"))
         refused = list(plain_lines(folder / "refused.jsonl"))
         self.troubles = Counter(one["place"] for one in refused)
         self.looks = Counter(one["place"] for one in refused if one["call"].startswith("GET"))
         [self.left] = plain_lines(folder / "left.jsonl")
         self.visible = sorted(plain_lines(folder / "visible.jsonl"), key=lambda one: int(one["ts"]))
-        self.hear_presses()
+        self.add_presses()
         self.ends = {
             key_of(line["thread_id"], line["message_id"]): line
             for line in self.raw_journal()
@@ -65,7 +49,7 @@ class DiscordJudge(VisibleJudge):
         made = sum(not sent["token"] for sent in self.sent.values())
         self.counts["interactions cut by a death"] = max(0, self.left["interactions"] - made)
         self.gather()
-        self.whispers(plain_lines(folder / "whispers.jsonl"))
+        self.add_whispers(plain_lines(folder / "whispers.jsonl"))
 
     def gather(self) -> None:
         """Put the messages of each post together; what shows a part again is a post of its own."""
@@ -89,9 +73,9 @@ class DiscordJudge(VisibleJudge):
             else:
                 self.fault("invented", f"{one['ts']} answers nothing: {one['text'][:100]!r}")
         for key, parts in posts.items():
-            self.put_together(key, [parts[at] for at in sorted(parts)])
+            self.join_parts(key, [parts[at] for at in sorted(parts)])
 
-    def put_together(self, key: str, parts: list[list[Fields]]) -> None:
+    def join_parts(self, key: str, parts: list[list[Fields]]) -> None:
         first = parts[0][0]
         stamps = [int(part[0]["ts"]) for part in parts]
         if stamps != sorted(stamps):
@@ -100,16 +84,8 @@ class DiscordJudge(VisibleJudge):
         texts = ["\n".join(files or (part[0]["text"] for part in parts))]
         texts += [again["text"] for part in parts for again in part[1:]]
         threads = {self.thread_of(one) for copies in parts for one in copies}
-        thread = threads.pop() if len(threads) == 1 else str(sorted(threads))
         for text in texts:
-            post = {
-                "key": key,
-                "thread": thread,
-                "text": text,
-                "kind": "reply" if ROW.search(text) else "notice",
-            }
-            post |= {"reply_to": key.rpartition(":")[2], "n": stamps[0], "id": first["ts"]}
-            self.shown[key].append(post)
+            self.add_post(key, threads, text, stamps[0], first["ts"])
         sent = self.sent[key]
         allowed = {"", sent["id"]}
         if not sent[
@@ -119,6 +95,12 @@ class DiscordJudge(VisibleJudge):
         for one in (one for copies in parts for one in copies):
             if one["refers"] not in allowed:
                 self.fault("crossed", f"{one['ts']} for {key} refers to {one['refers']}")
+
+    @staticmethod
+    def is_unknown(sent: Fields, heard: dict[str, float]) -> bool:
+        """Return whether it was a direct message from someone of whom the bot knew nothing: Discord lists no such."""
+        _, guild, channel, _ = sent["thread"].split(":")
+        return guild == "@me" and not sent["acked_at"] and sent["said_at"] < heard.get(channel, math.inf)
 
     def thread_of(self, one: Fields) -> str:
         """Return the conversation that a message is seen in; a reply to what is deleted refers to nothing."""
@@ -139,7 +121,7 @@ class DiscordJudge(VisibleJudge):
                     "invented", f"{key} was not said to the bot, and is {self.settled[key]['outcome']}"
                 )
 
-    def look_at_undelivered(self, key: str, posts: list[Fields]) -> None:
+    def check_undelivered(self, key: str, posts: list[Fields]) -> None:
         if not self.near(self.troubles, key) and not self.sent[key]["deleted"]:
             self.fault("undelivered", f"{key} without any trouble in its thread")
 

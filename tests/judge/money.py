@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
+from tests.judge.journal import BEGAN, START
 from tests.judge.records import read_lines
-from tests.judge.stories import BEGAN, START
 from tests.sim.record import Bill, Post, Record, Sent
 
 TAKEN = ("Thank you, I go on.", "All right, I leave it.")

@@ -11,16 +11,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from tests.judge.journal import Lifecycle, clock, namesake, plain, read_journal, sibling
 from tests.judge.money import money_faults
 from tests.judge.records import OUTCOMES, REPEAT, read_lines, repeated, scrubbed, speakers
-from tests.judge.stories import Story, clock, namesake, plain, read_journal, sibling
 from tests.sim.record import REACTIONS_FROM, Post, Record, Sent
 
 MAX_ATTEMPTS = 3
 MENTION = "I could not post"
 TRIES_BEFORE_GIVING_UP = 4
 LANDS_WITHIN_S = 3.0
-TOLD = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
+ADMISSIONS = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
 TURNS = ("/compact", "/retry")
 """Commands that are served as messages are."""
 
@@ -33,7 +33,7 @@ def judge(files: dict[str, bytes], record: Record) -> list[str]:
 class _Audit:
     def __init__(self, files: dict[str, bytes], record: Record) -> None:
         self._files, self._record = files, record
-        self._stories: dict[str, Story] = defaultdict(Story)
+        self._lifecycles: dict[str, Lifecycle] = defaultdict(Lifecycle)
         self._posts: dict[str, list[Post]] = defaultdict(list)
         for post in sorted(record.posts, key=lambda post: post.at):
             self._posts[post.key].append(post)
@@ -41,7 +41,7 @@ class _Audit:
     def faults(self) -> Iterator[str]:
         yield from self._record.violations
         journal = next((path for path in self._files if path.endswith("/journal.jsonl")), "")
-        yield from read_journal(self._files.get(journal, b""), self._stories)
+        yield from read_journal(self._files.get(journal, b""), self._lifecycles)
         for sent in self._record.sent.values():
             yield from self._outcome(sent)
             yield from self._posts_of(sent)
@@ -53,33 +53,33 @@ class _Audit:
         yield from self._folders()
 
     def _outcome(self, sent: Sent) -> Iterator[str]:
-        story = self._stories[sent.key]
-        if not story.settled:
-            if sent.acknowledged or story.received or story.started:
+        life = self._lifecycles[sent.key]
+        if not life.settled:
+            if sent.acknowledged or life.received or life.started:
                 yield f"{sent.key}: acknowledged={sent.acknowledged}, never settled"
             return
-        if len(story.settled) > 1:
-            yield f"{sent.key}: settled {len(story.settled)} times"
-        if story.outcome not in OUTCOMES:
-            yield f"{sent.key}: no such outcome {story.outcome}"
-        shown = self._record.shown.get(sent.key, story.outcome)
-        if shown != story.outcome and sent.key not in self._record.doubtful:
-            yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {story.outcome}"
-        if any(line["attempt"] > MAX_ATTEMPTS for line in story.started):
+        if len(life.settled) > 1:
+            yield f"{sent.key}: settled {len(life.settled)} times"
+        if life.outcome not in OUTCOMES:
+            yield f"{sent.key}: no such outcome {life.outcome}"
+        shown = self._record.shown.get(sent.key, life.outcome)
+        if shown != life.outcome and sent.key not in self._record.doubtful:
+            yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {life.outcome}"
+        if any(line["attempt"] > MAX_ATTEMPTS for line in life.started):
             yield f"{sent.key}: more than {MAX_ATTEMPTS} attempts"
-        if self._started_after_delete(sent, story):
+        if self._started_after_delete(sent, life):
             yield f"{sent.key}: its turn started after its delete was acknowledged"
-        yield from self._sign(sent, story)
+        yield from self._sign(sent, life)
 
-    def _sign(self, sent: Sent, story: Story) -> Iterator[str]:
+    def _sign(self, sent: Sent, life: Lifecycle) -> Iterator[str]:
         """Every outcome has exactly one visible sign."""
         posts = self._posts[sent.key]
-        if story.by and story.outcome != "undelivered":
+        if life.by and life.outcome != "undelivered":
             if posts:
-                yield f"{sent.key}: {story.outcome} by {story.by}, but has a post of its own"
-            if not self._spoken_for(sent, story):
-                yield f"{sent.key}: {story.outcome} by {story.by}, which nobody can see"
-        match story.outcome:
+                yield f"{sent.key}: {life.outcome} by {life.by}, but has a post of its own"
+            if not self._spoken_for(sent, life):
+                yield f"{sent.key}: {life.outcome} by {life.by}, which nobody can see"
+        match life.outcome:
             case "withdrawn":
                 if posts or not sent.deleted:
                     yield f"{sent.key}: withdrawn, {len(posts)} posts, deleted={sent.deleted}"
@@ -91,31 +91,29 @@ class _Audit:
                     self._record.blind if self._record.find else self._record.doubtful
                 ):
                     yield f"{sent.key}: undelivered, but its post is out"
-                if story.by and not any(
-                    MENTION in post.text for post in self._posts[namesake(sent, story.by)]
-                ):
-                    yield f"{sent.key}: undelivered, and {story.by} does not mention it"
-            case "merged" if not story.by or self._record.busy != "steer":
-                yield f"{sent.key}: merged by {story.by!r} in {self._record.busy}"
-            case _ if not posts and not story.by:
-                yield f"{sent.key}: {story.outcome} without a sign"
+                if life.by and not any(MENTION in post.text for post in self._posts[namesake(sent, life.by)]):
+                    yield f"{sent.key}: undelivered, and {life.by} does not mention it"
+            case "merged" if not life.by or self._record.busy != "steer":
+                yield f"{sent.key}: merged by {life.by!r} in {self._record.busy}"
+            case _ if not posts and not life.by:
+                yield f"{sent.key}: {life.outcome} without a sign"
 
-    def _spoken_for(self, sent: Sent, story: Story) -> bool:
+    def _spoken_for(self, sent: Sent, life: Lifecycle) -> bool:
         """Follow ``by`` to a message that shows itself, or that the platform refused to show."""
         key = sent.key
-        for key, _ in speakers(story.settled[-1], self._ends()):
-            if key == sent.key or key not in self._stories or self._record.sent[key].thread != sent.thread:
+        for key, _ in speakers(life.settled[-1], self._ends()):
+            if key == sent.key or key not in self._lifecycles or self._record.sent[key].thread != sent.thread:
                 return False
-        last = self._stories[key]
+        last = self._lifecycles[key]
         if last.by:  # a cycle
             return False
         return bool(self._posts[key]) or last.outcome in ("undelivered", "withdrawn")
 
     def _ends(self) -> dict[str, dict[str, Any]]:
-        return {key: story.settled[-1] for key, story in self._stories.items() if story.settled}
+        return {key: life.settled[-1] for key, life in self._lifecycles.items() if life.settled}
 
     def _posts_of(self, sent: Sent) -> Iterator[str]:
-        posts, story = self._posts[sent.key], self._stories[sent.key]
+        posts, life = self._posts[sent.key], self._lifecycles[sent.key]
         for place, post in enumerate(posts):
             marked = REPEAT in post.text
             if post.thread != sent.thread:
@@ -131,13 +129,13 @@ class _Audit:
             if place and not (marked and plain(post.text) == plain(posts[0].text)):
                 yield f"{sent.key}: posted twice: {posts[0].text!r}, {post.text!r}"
             if not place:
-                yield from self._content(sent, story, post)
+                yield from self._content(sent, life, post)
 
     def _doubtful(self, key: str) -> bool:
         """A post may be out; or it was given up, could not be settled on disk, and got another chance."""
         return key in self._record.doubtful or self._record.refused[key] >= TRIES_BEFORE_GIVING_UP
 
-    def _content(self, sent: Sent, story: Story, post: Post) -> Iterator[str]:
+    def _content(self, sent: Sent, life: Lifecycle, post: Post) -> Iterator[str]:
         """An answer names its message, what joined it, and nothing of another thread or a later message."""
         marks = {(int(a), int(b)): int(c) for a, b, c in re.findall(r"tk(\d+)x(\d+)x(\d+)z", post.text)}
         place = int(sent.thread.rsplit(":", 1)[1].split(".")[0])
@@ -146,27 +144,27 @@ class _Audit:
             for key, other in self._record.sent.items()
             if other.thread == sent.thread
             and not other.command
-            and self._stories[key].by == sent.id
-            and self._stories[key].outcome != "undelivered"
+            and self._lifecycles[key].by == sent.id
+            and self._lifecycles[key].outcome != "undelivered"
         }
         if any(thread != place for thread, _ in marks):
             yield f"{sent.key}: another thread's words in {post.text!r}"
         later = {number for _, number in marks if self._later(sent, number) and not self._gone(sent, number)}
         if later - joined and not self._overflowed(sent.thread, 0.0, post.at):
             yield f"{sent.key}: a later message's words in {post.text!r}"
-        if story.outcome == "answered" and sent.command.startswith(TURNS):
+        if life.outcome == "answered" and sent.command.startswith(TURNS):
             return
-        if story.outcome != "answered" or sent.command:
-            if post.kind == "reply" and story.outcome != "undelivered":
-                yield f"{sent.key}: {story.outcome} by a reply {post.text!r}"
+        if life.outcome != "answered" or sent.command:
+            if post.kind == "reply" and life.outcome != "undelivered":
+                yield f"{sent.key}: {life.outcome} by a reply {post.text!r}"
             return
         if self._record.deaths and self._started_over(sent.thread):
             joined = set()  # a /new may overtake a turn that a restart has cut
         missing = [number for number in {sent.number, *joined} if (place, number) not in marks]
         if missing:
             yield f"{sent.key}: messages {missing} are not in the answer {post.text!r}"
-        elif story.text and f"x{sent.number}x{marks[place, sent.number]}z" not in story.text:
-            yield f"{sent.key}: {story.text!r} was answered with {post.text!r}"
+        elif life.text and f"x{sent.number}x{marks[place, sent.number]}z" not in life.text:
+            yield f"{sent.key}: {life.text!r} was answered with {post.text!r}"
 
     def _started_over(self, thread: str) -> bool:
         return any(sent.thread == thread and sent.command == "/new" for sent in self._record.sent.values())
@@ -174,20 +172,24 @@ class _Audit:
     def _later(self, sent: Sent, number: int) -> bool:
         """Say whether that message of the thread was received after *sent*, as far as the journal still tells."""
         key = sibling(sent, number)
-        mine, other = self._stories[sent.key].received, self._stories[key].received
+        mine, other = self._lifecycles[sent.key].received, self._lifecycles[key].received
         return bool(mine and other) and other[0]["seq"] > mine[0]["seq"]
 
     def _gone(self, sent: Sent, number: int) -> bool:
         """A message that joined a turn may be deleted while that turn waits to be resumed."""
-        return self._stories[sibling(sent, number)].outcome == "withdrawn"
+        return self._lifecycles[sibling(sent, number)].outcome == "withdrawn"
 
     def _order(self) -> Iterator[str]:
         """Answers of one thread come in the order in which its messages were received."""
         last: dict[str, tuple[int, Post]] = {}
         for post in sorted(self._record.posts, key=lambda post: post.at):
-            if post.kind == "notice" or post is not self._posts[post.key][0] or post.key not in self._stories:
+            if (
+                post.kind == "notice"
+                or post is not self._posts[post.key][0]
+                or post.key not in self._lifecycles
+            ):
                 continue
-            received = self._stories[post.key].received
+            received = self._lifecycles[post.key].received
             if not received:
                 continue
             seq, before = received[0]["seq"], last.get(post.thread)
@@ -208,11 +210,11 @@ class _Audit:
         many = sum(sent.thread == thread for sent in those) > self._record.mailbox
         return many and any(start <= death <= end for death in self._record.deaths)
 
-    def _started_after_delete(self, sent: Sent, story: Story) -> bool:
+    def _started_after_delete(self, sent: Sent, life: Lifecycle) -> bool:
         deleted = sent.deleted_at
-        if deleted is None or not story.started or story.started[0]["attempt"] > 1:
+        if deleted is None or not life.started or life.started[0]["attempt"] > 1:
             return False
-        started = clock(story.started[0]["at"])
+        started = clock(life.started[0]["at"])
         return started > deleted and not self._overflowed(sent.thread, deleted, started)
 
     def _folders(self) -> Iterator[str]:
@@ -246,14 +248,16 @@ class _Audit:
             posts = self._posts[key]
             if not sent.thread.endswith(f":{place}") or sent.id in sources or not posts:
                 continue
-            if posts[0].kind == "reply" and sent.command != "/compact" and not self._told(sent.thread):
+            if posts[0].kind == "reply" and sent.command != "/compact" and not self._admitted(sent.thread):
                 yield f"{path}: {key} was answered and forgotten"
 
-    def _told(self, thread: str) -> bool:
-        return any(said in post.text for post in self._record.posts if post.thread == thread for said in TOLD)
+    def _admitted(self, thread: str) -> bool:
+        return any(
+            said in post.text for post in self._record.posts if post.thread == thread for said in ADMISSIONS
+        )
 
     def _log_agrees(self, path: str, lines: list[dict[str, Any] | None]) -> Iterator[str]:
-        by_id = {sent.id: self._stories[key].outcome for key, sent in self._record.sent.items()}
+        by_id = {sent.id: self._lifecycles[key].outcome for key, sent in self._record.sent.items()}
         for line in lines:
             if line and line["kind"] == "settled" and by_id.get(line["message_id"]) != line["outcome"]:
                 yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"

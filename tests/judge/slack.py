@@ -8,32 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.judge.crash import main, plain_lines
-from tests.judge.records import Fields, key_of
-from tests.judge.visible import ROW, VisibleJudge, first_heard
+from tests.judge.records import Fields
+from tests.judge.visible import VisibleJudge
 
 CLEARED = 50
-"""A start takes the status away from so many threads, the newest; Slack itself does so after an hour."""
-
-
-def unheard_of(sent: Fields, heard: dict[str, float]) -> bool:
-    """Return whether it was never acknowledged, and said in a channel of which the bot knew nothing yet.
-
-    A channel starts where it is first heard (DMs can be found): before that only Slack's redeliveries count, which
-    go on for minutes, and here for seconds.
-    """
-    channel = sent["thread"].split(":")[2]
-    before = sent["said_at"] < heard.get(channel, math.inf)
-    return before and not sent["acked_at"] and not channel.startswith("D")
-
-
-def owed(said: list[Fields]) -> Iterator[Fields]:
-    """Return the messages that the bot must have heard."""
-    heard = first_heard(said)
-    return (sent for sent in said if sent["must"] and not unheard_of(sent, heard))
+"""A start clears the status in this many of the newest threads; Slack clears the others after an hour."""
 
 
 class SlackJudge(VisibleJudge):
@@ -47,19 +29,16 @@ class SlackJudge(VisibleJudge):
             self.same |= dict.fromkeys(sent["ids"], sent["id"]) | dict.fromkeys(
                 sent["threads"], sent["thread"]
             )
-            self.sent[key_of(sent["thread"], sent["id"])] = sent
-        self.acked = {key_of(sent["thread"], sent["id"]) for sent in owed(said)}
-        self.numbers = {sent["thread"]: sent["token"][1:5] for sent in self.sent.values()}
-        self.place = {key: n for n, key in enumerate(self.sent)}
+        self.expect(said)
         self.troubles = Counter(one["thread"] for one in plain_lines(folder / "refused.jsonl"))
         self.looks = Counter(
             one["thread"] for one in plain_lines(folder / "refused.jsonl") if one["call"].startswith("conv")
         )
         [self.left] = plain_lines(folder / "left.jsonl")
         self.visible = sorted(plain_lines(folder / "visible.jsonl"), key=lambda one: one["ts"])
-        self.hear_presses()
+        self.add_presses()
         self.gather()
-        self.whispers(plain_lines(folder / "ephemeral.jsonl"))
+        self.add_whispers(plain_lines(folder / "ephemeral.jsonl"))
 
     def gather(self) -> None:
         """Put the messages of each post together; what shows a part again is a post of its own."""
@@ -82,13 +61,13 @@ class SlackJudge(VisibleJudge):
             if times > 1:
                 self.fault("twice", f"the question {key} stands there {times} times")
         for key, parts in posts.items():
-            self.put_together(key, [parts[at] for at in sorted(parts)], files)
+            self.join_parts(key, [parts[at] for at in sorted(parts)], files)
 
     def name(self, key: str) -> str:
         head, _, last = key.rpartition(":")
         return f"{head}:{self.same.get(last, last)}"
 
-    def put_together(self, key: str, parts: list[list[Fields]], files: dict[str, list[Fields]]) -> None:
+    def join_parts(self, key: str, parts: list[list[Fields]], files: dict[str, list[Fields]]) -> None:
         first, tag = parts[0][0], parts[0][0]["tag"]
         stamps = [part[0]["ts"] for part in parts]
         if len(parts) != tag["parts"] and not tag.get("pieces"):
@@ -103,14 +82,22 @@ class SlackJudge(VisibleJudge):
                 self.fault("file", f"{key} has {len(found)} files {tag['file']}")
             whole["text"] = found[0]["text"] if found else whole["text"]
         threads = {self.thread_of(part) for copies in parts for part in copies}
-        thread = threads.pop() if len(threads) == 1 else str(threads)
-        if (asked := self.sent.get(key, {"thread": ""})["thread"]).endswith(":") and thread.startswith(asked):
-            thread = asked  # to the channel itself: the post began a thread of its own
+        channel = self.sent.get(key, {"thread": ""})["thread"]
+        if channel.endswith(":") and len(threads) == 1 and next(iter(threads)).startswith(channel):
+            threads = {channel}  # to the channel itself: the post began a thread of its own
         for one in shown:
-            kind = "reply" if ROW.search(one["text"]) else "notice"
-            post = {"key": key, "thread": self.same.get(thread, thread), "text": one["text"], "kind": kind}
-            post |= {"reply_to": key.rpartition(":")[2], "n": float(first["ts"]), "id": one["ts"]}
-            self.shown[key].append(post)
+            self.add_post(key, threads, one["text"], float(first["ts"]), one["ts"])
+
+    @staticmethod
+    def is_unknown(sent: Fields, heard: dict[str, float]) -> bool:
+        """Return whether it was never acknowledged, and said in a channel of which the bot knew nothing yet.
+
+        A channel starts where it is first heard (DMs can be found): before that only Slack's redeliveries count, which
+        go on for minutes, and here for seconds.
+        """
+        channel = sent["thread"].split(":")[2]
+        before = sent["said_at"] < heard.get(channel, math.inf)
+        return before and not sent["acked_at"] and not channel.startswith("D")
 
     def thread_of(self, one: Fields) -> str:
         return f"slack:T1:{one['channel']}:{one['root']}"
@@ -120,7 +107,7 @@ class SlackJudge(VisibleJudge):
 
     def run(self) -> None:
         super().run()
-        self.look_at_presence()
+        self.check_presence()
         self.count_lookups()
 
     def count_lookups(self) -> None:
@@ -133,7 +120,7 @@ class SlackJudge(VisibleJudge):
                 self.counts["look-ups since the last death"] += call["at"] > self.died_on_clock
                 self.counts["refused look-ups"] += bool(call["error"])
 
-    def look_at_presence(self) -> None:
+    def check_presence(self) -> None:
         newest = sorted(
             self.data.glob("threads/slack/*/context.jsonl"), key=lambda path: -path.stat().st_mtime
         )

@@ -22,11 +22,11 @@ ASKS = "May I use"
 class _OfOne(VisibleJudge):
     """What a judge reads of the files of both, as far as it is of its platform."""
 
-    def put_aside(self, questions: list[Fields]) -> None:
+    def set_questions_aside(self, questions: list[Fields]) -> None:
         self.counts["questions"] = len(questions)
         for one in questions:
             thread = self.same.get(t := self.thread_of({**one, "key": ""}), t)
-            self.look_for_strangers(one["text"], thread, f"the question {one['ts']}")
+            self.check_names(one["text"], thread, f"the question {one['ts']}")
         asked = {one["ts"] for one in questions}
         self.visible = [one for one in self.visible if one["ts"] not in asked]
 
@@ -40,9 +40,9 @@ class _OfOne(VisibleJudge):
         found = super().lines(path)
         return self.ours(found) if path.name == "journal.jsonl" else found
 
-    def look_at_thread(self, folder: Path) -> None:
+    def check_thread(self, folder: Path) -> None:
         if folder.parent.name == self.platform:
-            super().look_at_thread(folder)
+            super().check_thread(folder)
 
 
 class OfSlack(_OfOne, SlackJudge):
@@ -50,7 +50,7 @@ class OfSlack(_OfOne, SlackJudge):
 
     def gather(self) -> None:
         questions = [one for one in self.visible if "?" in (one["tag"] or {}).get("key", "")]
-        self.put_aside(questions)
+        self.set_questions_aside(questions)
         super().gather()
 
 
@@ -59,7 +59,7 @@ class OfDiscord(_OfOne, DiscordJudge):
 
     def gather(self) -> None:
         questions = [one for one in self.visible if one["text"].startswith(ASKS)]
-        self.put_aside(questions)
+        self.set_questions_aside(questions)
         super().gather()
 
 

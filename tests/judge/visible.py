@@ -19,11 +19,11 @@ from tests.judge.records import Fields, key_of, read_lines, speakers
 ROW = re.compile(r"row (\d+) of (\d+) (t\d+m\d+) abcdefghi")
 MADE = re.compile(r"(?:press|slash|stop)-")
 LOOKS = 3
-"""So often the bot looks for a post before it repeats it unseen, with a mark."""
+"""How often the bot looks for a post before it repeats it with a mark."""
 RAW = ("canary-of", "Traceback", "Error:")
 
 
-def first_heard(said: Iterable[Fields]) -> dict[str, float]:
+def first_taken(said: Iterable[Fields]) -> dict[str, float]:
     """Return when, by channel, the first message was said that the bot took there."""
     heard: dict[str, float] = {}
     for sent in said:
@@ -56,7 +56,32 @@ class VisibleJudge(Judge):
         """Return whether a message is what a stopped answer had come to."""
         raise NotImplementedError
 
-    # what the bot says it heard
+    @staticmethod
+    def is_unknown(sent: Fields, heard: dict[str, float]) -> bool:
+        """Return whether the bot cannot know of a message; *heard* says when it first took one, by channel."""
+        raise NotImplementedError
+
+    @classmethod
+    def due(cls, sent: list[Fields]) -> Iterator[Fields]:
+        """Return the messages that the bot must have taken."""
+        heard = first_taken(sent)
+        return (one for one in sent if one["must"] and not cls.is_unknown(one, heard))
+
+    def expect(self, sent: list[Fields]) -> None:
+        """Note what people said, and what of it the bot must have taken."""
+        self.sent = {key_of(one["thread"], one["id"]): one for one in sent}
+        self.place = {key: n for n, key in enumerate(self.sent)}
+        self.numbers = {one["thread"]: one["token"][1:5] for one in sent}
+        self.acked = {key_of(one["thread"], one["id"]) for one in self.due(sent)}
+
+    def add_post(self, key: str, threads: set[str], text: str, n: float, ts: str) -> None:
+        """Note a post for a message, seen in *threads*: one that is seen in several is in the wrong place."""
+        thread = next(iter(threads)) if len(threads) == 1 else str(sorted(threads))
+        post = {"key": key, "thread": self.same.get(thread, thread), "text": text, "n": n, "id": ts}
+        post |= {"reply_to": key.rpartition(":")[2], "kind": "reply" if ROW.search(text) else "notice"}
+        self.shown[key].append(post)
+
+    # what the bot received
 
     def raw_journal(self) -> Iterator[Fields]:
         *whole, _ = (self.data / "journal.jsonl").read_bytes().split(b"\n")
@@ -78,8 +103,8 @@ class VisibleJudge(Judge):
     def lines(self, path: Path) -> Iterator[Fields]:
         return map(self.canonical, super().lines(path))
 
-    def hear_presses(self) -> None:
-        """Take buttons and slash commands as said: their ids are the bot's own."""
+    def add_presses(self) -> None:
+        """Add buttons and slash commands to what was sent: their ids are the bot's own."""
         for line in self.raw_journal():
             key = key_of(line["thread_id"], line["message_id"])
             if MADE.match(line["message_id"]) and (key not in self.sent or line["kind"] == "received"):
@@ -100,23 +125,23 @@ class VisibleJudge(Judge):
             if made[kind] < least:
                 self.fault("lost", f"{least} of {kind} were acknowledged, {made[kind]} are known")
 
-    def whispers(self, posts: list[Fields]) -> None:
-        """Give each message that one person alone saw to what it answered; they may be repeated."""
+    def add_whispers(self, posts: list[Fields]) -> None:
+        """Match each ephemeral message with what it answered; it may be repeated."""
         by_ts = {post["ts"]: post for post in posts}
         for line in self.raw_journal():
             if line["kind"] == "posted" and (post := by_ts.pop(line["platform_id"], None)):
-                self.whisper(key_of(line["thread_id"], line["message_id"]), post)
-        for line in self.raw_journal():  # of what is long over it does not say any more how it was answered
+                self.add_whisper(key_of(line["thread_id"], line["message_id"]), post)
+        for line in self.raw_journal():  # for old messages it no longer says how they were answered
             key = key_of(line["thread_id"], line["message_id"])
             alone = line["kind"] == "settled" and not line["by"] and self.sent.get(key, {}).get("alone")
             if alone and not self.shown[key]:
                 found = (post["ts"] for post in by_ts.values() if post["channel"] == key.split(":")[2])
                 if (ts := next(found, "")) and (post := by_ts.pop(ts)):
-                    self.whisper(key, post)
+                    self.add_whisper(key, post)
         self.unasked = Counter(post["channel"] for post in by_ts.values())
         self.counts["whispers without a record"] = len(by_ts)
 
-    def whisper(self, key: str, post: Fields) -> None:
+    def add_whisper(self, key: str, post: Fields) -> None:
         thread = self.sent[key]["thread"] if key in self.sent else ""
         said = {"key": key, "thread": thread, "text": post["text"], "kind": "notice", "n": 0}
         self.shown[key].append(said | {"reply_to": key.rpartition(":")[2], "id": post["ts"]})
@@ -127,8 +152,8 @@ class VisibleJudge(Judge):
         super().run()
         for one in self.leftovers:
             self.judge_leftover(one)
-        self.look_at_rows()
-        self.look_at_words()
+        self.check_rows()
+        self.check_words()
 
     def judge_leftover(self, one: Fields) -> None:
         newest = (tokens(one["text"].partition("\n")[0]) or [""])[
@@ -136,7 +161,7 @@ class VisibleJudge(Judge):
         ]  # the first line ends in what is answered
         end = self.end_of(newest)
         thread = self.same.get(t := self.thread_of(one), t)
-        self.look_for_strangers(one["text"], thread, f"the unfinished {one['ts']}")
+        self.check_names(one["text"], thread, f"the unfinished {one['ts']}")
         if self.is_kept(one) and end in ("stopped", "undelivered"):
             self.counts["kept after a stop"] += 1
         elif end == "stopped":
@@ -145,7 +170,7 @@ class VisibleJudge(Judge):
             self.fault("ugly", f"{one['ts']} in {thread} ({end}) is unfinished: {one['text'][:100]!r}")
 
     def end_of(self, token: str) -> str:
-        """Return how a message ended; one that went into another's turn ended as that did."""
+        """Return how a message ended; one that joined another's turn ended as that one did."""
         ends = (self.settled.get(key) for key, sent in self.sent.items() if sent["token"] == token)
         end = next(filter(None, ends), {})
         if end.get("outcome") == "merged":
@@ -155,7 +180,7 @@ class VisibleJudge(Judge):
                     break
         return str(end.get("outcome", ""))
 
-    def look_at_rows(self) -> None:
+    def check_rows(self) -> None:
         """Check by the rows alone that each answer is there once, whole and in order."""
         rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
         filed = {row[2] for one in self.visible for file in one["files"] for row in ROW.findall(file["text"])}
@@ -170,7 +195,7 @@ class VisibleJudge(Judge):
                     rows[token].append((int(number), int(count)))
         unseen = {sent["token"] for key, sent in self.sent.items() if self.blind(key)}
         for token, found in rows.items():
-            if token in unseen:  # `look_at_posts` sees to it that the repeat is marked
+            if token in unseen:  # `check_posts` sees to it that the repeat is marked
                 found = list(dict.fromkeys(found))
             wanted = [(number, found[0][1]) for number in range(1, found[0][1] + 1)]
             end, rule = self.end_of(token), "twice" if len(set(found)) < len(found) else "cut"
@@ -183,8 +208,8 @@ class VisibleJudge(Judge):
                 if answer and not ROW.search(answer):
                     self.fault("cut", f"{key} has no rows: {answer[:100]!r}")
 
-    def look_at_words(self) -> None:
-        """Check that nobody was pinged, no preview fetched, and no raw error told."""
+    def check_words(self) -> None:
+        """Check that nobody was pinged, no preview was fetched, and no raw error was shown."""
         self.counts["eyes left"] = self.left["eyes"]
         for what in ("pings", "unfurls"):
             if self.left[what]:
@@ -193,9 +218,9 @@ class VisibleJudge(Judge):
             if any(raw in one["text"] for raw in RAW):
                 self.fault("raw", f"{one['ts']}: {one['text'][:200]!r}")
 
-    # what became of a message
+    # how a message ended
 
-    def look_at(self, key: str) -> None:
+    def check_message(self, key: str) -> None:
         end, sent = self.settled.get(key), self.sent.get(key, {})
         if end and end["outcome"] == "withdrawn":
             self.counts["withdrawn"] += 1
@@ -208,19 +233,19 @@ class VisibleJudge(Judge):
             if self.unasked[place] < 0:
                 self.fault("lost", f"{key} settled as {end['outcome']}, and nobody was told")
         else:
-            super().look_at(key)
+            super().check_message(key)
 
-    def look_at_posts(self, key: str, posts: list[Fields]) -> None:
+    def check_posts(self, key: str, posts: list[Fields]) -> None:
         if key in self.sent and self.sent[key]["alone"]:  # what one person alone sees may be repeated
             posts = posts[:1]
-        super().look_at_posts(key, posts)
+        super().check_posts(key, posts)
 
-    def look_at_undelivered(self, key: str, posts: list[Fields]) -> None:
+    def check_undelivered(self, key: str, posts: list[Fields]) -> None:
         if not self.troubles[self.sent[key]["thread"]]:
             self.fault("undelivered", f"{key} without any trouble in its thread")
 
-    def look_at_order(self) -> None:
-        """Check the order of answers to messages of which the one was in before the other was said."""
+    def check_order(self) -> None:
+        """Check the order of answers where one message was acknowledged before the next was sent."""
         answers: dict[str, list[tuple[float, Fields]]] = defaultdict(list)
         for key, posts in self.shown.items():
             sent = self.sent.get(key)
@@ -236,10 +261,10 @@ class VisibleJudge(Judge):
                         )
 
     def blind(self, key: str) -> bool:
-        """Say whether the platform refused enough look-ups there for all of one post to have failed."""
+        """Return whether the platform refused enough look-ups there for all of one post to have failed."""
         return self.looks[self.sent[key]["thread"]] >= LOOKS
 
-    def spoken(self, key: str) -> set[str]:
+    def possible_texts(self, key: str) -> set[str]:
         return set(self.sent[key]["texts"])
 
     def token(self, key: str) -> str:
@@ -248,7 +273,7 @@ class VisibleJudge(Judge):
     def number(self, thread: str) -> str:
         return self.numbers.get(self.same.get(thread, thread), "")
 
-    def look_for_context(self, key: str) -> None:
+    def check_context(self, key: str) -> None:
         sent = self.sent[key]
         marks = [f'"source":"{one}"'.encode() for one in sent.get("ids", ())]
         root = self.data / "threads" / self.platform

@@ -8,7 +8,7 @@ from tests.judge.crash import Judge, main
 
 
 class WorkersJudge(Judge):
-    def look_at_log(self, folder: Path, thread: str) -> None:
+    def check_log(self, folder: Path, thread: str) -> None:
         """Look at nothing: the rows of the messages are the history."""
 
 

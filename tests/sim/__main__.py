@@ -25,16 +25,16 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
     parser.add_argument("--trace", action="store_true", help="print every operation")
     parser.add_argument("--known", default="$^", metavar="REGEX", help="pass over faults that match")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     began, failed = time.perf_counter(), 0
     sums: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    for done, seed in enumerate(range(asked.first, asked.first + asked.seeds), 1):
+    for done, seed in enumerate(range(arguments.first, arguments.first + arguments.seeds), 1):
         result = run_seed(seed)
         sums.update({name: int(getattr(result, name)) for name in COUNTED})
-        if asked.trace:
+        if arguments.trace:
             print("\n".join(result.trace).encode("utf-8", "replace").decode())
-        faults = [fault for fault in result.faults if not re.search(asked.known, fault)]
+        faults = [fault for fault in result.faults if not re.search(arguments.known, fault)]
         if faults:
             failed += 1
             kinds.update({_kind(fault) for fault in faults})
@@ -43,9 +43,9 @@ def main() -> int:
                 *(f.encode("utf-8", "replace").decode() for f in faults[:3]),
                 sep="\n  ",
             )
-            if not asked.keep_going:
+            if not arguments.keep_going:
                 return 1
-        if done % 500 == 0:
+        if done % 500 == 0 or done == arguments.seeds:
             rate = done / (time.perf_counter() - began)
             told = ", ".join(f"{count} {name}" for name, count in sums.items())
             print(f"{done} seeds, {told}, {rate:.0f}/s, {failed} failed", flush=True)

@@ -1,7 +1,7 @@
 """Wrong protocols, planted to see that the simulation is not blind. Never in the product.
 
-The first nine are those that a delivery protocol is known to be got wrong by, or waits for the disk that are missing,
-three are wrong uses of a disk, and the rest are ways to overspend, to wedge, to obey the wrong person, and to hide who answers.
+The first nine are known mistakes of delivery protocols, and missing waits for the disk;
+three are wrong uses of a disk; the rest overspend, hang, obey the wrong person, or hide who answers.
 Each is a context manager that puts the fault in and takes it out again.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
@@ -19,6 +20,7 @@ from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
 from bot.llm.policies.queue import CallQueue
 from bot.ports.model import Usage
+from tests.explorer.mutants import MUTANTS as explorer
 from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
@@ -27,40 +29,13 @@ from threads.journal.journal import FileJournal
 from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
 from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
-from threads.store.disk import Disk, File, temporary_of, write_all
+from threads.store.disk import Disk, temporary_of, write_all
 
+Plant = AbstractContextManager[object]
 Save = Callable[[], Awaitable[str]]
 
 
-@contextmanager
-def _instead(owner: object, **replacements: object) -> Iterator[None]:
-    before = {name: getattr(owner, name) for name in replacements}
-    for name, replacement in replacements.items():
-        setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        for name, original in before.items():
-            setattr(owner, name, original)
-
-
-@contextmanager
-def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
-    with one, other:
-        yield
-
-
-def duplicate_acknowledged_early() -> AbstractContextManager[None]:
-    """A duplicate is acknowledged while the first copy is still being written."""
-    receive = FileJournal.receive
-
-    async def hasty(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
-        return False if incoming.key in self._receiving else await receive(self, incoming)
-
-    return _instead(FileJournal, receive=hasty)
-
-
-def acknowledged_before_fsync() -> AbstractContextManager[None]:
+def acknowledged_before_fsync() -> Plant:
     """A message is acknowledged when its record is written, not when it is durable."""
 
     async def hasty(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
@@ -73,10 +48,11 @@ def acknowledged_before_fsync() -> AbstractContextManager[None]:
         with suppress(StoreUnavailable):
             await self.append(Received.of(incoming))
 
-    return _instead(FileJournal, receive=hasty)
+    return patch.multiple(FileJournal, receive=hasty)
 
 
-def no_inbound_dedupe() -> AbstractContextManager[None]:
+@contextmanager
+def no_inbound_dedupe() -> Iterator[None]:
     """Every delivery of a message is a new message."""
 
     async def trusting(self: FileJournal, incoming: Incoming, _: int | None = None) -> bool:
@@ -90,10 +66,11 @@ def no_inbound_dedupe() -> AbstractContextManager[None]:
             self.settled.pop(_key_of(record), None)
         return apply(self, record)
 
-    return _both(_instead(FileJournal, receive=trusting), _instead(Ledger, apply=forgetful))
+    with patch.multiple(FileJournal, receive=trusting), patch.multiple(Ledger, apply=forgetful):
+        yield
 
 
-def no_outbox() -> AbstractContextManager[None]:
+def no_outbox() -> Plant:
     """Nothing is written before the post: after a crash the answer is made again and posted blindly."""
 
     async def blind(
@@ -121,10 +98,10 @@ def no_outbox() -> AbstractContextManager[None]:
         )
         await self._finish(pending, self._post)
 
-    return _instead(Delivery, settle=blind)
+    return patch.multiple(Delivery, settle=blind)
 
 
-def effect_before_the_start() -> AbstractContextManager[None]:
+def effect_before_the_start() -> Plant:
     """A turn shows words and calls tools while its start is still on its way to the disk."""
 
     async def hasty(self: ActorTurn) -> None:
@@ -132,10 +109,10 @@ def effect_before_the_start() -> AbstractContextManager[None]:
             self._shared.delivery.show(self._pending, event)
         self._held.clear()
 
-    return _instead(ActorTurn, begun=hasty)
+    return patch.multiple(ActorTurn, begun=hasty)
 
 
-def post_before_the_intent() -> AbstractContextManager[None]:
+def post_before_the_intent() -> Plant:
     """The answer is posted while its intent is still on its way to the disk."""
     settle = Delivery.settle
 
@@ -154,10 +131,10 @@ def post_before_the_intent() -> AbstractContextManager[None]:
         else:
             await settle(self, pending, ending, also, save)
 
-    return _instead(Delivery, settle=hasty)
+    return patch.multiple(Delivery, settle=hasty)
 
 
-def post_before_the_checkpoint() -> AbstractContextManager[None]:
+def post_before_the_checkpoint() -> Plant:
     """The answer is posted while the conversation that holds it is still on its way to the disk."""
     settle = Delivery.settle
 
@@ -172,15 +149,15 @@ def post_before_the_checkpoint() -> AbstractContextManager[None]:
         if save is not None:
             await save()
 
-    return _instead(Delivery, settle=hasty)
+    return patch.multiple(Delivery, settle=hasty)
 
 
-def blind_repost() -> AbstractContextManager[None]:
+def blind_repost() -> Plant:
     """The intent is on disk, but after a crash it is posted again without a look at what is out."""
-    return _instead(Delivery, _reconcile=Delivery._post)
+    return patch.multiple(Delivery, _reconcile=Delivery._post)
 
 
-def torn_tail_kept() -> AbstractContextManager[None]:
+def torn_tail_kept() -> Plant:
     """A torn line stays at the end of the journal, and the next record sticks to it."""
 
     def careless(self: FileJournal) -> int:
@@ -195,34 +172,10 @@ def torn_tail_kept() -> AbstractContextManager[None]:
         self._file = self._disk.append(self._path)
         return 0
 
-    return _instead(FileJournal, open=careless)
+    return patch.multiple(FileJournal, open=careless)
 
 
-def fsync_tried_again() -> AbstractContextManager[None]:
-    """After a failed fsync the same descriptor is fsynced again and believed (fsyncgate)."""
-
-    def stubborn(self: FileJournal, data: bytes) -> None:
-        if self._file is not None:
-            self._file = _Stubborn(self._file)
-        write(self, data)
-
-    write = FileJournal._write
-    return _instead(FileJournal, _write=stubborn)
-
-
-class _Stubborn:
-    def __init__(self, file: File) -> None:
-        self._file = file._file if isinstance(file, _Stubborn) else file
-        self.write, self.close = self._file.write, self._file.close
-
-    def fsync(self) -> None:
-        try:
-            self._file.fsync()
-        except OSError:
-            self._file.fsync()
-
-
-def renamed_without_fsync() -> AbstractContextManager[None]:
+def renamed_without_fsync() -> Plant:
     """A file is replaced without making its content durable first."""
 
     def hasty(disk: Disk, path: Path, data: bytes) -> None:
@@ -233,10 +186,10 @@ def renamed_without_fsync() -> AbstractContextManager[None]:
         disk.rename(temporary, path)
         disk.fsync_folder(path.parent)
 
-    return _instead(threads.journal.journal, replace_file=hasty)
+    return patch.multiple(threads.journal.journal, replace_file=hasty)
 
 
-def reservation_not_awaited() -> AbstractContextManager[None]:
+def reservation_not_awaited() -> Plant:
     """A call goes out while its reservation is still on its way to the disk."""
 
     async def hasty(self: SpendingLedger, call: Call, most: int, policy: Policy) -> int:
@@ -245,10 +198,10 @@ def reservation_not_awaited() -> AbstractContextManager[None]:
         self.put(record := Reserve(call=call, micros=most))
         return record.seq
 
-    return _instead(SpendingLedger, reserve=hasty)
+    return patch.multiple(SpendingLedger, reserve=hasty)
 
 
-def reservations_of_the_dead_forgotten() -> AbstractContextManager[None]:
+def reservations_of_the_dead_forgotten() -> Plant:
     """What a killed process had reserved is free again after the restart."""
 
     def forgetful(self: Budgets) -> None:
@@ -256,25 +209,25 @@ def reservations_of_the_dead_forgotten() -> AbstractContextManager[None]:
             self._reserve(reserve.call, -reserve.micros)
         self.open.clear()
 
-    return _instead(Budgets, lapse=forgetful)
+    return patch.multiple(Budgets, lapse=forgetful)
 
 
-def failures_cost_nothing() -> AbstractContextManager[None]:
+def failures_cost_nothing() -> Plant:
     """A call that fails gives its reservation back, whatever the provider had counted by then."""
     commit = Account.commit
 
     def generous(self: Account, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         commit(self, opened, usage, cost if outcome == "ok" else 0, outcome)
 
-    return _instead(Account, commit=generous)
+    return patch.multiple(Account, commit=generous)
 
 
-def permit_leaked_on_cancel() -> AbstractContextManager[None]:
+def permit_leaked_on_cancel() -> Plant:
     """A call that is stopped keeps its place at the gate for ever."""
-    return _instead(CallQueue, cancelled=lambda self, ticket: None)
+    return patch.multiple(CallQueue, cancelled=lambda self, ticket: None)
 
 
-def anybody_decides() -> AbstractContextManager[None]:
+def anybody_decides() -> Plant:
     """The first answer to a question counts, whoever gives it."""
     decide = Questions.decide
 
@@ -283,12 +236,12 @@ def anybody_decides() -> AbstractContextManager[None]:
             asked.question = replace(asked.question, may_answer=lambda _: True)
         return decide(self, thread, question_id, answer)
 
-    return _instead(Questions, decide=trusting)
+    return patch.multiple(Questions, decide=trusting)
 
 
-def silent_failover() -> AbstractContextManager[None]:
+def silent_failover() -> Plant:
     """Another model answers and nobody is told."""
-    return _instead(ActorTurn, note=lambda self, text: None)
+    return patch.multiple(ActorTurn, note=lambda self, text: None)
 
 
 def _key_of(record: Record) -> str:
@@ -300,8 +253,11 @@ LOST, DOUBLED = "never settled|damaged line", "posted twice|settled 2 times|sett
 
 OVERSPENT = "billed, .* allowed"
 
-MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
-    "duplicate acknowledged early": (duplicate_acknowledged_early, LOST),
+MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
+    "duplicate acknowledged early": (
+        explorer["a duplicate acknowledged while the first is written"][1],
+        LOST,
+    ),
     "acknowledged before fsync": (acknowledged_before_fsync, LOST),
     "no inbound dedupe": (no_inbound_dedupe, DOUBLED),
     "no outbox": (no_outbox, DOUBLED),
@@ -310,7 +266,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
     "post before the checkpoint": (post_before_the_checkpoint, "before its answer is durable"),
     "blind repost": (blind_repost, DOUBLED),
     "torn tail kept": (torn_tail_kept, LOST),
-    "fsync tried again": (fsync_tried_again, ""),
+    "fsync tried again": (explorer["a failed fsync tried again"][1], ""),
     "renamed without fsync": (renamed_without_fsync, ""),
     "reservation not awaited": (reservation_not_awaited, OVERSPENT),
     "reservations of the dead forgotten": (reservations_of_the_dead_forgotten, OVERSPENT),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
@@ -285,13 +286,12 @@ class World:
 
 @contextmanager
 def _settings(compact_above: int, stack: Stack | None) -> Iterator[None]:
-    before = threads.journal.journal.COMPACT_ABOVE, bot.budget.ledger.BEGIN_ANEW_ABOVE
-    threads.journal.journal.COMPACT_ABOVE = compact_above
-    bot.budget.ledger.BEGIN_ANEW_ABOVE = stack.new_file_above if stack else before[1]
-    try:
+    new_file_above = stack.new_file_above if stack else bot.budget.ledger.BEGIN_ANEW_ABOVE
+    with (
+        patch.object(threads.journal.journal, "COMPACT_ABOVE", compact_above),
+        patch.object(bot.budget.ledger, "BEGIN_ANEW_ABOVE", new_file_above),
+    ):
         yield
-    finally:
-        threads.journal.journal.COMPACT_ABOVE, bot.budget.ledger.BEGIN_ANEW_ABOVE = before
 
 
 class _Listener(logging.Handler):

@@ -9,6 +9,7 @@ import itertools
 import random
 from abc import abstractmethod
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -29,6 +30,12 @@ SEEN = 12
 
 class _Soaked(ChatPlatform):
     """People who also decide the bot's questions."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self._next = itertools.count()
+        self._decided: dict[str, tuple[float, str]] = {}
+        self._cut_every_s = CUT_EVERY_S
 
     async def talk(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -58,9 +65,6 @@ class InSlack(_Soaked, slack.Place):
             redeliver_after=(0.0, 20.0, 60.0),
             rate_scale=1.0,
         )
-        self._next = itertools.count()
-        self._decided: dict[str, tuple[float, str]] = {}
-        self._cut_every_s = CUT_EVERY_S
 
     async def _converse(self, person: random.Random) -> None:
         number = next(self._next)
@@ -114,9 +118,6 @@ class InDiscord(_Soaked, discord.Place):
             nonce_lasts=300.0,
             nonce_shown=60.0,
         )
-        self._next = itertools.count()
-        self._decided: dict[str, tuple[float, str]] = {}
-        self._cut_every_s = CUT_EVERY_S
 
     async def _converse(self, person: random.Random) -> None:
         user = self._users[next(self._next)]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import errno
-import random
 from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
 from threads import wording
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, Limits, Message, Outgoing, Waiting
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class SlowToRefuse(Platform):
@@ -77,43 +72,33 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
     assert len(again.requests) == len(fourth)
 
 
-async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_after_a_restart(tmp_path):
-    disk, platform = FaultyDisk(), Platform()
+async def stop_before_the_conversation_is_saved(data, platform, disk):
+    """Leave an answer in the journal alone: the disk refuses the conversation, and the process ends."""
 
     async def one() -> Message:
         disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
         return says("one")
 
-    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
+    async with running(data, platform, Scripted(one), disk=disk) as bot:
         await bot.orchestrator.receive(message(1))
         await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
     assert platform.texts == [], "the post waits for the conversation"
-    model = Scripted(says("two"))
-    async with running(tmp_path, platform, model) as bot:
-        await platform.settled("m1")
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
-    assert platform.texts == ["one", "two"]
-    assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 
-async def test_a_disk_that_still_refuses_the_conversation_after_a_restart_is_told_with_the_answer(tmp_path):
-    disk, platform = FaultyDisk(), Platform()
-
-    async def one() -> Message:
-        disk.refuse["create context.jsonl.tmp"] = OSError(errno.EIO, "broken")
-        return says("one")
-
-    async with running(tmp_path, platform, Scripted(one), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
+@pytest.mark.parametrize(("disk_recovers", "note"), [(True, ""), (False, f"{wording.NOT_SAVED}\n\n")])
+async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_after_a_restart(
+    tmp_path, platform, disk_recovers, note
+):
+    disk = FaultyDisk()
+    await stop_before_the_conversation_is_saved(tmp_path, platform, disk)
+    if disk_recovers:
+        disk.refuse.clear()
     model = Scripted(says("two"))
     async with running(tmp_path, platform, model, disk=disk) as bot:
         await platform.settled("m1")
         disk.refuse.clear()
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
-    assert platform.texts == [f"{wording.NOT_SAVED}\n\none", "two"]
+        await platform.exchange(bot, message(2))
+    assert platform.texts == [f"{note}one", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
 
 

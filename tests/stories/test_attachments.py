@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import random
 import re
 import struct
 from contextlib import asynccontextmanager
@@ -15,8 +14,20 @@ from hypothesis import strategies as st
 
 from bot.llm.adapters.wire_form import fit
 from bot.ports.errors import BadRequest, CapabilityMissing, ThinkingRejected
-from tests.sim.loop import SimLoop
-from tests.world import T1, FaultyDisk, FaultyFile, Platform, Scripted, calls, message, running, says
+from tests.sim.loop import virtual_time
+from tests.world import (
+    T1,
+    FaultyDisk,
+    FaultyFile,
+    Gate,
+    Platform,
+    Scripted,
+    calls,
+    converse,
+    message,
+    running,
+    says,
+)
 from threads.errors import FileUnavailable
 from threads.model import Attachment, Image, Incoming, Limits, Text
 from threads.store.attachments import MAX_NAME, paths, safe_name
@@ -30,9 +41,7 @@ ANY_ID = re.compile(".*")
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 2, 3) + b"rest"
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class Giving(Platform):
@@ -80,9 +89,7 @@ def kept(data):
 
 async def answer(data, platform, incoming, model=None, **given):
     model = model or Scripted()
-    async with running(data, platform, model, **given) as bot:
-        await bot.orchestrator.receive(incoming)
-        await platform.settled(incoming.id)
+    await converse(data, platform, model, incoming, **given)
     return model.requests[0].messages[-1] if model.requests else None
 
 
@@ -193,24 +200,21 @@ async def test_a_stop_while_a_file_arrives_leaves_nothing_behind(tmp_path):
     assert kept(tmp_path) == {}
 
 
-async def test_a_message_that_joins_a_running_turn_brings_its_files(tmp_path):
-    platform = Giving(F2=b"late")
-    holding = anyio.Event()
-
-    async def wait():
-        await holding.wait()
-        return calls("list_files", path=".")
-
-    model = Scripted(wait, says("both"))
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1))
-        while not model.requests:
-            await anyio.sleep(0.1)
+async def merged(data, platform):
+    """Bring a message with the file F2, "late.txt", while a turn runs; return what the model is told of it."""
+    gate = Gate(calls("list_files", path="."))
+    model = Scripted(gate, says("both"))
+    async with running(data, platform, model) as bot:
+        await gate.hold(bot, message(1))
         await bot.orchestrator.receive(with_files(Attachment("F2", "late.txt"), n=2))
-        holding.set()
+        gate.open.set()
         await platform.settled("m1", "m2")
     assert platform.outcomes["m2"] == "merged"
-    assert "attachments/m2-late.txt" in model.requests[1].messages[-1].text
+    return model.requests[1].messages[-1]
+
+
+async def test_a_message_that_joins_a_running_turn_brings_its_files(tmp_path):
+    assert "attachments/m2-late.txt" in (await merged(tmp_path, Giving(F2=b"late"))).text
 
 
 async def test_a_link_that_a_tool_left_in_the_way_is_not_followed(tmp_path):
@@ -281,11 +285,7 @@ async def test_a_picture_that_the_provider_refuses_does_not_spoil_the_thread(tmp
 
 async def test_a_bad_request_that_no_picture_is_to_blame_for_fails_and_keeps_the_picture(tmp_path):
     platform, model = Giving(F1=PNG), Scripted(BadRequest("a"), BadRequest("b"))
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(with_files(Attachment("F1", "cat.png")))
-        await platform.settled("m1")
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+    await converse(tmp_path, platform, model, with_files(Attachment("F1", "cat.png")), message(2))
     assert platform.outcomes == {"m1": "failed", "m2": "answered"}
     assert any(isinstance(block, Image) for m in model.requests[2].messages for block in m.blocks)
 

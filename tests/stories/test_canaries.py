@@ -42,7 +42,7 @@ from tests.bot.tools.browser.site import page
 from tests.bot.tools.browser.site import running as running_browser
 from tests.bot.tools.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
-from tests.serving import Seat, anthropic, serving
+from tests.serving import Chat, anthropic, serving
 from tests.world import T1
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolStarted, TurnStarted
 from threads.store.data_folder import thread_folder
@@ -130,7 +130,7 @@ def found_in(text: str) -> list[str]:
     return sorted(part for part in PARTS if part in text)
 
 
-class Taking(Seat):
+class Taking(Chat):
     """A platform that takes files, and keeps all that it was ever told."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Stage:
     """A bot that serves, the model behind it, and every sink."""
 
     data: Path
-    seat: Taking
+    chat: Taking
     model: FakeAnthropic
     logs: io.StringIO
     environ: dict[str, str]
@@ -162,18 +162,18 @@ class Stage:
     async def turn(self, words: str, *steps: object) -> Outgoing:
         """Have a person say *words*, and the model do these steps; it ends with "done"."""
         self.plan[words] = list(steps)
-        return await self.seat.say(words)
+        return await self.chat.say(words)
 
     @property
     def shown(self) -> str:
         """All that people could see: posts, drafts, signs, questions with their buttons, files."""
         drafts: dict[str, str] = {}
-        for message_id, event in self.seat.events:
+        for message_id, event in self.chat.events:
             if isinstance(event, TextDelta):
                 drafts[message_id] = drafts.get(message_id, "") + event.text
-        events = [repr(event) for _, event in self.seat.events if not isinstance(event, Taken | TurnStarted)]
+        events = [repr(event) for _, event in self.chat.events if not isinstance(event, Taken | TurnStarted)]
         return "\n".join(
-            [*map(repr, self.seat.posts), *self.seat.texts, *drafts.values(), *events, repr(self.seat.files)]
+            [*map(repr, self.chat.posts), *self.chat.texts, *drafts.values(), *events, repr(self.chat.files)]
         )
 
     @property
@@ -248,7 +248,7 @@ async def stage(tmp_path: Path, policy: Mapping[str, str] = MappingProxyType({"*
         made.settings.write_text(json.dumps({**given, "data": str(data)}))
         with logged(made.logs), pytest.MonkeyPatch.context() as patch:
             patch.setattr(servers, "_learn", learned)
-            async with serving(data, given, environ=environ, seat=made.seat):
+            async with serving(data, given, environ=environ, chat=made.chat):
                 yield made
 
 
@@ -350,7 +350,7 @@ async def test_the_providers_own_error_names_no_key(tmp_path):
         ):
             words = f"no such key {CANARIES['PROVIDER']}, and {CANARIES['SLACK_APP']}"
             await made.turn(f"fail {status}.", fault(status, kind, words))
-        assert set(made.seat.outcomes.values()) == {"failed"}
+        assert set(made.chat.outcomes.values()) == {"failed"}
         assert "[masked]" in made.logs.getvalue(), "the operator reads what the provider said"
         for sink in (made.shown, made.kept(), made.logs.getvalue()):
             assert found_in(sink) == []
@@ -365,7 +365,7 @@ async def test_an_exception_in_a_tool_and_in_a_turn_names_none(tmp_path, monkeyp
         await made.turn("list.", Tool("c1", "list_files"), repeated)
         monkeypatch.setattr("bot.tools.gate.Toolbox.run", breaks)
         await made.turn("list again.", Tool("c1", "list_files"))
-        assert sorted(made.seat.outcomes.values()) == ["answered", "failed"]
+        assert sorted(made.chat.outcomes.values()) == ["answered", "failed"]
         assert "RuntimeError" in made.logs.getvalue()
         for sink in (made.shown, made.told_to_the_model, made.kept(), made.logs.getvalue()):
             assert found_in(sink) == []
@@ -375,9 +375,9 @@ async def test_what_a_person_types_is_kept_as_it_is_and_repeated_nowhere(tmp_pat
     async with stage(tmp_path) as made:
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY.replace("\n", " ")]):
             await made.turn(f"typed {number}: {canary}", Text(f"You said {canary}.", 9))
-            await made.seat.say(f"/memory forget {canary}")
-            await made.seat.say(f"/model {canary}")
-            await made.seat.say(f"/{canary}")
+            await made.chat.say(f"/memory forget {canary}")
+            await made.chat.say(f"/model {canary}")
+            await made.chat.say(f"/{canary}")
         assert CANARIES["SLACK"] in (thread_folder(made.data, T1) / "log.jsonl").read_text()
         assert found_in(made.shown) == []
         assert found_in(made.kept(*CONVERSATION)) == []
@@ -393,7 +393,7 @@ async def test_what_a_tool_is_called_with_is_masked_in_its_line_of_status(tmp_pa
         await made.turn("read a key.", Tool("c1", "read_file", {"path": f"{key} {CANARIES['SLACK']}"}))
         await made.turn("call it.", Tool("c1", CANARIES["SLACK"], {}))
         assert [shown for shown in MARKS.values() if shown in made.shown] == []
-        started = [event for _, event in made.seat.events if isinstance(event, ToolStarted)]
+        started = [event for _, event in made.chat.events if isinstance(event, ToolStarted)]
         assert not any("slack.k" in repr(event) for event in started), "not even the beginning of one"
 
 
@@ -413,7 +413,7 @@ async def test_a_file_that_holds_a_secret_of_ours_is_not_posted_and_names_none(t
             Tool("c1", "write_file", {"path": "fine.txt", "content": "all well"}),
             Tool("c2", "attach", named),
         )
-        assert [data for _, data in made.seat.files] == [b"all well"]
+        assert [data for _, data in made.chat.files] == [b"all well"]
         assert found_in(made.shown) == []
         assert "secret of the bot" in made.told_to_the_model
 
@@ -425,8 +425,8 @@ async def test_no_note_keeps_one_and_no_schedule_tells_one(tmp_path):
         await made.turn(
             "later.", Tool("c1", "schedule", {"text": f"say {canary}", "in_minutes": 60}), repeated
         )
-        await made.seat.say("/schedule")
-        await made.seat.say("/memory")
+        await made.chat.say("/schedule")
+        await made.chat.say("/memory")
         assert found_in(made.shown) == []
         assert found_in(made.kept(*CONVERSATION, "schedules.json")) == []
 
@@ -435,14 +435,14 @@ async def test_no_line_of_the_audit_no_permission_and_no_question_holds_one(tmp_
     async with stage(tmp_path, policy={"teller__values": "ask"}) as made:
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):
             made.plan[f"ask {number}."] = [Tool("c1", "teller__values", {"q": canary})]
-            posts = len(made.seat.posts)
-            sent = await made.seat.send(f"ask {number}.")
+            posts = len(made.chat.posts)
+            sent = await made.chat.send(f"ask {number}.")
             with anyio.fail_after(10):
-                await made.seat.until(
-                    lambda before=posts: any(post.choices for post in made.seat.posts[before:])
+                await made.chat.until(
+                    lambda before=posts: any(post.choices for post in made.chat.posts[before:])
                 )
-                await made.seat.say("/approve always")
-                await made.seat.settled(sent.id)
+                await made.chat.say("/approve always")
+                await made.chat.settled(sent.id)
         assert found_in(made.shown) == []
         assert found_in("\n".join(path.read_text() for path in (made.data / "audit").iterdir())) == []
         assert found_in((made.data / "approvals.json").read_text()) == []
@@ -455,7 +455,7 @@ async def test_no_child_is_given_one(tmp_path):
 
         async def children():
             while True:
-                pids.extend(_children_now())
+                pids.extend(_descendants(os.getpid()))
                 await anyio.sleep(0.002)
 
         async with anyio.create_task_group() as tasks:
@@ -472,18 +472,6 @@ async def test_no_child_is_given_one(tmp_path):
             if "server.py" in line:
                 continue
             assert found_in(environment) == [], line
-
-
-def _children_now() -> Iterator[tuple[str, str]]:
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            for pid in (task / "children").read_text().split():
-                yield tuple(
-                    Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
-                    for name in ("cmdline", "environ")
-                )
-        except OSError:
-            continue
 
 
 @pytest.fixture(scope="module")
@@ -702,9 +690,10 @@ async def test_neither_the_browser_nor_its_driver_is_given_one(monkeypatch):
 
 
 def _descendants(pid: int) -> Iterator[tuple[str, str]]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            with suppress(OSError):  # it has ended since
+    """Return the command line and the environment of each process below *pid* that has not ended yet."""
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in task.read_text().split():
                 yield tuple(
                     Path(f"/proc/{child}/{name}").read_bytes().decode("utf-8", "replace")
                     for name in ("cmdline", "environ")

@@ -18,10 +18,10 @@ import anyio
 import pytest
 
 from tests.explorer.model import ModelDisk
+from tests.explorer.scenarios import sound
 from tests.explorer.spoil import sealed, spoilt
-from tests.explorer.stories import sound
-from tests.sim.loop import SimLoop
-from tests.world import Clock, FaultyDisk, Platform, Scripted, calls, message, running, says
+from tests.sim.loop import virtual_time
+from tests.world import Clock, FaultyDisk, Platform, Scripted, calls, converse, message, running, says
 from threads import wording
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.log import entries
@@ -36,9 +36,7 @@ TALKING, CUT, POSTING, QUIET = (ThreadId("fake", "W", f"C{n}", f"{n}.0") for n i
 OLD = {"m1": TALKING, "m2": TALKING, "m3": CUT, "m4": CUT, "m5": POSTING, "m6": QUIET}
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @pytest.fixture(autouse=True)
@@ -282,11 +280,8 @@ async def test_a_log_of_a_newer_version_does_not_stop_anything(folder):
         assert disk.seen()[path].startswith(data)
 
 
-async def test_on_the_real_disk_too(tmp_path):
-    platform = Platform()
-    async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+async def test_on_the_real_disk_too(tmp_path, platform):
+    await converse(tmp_path, platform, Scripted(), message(1))
     journal = tmp_path / "journal.jsonl"
     whole = journal.read_bytes()
     for what, data in [
@@ -299,8 +294,7 @@ async def test_on_the_real_disk_too(tmp_path):
         again = Platform()
         again.posts = list(platform.posts)
         async with running(tmp_path, again, Scripted()) as bot:
-            await bot.orchestrator.receive(message(2))
-            await again.settled("m2")
+            await again.exchange(bot, message(2))
             await again.until(lambda bot=bot: not bot.journal.ledger.pending)
         assert Counter(post.key for post in again.posts) == {
             message_key(message(n).thread, f"m{n}"): 1 for n in (1, 2)
@@ -313,16 +307,14 @@ async def test_on_the_real_disk_too(tmp_path):
 async def test_a_refusing_disk_takes_no_message_and_loses_none(tmp_path, code):
     disk, platform = FaultyDisk(), Platform()
     async with running(tmp_path, platform, Scripted(), disk=disk) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+        await platform.exchange(bot, message(1))
         refusal = OSError(code, "refused")
         disk.refuse = dict.fromkeys(("create", "append", "write"), refusal)
         for _ in range(3):
             with pytest.raises(StoreUnavailable):
                 await bot.orchestrator.receive(message(2))
         disk.refuse = {}
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+        await platform.exchange(bot, message(2))
     assert Counter(post.reply_to for post in platform.posts) == {"m1": 1, "m2": 1}
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import anyio
 import pytest
 
 from bot.agent.prompt.user_message import LONGEST, MOST_CHARACTERS, MOST_LINES
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.world import ANN, T1, Platform, Scripted, message, running
 from threads.errors import TransportUnavailable
 from threads.model import Author, Spoken, Text, ThreadId
@@ -20,9 +18,7 @@ pytestmark = pytest.mark.anyio
 BOB = Author("U2", "bob")
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class Old(Platform):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from contextlib import asynccontextmanager
 
 import anyio
@@ -17,8 +16,8 @@ from bot.wiring.app import serve
 from bot.wiring.escalation import Escalation
 from tests.fakes.discord import FakeDiscord
 from tests.fakes.slack import FakeSlack
-from tests.serving import FAST, Seat
-from tests.sim.loop import SimLoop
+from tests.serving import FAST, Chat
+from tests.sim.loop import virtual_time
 from tests.transports.bot import PROXIES
 from tests.transports.discord.bot import transport as discord_over
 from tests.transports.slack.bot import transport as slack_over
@@ -32,9 +31,7 @@ pytestmark = pytest.mark.anyio
 OPS = "here:W:OPS"
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class Edge:
@@ -164,7 +161,7 @@ async def test_without_a_channel_nothing_is_posted_and_nothing_is_watched():
     assert operators.tries == 0
 
 
-class Broken(Seat):
+class Broken(Chat):
     """A platform that works for a while, until its token is refused."""
 
     name = "broken"
@@ -187,19 +184,19 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(escalation, "LOOK_S", 0.01)
     monkeypatch.setattr(outages, "STEADY_S", 0.05)
-    seat, broken = Seat(), Broken()
+    chat, broken = Chat(), Broken()
     settings = Settings.model_validate(
         {**FAST, "data": tmp_path, "escalation": {"channel": "fake:W:OPS"}}, strict=False
     )
 
     async def run():
-        await serve(settings, {}, model="offline/demo", make_transports=lambda _: [seat, broken])
+        await serve(settings, {}, model="offline/demo", make_transports=lambda _: [chat, broken])
 
     async def told(count):
         with anyio.fail_after(20):
-            while len(seat.posts) < count:
+            while len(chat.posts) < count:
                 await anyio.sleep(0.01)
-        return [post.text for post in seat.posts]
+        return [post.text for post in chat.posts]
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
@@ -214,7 +211,7 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
             "the token is refused: set another one"
         )
         tasks.cancel_scope.cancel()
-    assert {post.thread.channel for post in seat.posts} == {"OPS"}
+    assert {post.thread.channel for post in chat.posts} == {"OPS"}
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

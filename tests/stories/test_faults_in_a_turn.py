@@ -22,7 +22,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
 from tests.fakes.http import error as page
-from tests.serving import Seat, anthropic, compatible, openai, serving
+from tests.serving import Chat, anthropic, compatible, openai, serving
 from tests.world import T1, T2
 from threads.model import Author, Choice, Outgoing, TextReset
 
@@ -130,13 +130,13 @@ async def test_what_passes_is_tried_again_and_the_person_sees_the_answer(tmp_pat
     wire = WIRES[name]
     async with wire.fake([PASSING[fault](wire), PASSING[fault](wire), wire.says("the answer")]) as fake:
         given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
-    assert (post.text, post.kind, seat.outcomes["m1"]) == ("the answer", "reply", "answered")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
+    assert (post.text, post.kind, chat.outcomes["m1"]) == ("the answer", "reply", "answered")
     assert len(fake.requests) == 3
     assert fake.requests[0].json == fake.requests[2].json, "a retry is the same request"
-    assert sum(isinstance(event, TextReset) for _, event in seat.events) >= 2
-    assert CANARY not in "".join(seat.texts)
+    assert sum(isinstance(event, TextReset) for _, event in chat.events) >= 2
+    assert CANARY not in "".join(chat.texts)
 
 
 @pytest.mark.parametrize("fault", ["500", "a proxy's page", "a cut", "a stall"])
@@ -145,13 +145,13 @@ async def test_what_never_passes_is_told_after_the_last_try(tmp_path, name, faul
     wire = WIRES[name]
     async with wire.fake(lambda _: PASSING[fault](wire)) as fake:
         given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            post, status = await seat.say("hello"), await seat.say("/status")
+        async with serving(tmp_path, given) as chat:
+            post, status = await chat.say("hello"), await chat.say("/status")
     assert f"Model: {wire.model} (" in status.text, "the open circuit is told"
     assert post.text.startswith(f"{UNREACHABLE} (ref ")
     assert (post.kind, post.choices) == ("error", (Choice("Try again", "/retry m1"),))
     assert len(fake.requests) == 4
-    assert CANARY not in "".join(seat.texts)
+    assert CANARY not in "".join(chat.texts)
 
 
 @pytest.mark.parametrize("fault", LASTING)
@@ -161,13 +161,13 @@ async def test_what_does_not_pass_is_asked_once_and_told(tmp_path, name, fault):
     reply, friendly = LASTING[fault]
     async with wire.fake(lambda _: reply(wire)) as fake:
         given = {**QUICK, "model": wire.model, "providers": wire.settings(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
     assert post.text.startswith(friendly)
     assert (BACK in post.text) == (fault == "come back in an hour")
     assert post.kind == "error"
     assert len(fake.requests) == 1
-    assert CANARY not in "".join(seat.texts)
+    assert CANARY not in "".join(chat.texts)
 
 
 REFUSALS: dict[str, Reply] = {
@@ -185,8 +185,8 @@ async def test_a_refusal_is_told_and_goes_to_no_other_model(tmp_path, name):
     async with wire.fake(lambda _: REFUSALS[name]) as fake, a.FakeAnthropic([]) as other:
         providers = {**wire.settings(fake.base_url), **compatible("other", other.base_url)}
         given = {"model": wire.model, "fallback_models": ["other/one"], "providers": providers}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
     assert post.text.startswith(FRIENDLY["content_policy"])
     assert (len(fake.requests), len(other.requests)) == (1, 0)
 
@@ -208,10 +208,10 @@ async def test_another_model_answers_and_the_answer_says_so(tmp_path, name, faul
         other = await stack.enter_async_context(o.FakeOpenAI(lambda _: CHAT.says("from llama")))
         providers = {**wire.settings(fake.base_url), **CHAT.settings(other.base_url)}
         given = {**QUICK, "model": wire.model, "fallback_models": [CHAT.model], "providers": providers}
-        async with serving(tmp_path, given) as seat:
-            first = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            first = await chat.say("hello")
             made = len(fake.requests)
-            second = await seat.say("and again")
+            second = await chat.say("and again")
     note = f"({CHAT.model} answered, because {wire.model} {FAILS_OVER[fault]}.)"
     assert first.text == f"{note}\n\nfrom llama"
     assert second.text == f"{note}\n\nfrom llama"
@@ -233,11 +233,11 @@ async def test_empty_answers_of_one_thread_are_asked_once_more_told_and_no_outag
 
     async with wire.fake(script) as fake:
         given = {"model": wire.model, "providers": wire.settings(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            posts = [await seat.say("say nothing") for _ in range(4)]
+        async with serving(tmp_path, given) as chat:
+            posts = [await chat.say("say nothing") for _ in range(4)]
             with anyio.fail_after(5):
-                other = await seat.say("healthy?", thread=replace(T1, root="9.9"))
-            status = await seat.say("/status")
+                other = await chat.say("healthy?", thread=replace(T1, root="9.9"))
+            status = await chat.say("/status")
     assert all(post.text.startswith(f"{FRIENDLY['output_invalid']} (ref ") for post in posts)
     assert posts[0].choices == (Choice("Try again", "/retry m1"),)
     assert other.text == "hello to you"
@@ -251,8 +251,8 @@ async def test_silence_after_a_tool_call_is_asked_once_more_and_told_in_its_own_
         [tool, a.answer(), a.answer(), tool, a.answer(), a.answer(a.Text("it is empty"))]
     ) as fake:
         given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            silent, spoken = await seat.say("what files?"), await seat.say("again?")
+        async with serving(tmp_path, given) as chat:
+            silent, spoken = await chat.say("what files?"), await chat.say("again?")
     assert silent.text.startswith(FRIENDLY["output_invalid"])
     assert spoken.text == "it is empty"
     assert len(fake.requests) == 6
@@ -266,10 +266,10 @@ async def test_a_provider_that_is_back_answers_the_next_message_within_seconds(t
             "llm_retry": {"max_retries": 0},
             "breaker": {},
         }
-        async with serving(tmp_path, given) as seat:
-            failed = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            failed = await chat.say("hello")
             with anyio.fail_after(9):
-                post = await seat.say("/retry m1")
+                post = await chat.say("/retry m1")
     assert failed.text.startswith(UNREACHABLE)
     assert post.text == "back"
 
@@ -279,9 +279,9 @@ async def test_a_refused_account_is_asked_for_no_other_model_and_offers_none(tmp
     async with a.FakeAnthropic(lambda _: LASTING[fault][0](MESSAGES)) as fake:
         providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
         given = {"model": MESSAGES.model, "providers": providers, "failover": {"acknowledge": "ask"}}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
-            listed, chosen = await seat.say("/model"), await seat.say("/model anthropic/claude-haiku-5-5")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
+            listed, chosen = await chat.say("/model"), await chat.say("/model anthropic/claude-haiku-5-5")
     assert post.text.startswith(LASTING[fault][1])
     assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
     assert "haiku" not in listed.text
@@ -291,8 +291,8 @@ async def test_a_refused_account_is_asked_for_no_other_model_and_offers_none(tmp
 async def test_nobody_is_given_a_model_that_nobody_configured(tmp_path):
     async with a.FakeAnthropic(lambda _: a.fault(529, "overloaded_error")) as fake:
         given = {"model": MESSAGES.model, "providers": {"anthropic": {"base_url": fake.base_url}}}
-        async with serving(tmp_path, given) as seat:
-            await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            await chat.say("hello")
     assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
 
 
@@ -304,8 +304,8 @@ async def test_a_downgrade_at_the_same_provider_comes_before_the_fallbacks(tmp_p
 
     async with a.FakeAnthropic(script) as fake:
         providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
-        async with serving(tmp_path, {"model": MESSAGES.model, "providers": providers}) as seat:
-            post = await seat.say("hello")
+        async with serving(tmp_path, {"model": MESSAGES.model, "providers": providers}) as chat:
+            post = await chat.say("hello")
     assert post.text.endswith("from haiku")
     assert [seen.json["model"] for seen in fake.requests] == ["claude-sonnet-5-5", "claude-haiku-5-5"]
 
@@ -315,8 +315,8 @@ async def test_a_retry_after_stops_the_downgrade_too_and_the_first_model_is_aske
     async with a.FakeAnthropic([limited, a.answer(a.Text("from sonnet"))]) as fake:
         providers = anthropic(fake.base_url, model_map={"claude-sonnet-5-5": ["claude-haiku-5-5"]})
         given = {"model": MESSAGES.model, "providers": providers, "breaker": {"max_wait_s": 5}}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
     assert post.text == "from sonnet"
     assert {seen.json["model"] for seen in fake.requests} == {"claude-sonnet-5-5"}
 
@@ -325,8 +325,8 @@ async def test_a_broken_tool_call_is_not_run_and_the_model_reads_why(tmp_path):
     broken = a.answer(a.Tool("t1", "list_files", raw='{"path": "'))
     async with a.FakeAnthropic([broken, a.answer(a.Text("sorry"))]) as fake:
         given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url)}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("list")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("list")
     assert post.text == "sorry"
     (result,) = fake.requests[1].json["messages"][-1]["content"]
     assert result["is_error"]
@@ -336,8 +336,8 @@ async def test_a_broken_tool_call_is_not_run_and_the_model_reads_why(tmp_path):
 OPS = {"channel": "fake:W:OPS"}
 
 
-def told_to_operators(seat: Seat) -> list[str]:
-    return [post.text for post in seat.posts if post.thread.channel == "OPS"]
+def told_to_operators(chat: Chat) -> list[str]:
+    return [post.text for post in chat.posts if post.thread.channel == "OPS"]
 
 
 def reference(post: Outgoing) -> str:
@@ -351,11 +351,11 @@ async def test_all_models_failing_is_told_once_to_whoever_runs_the_bot_with_the_
             "providers": anthropic(fake.base_url, model_map={}),
             "escalation": OPS,
         }
-        async with serving(tmp_path, given) as seat:
-            first = await seat.say("hello")
-            await seat.say("hello?")
-            await seat.until(lambda: told_to_operators(seat))
-    (text,) = told_to_operators(seat)
+        async with serving(tmp_path, given) as chat:
+            first = await chat.say("hello")
+            await chat.say("hello?")
+            await chat.until(lambda: told_to_operators(chat))
+    (text,) = told_to_operators(chat)
     what, _, where = text.partition(" It was in ")
     assert (
         what
@@ -372,18 +372,18 @@ async def test_what_a_provider_declined_is_told_to_whoever_runs_the_bot_if_they_
             "providers": anthropic(fake.base_url, model_map={}),
             "escalation": {**OPS, "content_policy": wanted},
         }
-        async with serving(tmp_path, given) as seat:
-            first = await seat.say("how do I do harm?")
-            await seat.say("and more of it?")
-            other = await seat.say("harm here, too", thread=T2)
+        async with serving(tmp_path, given) as chat:
+            first = await chat.say("how do I do harm?")
+            await chat.say("and more of it?")
+            other = await chat.say("harm here, too", thread=T2)
             if wanted:
-                await seat.until(lambda: len(told_to_operators(seat)) == 2)
+                await chat.until(lambda: len(told_to_operators(chat)) == 2)
     declined = "An AI provider declined to answer a message, because of its content policy. It was in"
     told = [
         f"{declined} https://chat.example/C1/1.0 {reference(first)}",
         f"{declined} https://chat.example/C2/2.0 {reference(other)}",
     ]
-    assert told_to_operators(seat) == (told if wanted else []), "once for a thread"
+    assert told_to_operators(chat) == (told if wanted else []), "once for a thread"
 
 
 async def test_a_summary_that_fails_is_no_outage_is_told_to_nobody_and_not_tried_again_at_once(tmp_path):
@@ -405,15 +405,15 @@ async def test_a_summary_that_fails_is_no_outage_is_told_to_nobody_and_not_tried
             "escalation": {"channel": "fake:W:OPS"},
             "breaker": {},
         }
-        async with serving(tmp_path, given) as seat:
+        async with serving(tmp_path, given) as chat:
             posts = []
             for n in range(6):
                 with anyio.fail_after(4):
-                    posts.append(await seat.say(f"question {n} " + "word " * 6000))
-            status = await seat.say("/status")
+                    posts.append(await chat.say(f"question {n} " + "word " * 6000))
+            status = await chat.say("/status")
     assert summaries == 4, "one summary, with its retries"
     assert {post.kind for post in posts} == {"reply"}
-    assert not any(post.thread.channel == "OPS" for post in seat.posts)
+    assert not any(post.thread.channel == "OPS" for post in chat.posts)
     assert f"Model: {MESSAGES.model}." in status.text
 
 
@@ -430,14 +430,14 @@ async def test_a_conversation_goes_on_at_another_provider_in_the_middle(tmp_path
             "fallback_models": [RESPONSES.model],
             "providers": {**anthropic(claude.base_url), **openai(gpt.base_url)},
         }
-        async with serving(tmp_path, given) as seat:
-            assert (await seat.say("what files?")).text == "none"
-            chosen = await seat.say(f"/model {RESPONSES.model}")
+        async with serving(tmp_path, given) as chat:
+            assert (await chat.say("what files?")).text == "none"
+            chosen = await chat.say(f"/model {RESPONSES.model}")
             assert chosen.text == f"From the next message on, {RESPONSES.model} answers in this thread."
-            assert (await seat.say("and now?")).text == "gpt here"
-        async with serving(tmp_path, given) as seat:
-            seat._said = 10
-            assert (await seat.say("still you?")).text == "gpt here"
+            assert (await chat.say("and now?")).text == "gpt here"
+        async with serving(tmp_path, given) as chat:
+            chat.sent = 10
+            assert (await chat.say("still you?")).text == "gpt here"
     items = gpt.requests[0].json["input"]
     kinds = [kind for kind, _ in itertools.groupby(item.get("type", item.get("role")) for item in items)]
     assert kinds == ["user", "function_call", "function_call_output", "assistant", "user"]
@@ -453,12 +453,12 @@ async def test_a_thread_whose_model_lost_its_key_goes_on_with_the_usual_one_and_
             "providers": {**anthropic(claude.base_url, model_map={}), **openai("http://127.0.0.1:9/v1")},
             "models": {RESPONSES.model: {}},
         }
-        async with serving(tmp_path, given) as seat:
-            await seat.say(f"/model {RESPONSES.model}")
+        async with serving(tmp_path, given) as chat:
+            await chat.say(f"/model {RESPONSES.model}")
         without = {"ANTHROPIC_API_KEY": "sk-ant-test"}
-        async with serving(tmp_path, given, environ=without) as seat:
-            seat._said = 10
-            post = await seat.say("hello")
+        async with serving(tmp_path, given, environ=without) as chat:
+            chat.sent = 10
+            post = await chat.say("hello")
     assert post.text == (
         f"({RESPONSES.model}, which this thread chose, cannot be used any more; say /model to choose another one.)"
         "\n\nclaude"
@@ -472,11 +472,11 @@ async def test_many_threads_may_choose_at_once(tmp_path):
         "models": {"b/two": {}},
     }
     threads = [replace(T1, root=f"{n}.0") for n in range(12)]
-    async with serving(tmp_path, given) as seat:
+    async with serving(tmp_path, given) as chat:
         async with anyio.create_task_group() as tasks:
             for thread in threads:
-                tasks.start_soon(partial(seat.say, "/model b/two", thread=thread))
-        assert {(await seat.say("/model", thread=thread)).text.split()[1] for thread in threads} == {"b/two."}
+                tasks.start_soon(partial(chat.say, "/model b/two", thread=thread))
+        assert {(await chat.say("/model", thread=thread)).text.split()[1] for thread in threads} == {"b/two."}
 
 
 async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_path):
@@ -486,25 +486,25 @@ async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_pat
             "providers": {**anthropic(fake.base_url), **compatible("old", "http://127.0.0.1:9/v1")},
             "models": {"old/small": {"tools": False}},
         }
-        async with serving(tmp_path, given) as seat:
-            assert (await seat.say("/model old/small")).text == (
+        async with serving(tmp_path, given) as chat:
+            assert (await chat.say("/model old/small")).text == (
                 f"I stay with {MESSAGES.model}: old/small cannot call tools."
             )
-            assert (await seat.say("/model old/smal")).text == (
+            assert (await chat.say("/model old/smal")).text == (
                 "I know no model of that name here. Did you mean old/small? /model lists them."
             )
-            assert (await seat.say("/model")).text == (
+            assert (await chat.say("/model")).text == (
                 f"Model: {MESSAGES.model}. Others: old/small. /model NAME takes one of them here."
             )
-            assert (await seat.say("hello")).text == "still me"
+            assert (await chat.say("hello")).text == "still me"
 
 
 async def test_an_admin_reads_which_key_to_mend_and_nobody_else_does(tmp_path):
     async with a.FakeAnthropic([MESSAGES.fault(401, "authentication_error", CANARY)] * 2) as fake:
         given = {"model": MESSAGES.model, "providers": anthropic(fake.base_url), "access": {"admins": ["U9"]}}
-        async with serving(tmp_path, given) as seat:
-            admin = await seat.say("hello", author=Author("U9", "ann"), thread=T1)
-            other = await seat.say("hello", thread=replace(T1, root="other"))
+        async with serving(tmp_path, given) as chat:
+            admin = await chat.say("hello", author=Author("U9", "ann"), thread=T1)
+            other = await chat.say("hello", thread=replace(T1, root="other"))
     assert admin.text.startswith(
         "Anthropic does not accept the key in ANTHROPIC_API_KEY. `threadfast init` sets"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import anyio
 import anyio.to_thread
 import pytest
@@ -13,19 +11,15 @@ from bot.documents.reader import WHY, Documents
 from bot.ports.errors import ContextOverflow
 from bot.ports.outside_text import tainted
 from tests.bot.documents import hostile_files as made
-from tests.sim.loop import SimLoop
-from tests.stories.test_attachments import PNG, Giving, answer, kept, with_files, workspace
+from tests.sim.loop import virtual_time
+from tests.stories.test_attachments import PNG, Giving, answer, kept, merged, with_files, workspace
 from tests.world import Scripted, calls, message, running, says
 from threads.model import Attachment, Image, Text
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.thread_files import OPENED_WITHIN_S, ThreadFiles
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 class Reading:
@@ -225,21 +219,7 @@ async def test_a_link_that_a_tool_left_in_the_way_is_not_written_through(tmp_pat
 
 async def test_a_message_that_joins_a_running_turn_has_its_files_read(tmp_path, reading):
     reading(Reading(late="late words"))
-    holding, platform = anyio.Event(), Giving(F=b"x")
-
-    async def wait():
-        await holding.wait()
-        return calls("list_files", path=".")
-
-    model = Scripted(wait, says("both"))
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message(1))
-        while not model.requests:
-            await anyio.sleep(0.1)
-        await bot.orchestrator.receive(with_files(Attachment("F", "late.txt"), n=2))
-        holding.set()
-        await platform.settled("m1", "m2")
-    assert "late words" in inside(model.requests[1].messages[-1])[0]
+    assert "late words" in inside(await merged(tmp_path, Giving(F2=b"x")))[0]
 
 
 async def test_a_stop_while_a_file_is_read_leaves_nothing_of_it(tmp_path, reading):

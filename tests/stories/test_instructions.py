@@ -56,13 +56,13 @@ def skill(data, name, body="Do it well."):
 
 async def test_who_the_bot_is_counts_from_the_next_message_on_and_else_stays_the_same_bytes(tmp_path):
     replies = [a.answer(a.Text("ok"))] * 4
-    async with a.FakeAnthropic(replies) as fake, serving(tmp_path, settings(fake)) as seat:
-        await seat.say("one")
+    async with a.FakeAnthropic(replies) as fake, serving(tmp_path, settings(fake)) as chat:
+        await chat.say("one")
         (tmp_path / "IDENTITY.md").write_text("You are a gardener.")
-        await seat.say("two")
-        await seat.say("three")
+        await chat.say("two")
+        await chat.say("three")
         (tmp_path / "IDENTITY.md").unlink()
-        await seat.say("four")
+        await chat.say("four")
     systems = [system_of(seen) for seen in fake.requests]
     assert ["gardener" in system for system in systems] == [False, True, True, False]
     assert systems[1] == systems[2]
@@ -76,14 +76,14 @@ async def test_a_skill_that_came_later_is_listed_and_loaded_and_one_that_went_is
             return a.answer(a.Tool("t1", "load_skill", {"name": "pdf"}))
         return a.answer(a.Text("ok"))
 
-    async with a.FakeAnthropic(reply) as fake, serving(tmp_path, settings(fake)) as seat:
-        await seat.say("one")
+    async with a.FakeAnthropic(reply) as fake, serving(tmp_path, settings(fake)) as chat:
+        await chat.say("one")
         skill(tmp_path, "pdf", "Turn the pages.")
-        await seat.say("use it")
+        await chat.say("use it")
         skill(tmp_path, "pdf").write_text("---\nname: pd")
-        await seat.say("half written")
+        await chat.say("half written")
         (tmp_path / "skills" / "pdf" / "SKILL.md").unlink()
-        await seat.say("gone")
+        await chat.say("gone")
     listed = ["- pdf: Does pdf." in system_of(seen) for seen in fake.requests]
     assert listed == [False, True, True, True, False]
     assert "Turn the pages." in json.dumps(fake.requests[2].json["messages"][-1])
@@ -94,17 +94,17 @@ async def test_memory_that_changed_is_told_at_the_end_and_nothing_above_changes(
     memory = tmp_path / "MEMORY.md"
     memory.write_text("- We are a bakery.\n")
     async with a.FakeAnthropic(lambda _: a.answer(a.Text("ok"))) as fake:
-        async with serving(tmp_path, settings(fake)) as seat:
-            await seat.say("one")
-            await seat.say("two")
+        async with serving(tmp_path, settings(fake)) as chat:
+            await chat.say("one")
+            await chat.say("two")
             memory.write_text("- We are a bakery.\n- We close on Mondays.\n")
-            await seat.say("three")
-        seat.ready = anyio.Event()
-        async with serving(tmp_path, settings(fake), seat=seat):  # after a restart
-            await seat.say("four")
+            await chat.say("three")
+        chat.ready = anyio.Event()
+        async with serving(tmp_path, settings(fake), chat=chat):  # after a restart
+            await chat.say("four")
             memory.unlink()
-            await seat.say("five")
-            await seat.say("six")
+            await chat.say("five")
+            await chat.say("six")
     news = [[text for text in said_in(seen) if text.startswith((HEADING, CHANGED))] for seen in fake.requests]
     section = "Remembered everywhere:\n> - We are a bakery."
     assert news == [
@@ -257,15 +257,15 @@ async def test_files_are_read_off_the_event_loop(tmp_path, monkeypatch):
     monkeypatch.setattr(CachedFile, "read", read)
     async with (
         a.FakeAnthropic(lambda _: a.answer(a.Text("ok"))) as fake,
-        serving(tmp_path, settings(fake)) as seat,
+        serving(tmp_path, settings(fake)) as chat,
     ):
-        await seat.say("one")
+        await chat.say("one")
     assert readers
     assert loop not in readers
 
 
 async def test_an_identity_that_cannot_be_read_does_not_keep_the_bot_from_answering(tmp_path):
     (tmp_path / "IDENTITY.md").mkdir()
-    async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as seat:
-        assert (await seat.say("one")).text == "ok"
-        assert "IDENTITY.md: it is not a file" in (await seat.say("/status")).text
+    async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as chat:
+        assert (await chat.say("one")).text == "ok"
+        assert "IDENTITY.md: it is not a file" in (await chat.say("/status")).text

@@ -119,11 +119,10 @@ async def test_two_hundred_calls_that_hang_hold_eight_places_of_their_own_thread
     assert platform.outcomes["mbad"] == "stopped"
 
 
-async def test_searches_that_never_end_cost_the_others_no_answer(tmp_path):
+async def test_searches_that_never_end_cost_the_others_no_answer(tmp_path, platform):
     workspace = thread_folder(tmp_path, BAD) / "workspace"
     workspace.mkdir(parents=True)
     (workspace / "a.txt").write_text(f"{'a' * 60}!\n")
-    platform = Platform()
     calls = (ToolCall(f"c{n}", "search_files", {"text": f"(a+)+{n}", "regex": True}) for n in range(50))
     search = SearchFiles(anyio.to_thread.run_sync)
     async with running(tmp_path, platform, Calling(*calls), tools=[search]) as bot:
@@ -135,8 +134,7 @@ async def test_searches_that_never_end_cost_the_others_no_answer(tmp_path):
             await platform.settled("mbad")
 
 
-async def test_what_is_too_long_is_kept_by_each_thread_for_itself_under_one_call_id(tmp_path):
-    platform = Platform()
+async def test_what_is_too_long_is_kept_by_each_thread_for_itself_under_one_call_id(tmp_path, platform):
     model = Calling(ToolCall("c1", "floods", {}), everywhere=True)
     async with running(tmp_path, platform, model, tools=[Floods()]) as bot:
         await answered(bot, platform)
@@ -194,12 +192,10 @@ async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
         return tool_context(tmp_path, thread, ANN, "m1", ask=ask)
 
     approvals = Approvals(
-        Policy({"hangs": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
+        Policy({"floods": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
         is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
     )  # fmt: skip
     toolbox = make_toolbox([Floods()], permits=approvals)
-    approvals_of = Policy({"floods": "ask"})
-    approvals._policy = approvals_of
 
     async def unheard(_):
         """Nobody listens."""

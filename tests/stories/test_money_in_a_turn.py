@@ -40,18 +40,18 @@ def settings(fake, **more):
 async def test_a_hard_limit_pauses_the_turn_until_an_admin_grants_more(tmp_path):
     async with (
         a.FakeAnthropic([a.answer(a.Text("worth it"))]) as fake,
-        serving(tmp_path, settings(fake)) as seat,
+        serving(tmp_path, settings(fake)) as chat,
     ):
-        await seat.send("think hard")
-        await seat.until(lambda: any(post.choices for post in seat.posts))
+        await chat.send("think hard")
+        await chat.until(lambda: any(post.choices for post in chat.posts))
         assert fake.requests == [], "nothing is sent before it is paid for"
-        more, _ = seat.posts[0].choices
+        more, _ = chat.posts[0].choices
         assert more.label == "Continue with $1.00 more"
-        refused = await seat.say(more.command, author=ANN)
+        refused = await chat.say(more.command, author=ANN)
         assert refused.text == "This is not yours to decide. Ask whoever runs this bot."
-        assert (await seat.say(more.command, author=BOSS)).text == "Thank you, I go on."
-        await seat.settled("m1")
-    assert next(post.text for post in seat.posts if post.reply_to == "m1" and not post.choices) == "worth it"
+        assert (await chat.say(more.command, author=BOSS)).text == "Thank you, I go on."
+        await chat.settled("m1")
+    assert next(post.text for post in chat.posts if post.reply_to == "m1" and not post.choices) == "worth it"
     kinds = [record["kind"] for record in ledger(tmp_path)]
     assert kinds == ["carried", "grant", "reserve", "commit"], (
         "the grant and the reservation came before the call"
@@ -59,15 +59,15 @@ async def test_a_hard_limit_pauses_the_turn_until_an_admin_grants_more(tmp_path)
 
 
 async def test_cancelling_ends_the_turn_with_a_friendly_word(tmp_path):
-    async with a.FakeAnthropic([]) as fake, serving(tmp_path, settings(fake)) as seat:
-        await seat.send("think hard")
-        await seat.until(lambda: any(post.choices for post in seat.posts))
-        await seat.say(seat.posts[0].choices[1].command, author=BOSS)
-        await seat.settled("m1")
-    assert seat.texts[-1].startswith(FRIENDLY["budget_exceeded"]) or seat.texts[-2].startswith(
+    async with a.FakeAnthropic([]) as fake, serving(tmp_path, settings(fake)) as chat:
+        await chat.send("think hard")
+        await chat.until(lambda: any(post.choices for post in chat.posts))
+        await chat.say(chat.posts[0].choices[1].command, author=BOSS)
+        await chat.settled("m1")
+    assert chat.texts[-1].startswith(FRIENDLY["budget_exceeded"]) or chat.texts[-2].startswith(
         FRIENDLY["budget_exceeded"]
     )
-    assert seat.outcomes["m1"] == "failed"
+    assert chat.outcomes["m1"] == "failed"
     assert fake.requests == []
 
 
@@ -75,12 +75,12 @@ async def test_with_leave_the_asker_may_go_past_the_limit(tmp_path):
     async with a.FakeAnthropic([a.answer(a.Text("fine"))]) as fake:
         given = settings(fake)
         given["budget"] = {**given["budget"], "asker_may_grant": True}
-        async with serving(tmp_path, given) as seat:
-            await seat.send("think hard")
-            await seat.until(lambda: any(post.choices for post in seat.posts))
-            await seat.say("/approve 0.50")
-            await seat.settled("m1")
-    assert seat.outcomes["m1"] == "answered"
+        async with serving(tmp_path, given) as chat:
+            await chat.send("think hard")
+            await chat.until(lambda: any(post.choices for post in chat.posts))
+            await chat.say("/approve 0.50")
+            await chat.settled("m1")
+    assert chat.outcomes["m1"] == "answered"
     (grant,) = [record for record in ledger(tmp_path) if record["kind"] == "grant"]
     assert (grant["micros"], grant["by"]) == (500_000, ANN.id)
 
@@ -89,8 +89,8 @@ async def test_a_soft_limit_is_only_spoken_of_and_only_once(tmp_path):
     async with a.FakeAnthropic(lambda _: a.answer(a.Text("ok"))) as fake:
         given = settings(fake)
         given["budget"] = {"mode": "soft", "limit_usd": {**given["budget"]["limit_usd"], "day": 0.00001}}
-        async with serving(tmp_path, given) as seat:
-            first, second = await seat.say("one"), await seat.say("two")
+        async with serving(tmp_path, given) as chat:
+            first, second = await chat.say("one"), await chat.say("two")
     assert first.text.startswith(
         "(Over budget: $0.0001 of $0.0000 spent for everyone today, $0.0001 more than"
     )
@@ -103,8 +103,8 @@ async def test_the_warning_says_that_it_is_one_and_what_is_left(tmp_path):
     async with a.FakeAnthropic(lambda _: reply) as fake:
         given = settings(fake, prices={SONNET: {"input": 0, "output": 10}})
         given["budget"] = {"limit_usd": {**given["budget"]["limit_usd"], "turn": None, "day": 1.0}}
-        async with serving(tmp_path, given) as seat:
-            first, second = await seat.say("one"), await seat.say("two", thread=T2)
+        async with serving(tmp_path, given) as chat:
+            first, second = await chat.say("one"), await chat.say("two", thread=T2)
     assert first.text.startswith("(Budget warning: $0.85 of $1.00 spent for everyone today, $0.15 left.)")
     assert "Budget" not in second.text
 
@@ -113,8 +113,8 @@ async def test_the_footer_tells_what_an_answer_used(tmp_path):
     async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake:
         given = settings(fake)
         given["budget"] = {"footer": True}
-        async with serving(tmp_path, given) as seat:
-            post = await seat.say("hello")
+        async with serving(tmp_path, given) as chat:
+            post = await chat.say("hello")
     answer, footer = post.text.split("\n\n")
     assert answer == "ok"
     assert footer == f"({SONNET}: 25 tokens, 28% of the prompt cached, $0.0001)"
@@ -125,9 +125,9 @@ async def test_an_unknown_price_is_refused_under_a_hard_budget_and_named_in_the_
         "model": "cloud/new-model",
         "providers": compatible("cloud", "https://models.example/v1", free=False),
     }
-    async with serving(tmp_path, given) as seat:
-        post = await seat.say("hello")
-    assert seat.outcomes["m1"] == "failed"
+    async with serving(tmp_path, given) as chat:
+        post = await chat.say("hello")
+    assert chat.outcomes["m1"] == "failed"
     assert post.text.startswith(PRICE_UNKNOWN)
     assert "price of cloud/new-model is not known" in caplog.text
 
@@ -135,19 +135,19 @@ async def test_an_unknown_price_is_refused_under_a_hard_budget_and_named_in_the_
 async def test_a_hard_budget_holds_behind_a_gateway_on_this_machine(tmp_path, caplog):
     async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("dear"))) as fake:
         given = {"model": "gateway/large", "providers": compatible("gateway", fake.base_url, free=False)}
-        async with serving(tmp_path / "unknown", given) as seat:
-            refused = await seat.say("hello")
+        async with serving(tmp_path / "unknown", given) as chat:
+            refused = await chat.say("hello")
         assert refused.text.startswith(PRICE_UNKNOWN)
         assert fake.requests == []
         assert '"free": true under providers.gateway' in caplog.text
         given["providers"] = compatible("gateway", fake.base_url, free=True)
-        async with serving(tmp_path / "free", given) as seat:
-            assert (await seat.say("hello")).text == "dear"
+        async with serving(tmp_path / "free", given) as chat:
+            assert (await chat.say("hello")).text == "dear"
 
 
 async def test_usage_is_told_in_the_thread(tmp_path):
-    async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as seat:
-        post = await seat.say("/usage")
+    async with a.FakeAnthropic([a.answer(a.Text("ok"))]) as fake, serving(tmp_path, settings(fake)) as chat:
+        post = await chat.say("/usage")
     assert post.text.splitlines()[0].startswith("$0.00 spent for this thread")
 
 
@@ -169,8 +169,8 @@ async def test_a_long_conversation_is_summarised_and_goes_on(tmp_path):
             compaction={"threshold": 0.6, "keep_recent_tokens": 500},
             max_tokens=500,
         )
-        async with serving(tmp_path, given) as seat:
-            texts = [(await seat.say(f"question {n} " + "why " * 200)).text for n in range(12)]
+        async with serving(tmp_path, given) as chat:
+            texts = [(await chat.say(f"question {n} " + "why " * 200)).text for n in range(12)]
     assert summaries
     assert any("summarised the earlier part" in text for text in texts)
     last = fake.requests[-1].json["messages"]
@@ -233,8 +233,8 @@ def spent(data):
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stream_that_is_cut_after_two_words_costs_about_two_words(tmp_path, wire):
     fake, given = on_the_wire(wire, Cut("rst"))
-    async with fake, serving(tmp_path, given(fake.base_url)) as seat:
-        await seat.say("tell me a lot")
+    async with fake, serving(tmp_path, given(fake.base_url)) as chat:
+        await chat.say("tell me a lot")
     (commit,) = [record for record in ledger(tmp_path) if record["kind"] == "commit"]
     assert commit["outcome"] in ("connection", "unavailable")
     assert commit["usage"]["output"] > 0
@@ -245,12 +245,12 @@ async def test_a_stream_that_is_cut_after_two_words_costs_about_two_words(tmp_pa
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stop_in_the_middle_of_an_answer_costs_what_came_and_not_what_could_have(tmp_path, wire):
     fake, given = on_the_wire(wire, Stall())
-    async with fake, serving(tmp_path, given(fake.base_url)) as seat:
-        await seat.send("tell me a lot")
-        await seat.until(lambda: any(isinstance(event, TextDelta) for _, event in seat.events))
-        await seat.say("/stop")
-        await seat.settled("m1")
-    assert seat.outcomes["m1"] == "stopped"
+    async with fake, serving(tmp_path, given(fake.base_url)) as chat:
+        await chat.send("tell me a lot")
+        await chat.until(lambda: any(isinstance(event, TextDelta) for _, event in chat.events))
+        await chat.say("/stop")
+        await chat.settled("m1")
+    assert chat.outcomes["m1"] == "stopped"
     (commit,) = [record for record in ledger(tmp_path) if record["kind"] == "commit"]
     assert commit["outcome"] == "turn_stopped"
     assert 0.0075 < spent(tmp_path) < (0.04 if wire == "anthropic" else 0.15)
@@ -260,10 +260,10 @@ async def test_a_provider_that_refuses_or_is_not_there_costs_nothing(tmp_path):
     refused, absent = tmp_path / "refused", tmp_path / "absent"
     async with a.FakeAnthropic([a.fault(529, "overloaded_error")]) as fake:
         given = on_the_wire("anthropic", Cut())[1](fake.base_url)
-        async with serving(refused, given) as seat:
-            await seat.say("hello")
-    async with serving(absent, given) as seat:
-        await seat.say("hello")
+        async with serving(refused, given) as chat:
+            await chat.say("hello")
+    async with serving(absent, given) as chat:
+        await chat.say("hello")
     for data, outcome in ((refused, "unavailable"), (absent, "connection")):
         (commit,) = [record for record in ledger(data) if record["kind"] == "commit"]
         assert (commit["outcome"], commit["micros"]) == (outcome, 0)

@@ -12,7 +12,7 @@ from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
 from tests.one_model import OneModel
 from tests.stories.test_isolation_tools import Floods, Hangs
-from tests.world import Platform, message, running, says
+from tests.world import Platform, converse, message, running, says
 from threads.model import Author, Limits, Message, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -51,18 +51,14 @@ class Endless(OneModel):
 
 async def test_a_model_that_never_stops_calling_ends_at_the_last_step(tmp_path):
     platform, model, tool = Platform(), Endless(), Quick()
-    async with running(tmp_path, platform, model, tools=[tool]) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, model, message(), tools=[tool])
     assert model.asked == 51, "50 steps, and one word at the end"
     assert tool.done == 50
 
 
 async def test_the_same_call_with_results_that_differ_is_a_loop_all_the_same(tmp_path):
     platform, model, tool = Platform(), Endless(fresh=False), Quick()
-    async with running(tmp_path, platform, model, tools=[tool]) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, model, message(), tools=[tool])
     assert tool.done == 2
     assert model.asked == 4
     assert platform.outcomes == {"m1": "failed"}

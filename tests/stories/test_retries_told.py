@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import random
 
 import pytest
 
@@ -18,19 +17,15 @@ from tests.bot.agent.test_compaction import says as summary
 from tests.bot.tools.mcp.test_mcp_server import FakeConnection, running_server, until
 from tests.bot.tools.mcp.test_mcp_server import call as call_server
 from tests.one_model import Only
-from tests.sim.loop import SimLoop
+from tests.sim.loop import virtual_time
 from tests.transports.shared.test_supervisor import play
-from tests.world import FaultyDisk, Gate, Platform, Scripted, calls, message, running, says
+from tests.world import FaultyDisk, Gate, Platform, Scripted, calls, converse, message, running, says
 from threads.errors import TransportRateLimited, TransportUnavailable
 from threads.model import Waiting
 from transports.shared.link.supervisor import LinkDown
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+anyio_backend = virtual_time
 
 
 @pytest.fixture
@@ -52,13 +47,10 @@ def told(caplog):
     return told
 
 
-async def test_of_a_model_call(tmp_path, told):
+async def test_of_a_model_call(tmp_path, platform, told):
     flaky = Scripted(ModelUnavailable("529"), ModelUnavailable("529 again"), says("late"))
-    platform = Platform()
     model = Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5))
-    async with running(tmp_path, platform, model) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+    await converse(tmp_path, platform, model, message())
     assert told() == [("model.retry", 2, 2.0, "unavailable"), ("model.retry", 3, 4.0, "unavailable")]
     assert [record.message for record in told.records()] == [
         "model.retry: fake/one: 529",
@@ -66,16 +58,12 @@ async def test_of_a_model_call(tmp_path, told):
     ]
 
 
-async def test_of_an_empty_answer(tmp_path, told):
-    platform = Platform()
-    async with running(tmp_path, platform, Scripted(says(""), says("there"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+async def test_of_an_empty_answer(tmp_path, platform, told):
+    await converse(tmp_path, platform, Scripted(says(""), says("there")), message())
     assert told() == [("model.retry", 2, 0.0, "output_invalid")]
 
 
-async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_path, told):
-    platform = Platform()
+async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_path, platform, told):
     platform.faults.extend(
         [
             TransportRateLimited("slow", retry_after=40),
@@ -84,8 +72,7 @@ async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_p
         ]
     )
     async with running(tmp_path, platform, Scripted(says("hi"))) as bot:
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await platform.exchange(bot, message())
     assert told() == [
         ("post.failed", 2, 40.0, "transport_rate_limited"),
         ("post.failed", 3, 2.0, "transport_unavailable"),
@@ -100,8 +87,7 @@ async def test_of_a_checkpoint(tmp_path, told, caplog):
     disk, platform = FaultyDisk(), Platform()
     async with running(tmp_path, platform, Scripted(says("one")), disk=disk) as bot:
         disk.refuse = {"create context.jsonl.tmp": OSError(errno.EIO, "I/O error")}
-        await bot.orchestrator.receive(message())
-        await platform.settled("m1")
+        await platform.exchange(bot, message())
     saving = [
         ("context.not_saved", n, wait, "store_unavailable") for n, wait in ((2, 2.0), (3, 4.0), (4, 6.0))
     ]
@@ -152,23 +138,18 @@ async def test_of_an_mcp_server(told, monkeypatch):
     async with running_server(Timeouts(first_pause=0.02, longest_pause=0.04)) as server:
         with pytest.raises(Exception, match="it ended"):
             await call_server(server)
-        await until(lambda: connection.opened >= 3 and server.state == "waiting")
+        await until(lambda: len(told()) >= 3)
     assert told()[:3] == [
         ("mcp.down", n, wait, "mcp_unavailable") for n, wait in ((2, 0.02), (3, 0.04), (4, 0.04))
     ]
     assert {record.server for record in told.records()} == {"s"}
 
 
-async def test_a_history_that_was_damaged_has_its_code_in_the_log(tmp_path, caplog):
-    platform = Platform()
-    async with running(tmp_path, platform, Scripted(calls("list_files"), says("one"))) as bot:
-        await bot.orchestrator.receive(message(1))
-        await platform.settled("m1")
+async def test_a_history_that_was_damaged_has_its_code_in_the_log(tmp_path, platform, caplog):
+    await converse(tmp_path, platform, Scripted(calls("list_files"), says("one")), message(1))
     (path,) = tmp_path.rglob("context.jsonl")
     first, *rest = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first, b"{broken\n", *rest]))
-    async with running(tmp_path, platform, Scripted()) as bot:
-        await bot.orchestrator.receive(message(2))
-        await platform.settled("m2")
+    await converse(tmp_path, platform, Scripted(), message(2))
     (damaged,) = [record for record in caplog.records if record.message.startswith("context.damaged")]
     assert (damaged.code, damaged.thread_id) == ("context_corrupt", str(message().thread))

@@ -80,8 +80,8 @@ async def talking(tmp_path, monkeypatch, script, refused, code, **more):
             "prices": {"anthropic/claude-fake": {"input": 1.0, "output": 1.0}},
             "tools": {"enabled": ["files", "memory", "schedule"], **more},
         }
-        async with serving(tmp_path / "data", given) as seat:
-            yield seat, model, disk
+        async with serving(tmp_path / "data", given) as chat:
+            yield chat, model, disk
 
 
 def results(model) -> list[dict]:
@@ -122,8 +122,8 @@ async def test_what_cannot_be_kept_is_told_to_the_model_and_kept_when_the_disk_i
     if (what, call) == ("a file", "rename"):
         pytest.skip("it is moved by the kernel, beneath the workspace")
     script = [made(tool, 1), Text("sorry"), made(tool, 2), Text("done")]
-    async with talking(tmp_path, monkeypatch, script, {(call, name)}, code) as (seat, model, disk):
-        first = await seat.say("do it")
+    async with talking(tmp_path, monkeypatch, script, {(call, name)}, code) as (chat, model, disk):
+        first = await chat.say("do it")
         assert first.text.endswith("sorry")
         told = results(model)[0]
         assert told["success"] is False
@@ -132,9 +132,9 @@ async def test_what_cannot_be_kept_is_told_to_the_model_and_kept_when_the_disk_i
         assert str(tmp_path) not in json.dumps(told)
         assert not any(record.exc_info for record in caplog.records if record.levelno >= logging.ERROR)
         disk.refused.clear()
-        await seat.say("again")
+        await chat.say("again")
         assert results(model)[1]["success"] is True
-    assert set(seat.outcomes.values()) == {"answered"}
+    assert set(chat.outcomes.values()) == {"answered"}
 
 
 @pytest.mark.parametrize("call", ["create", "rename"])
@@ -144,16 +144,16 @@ async def test_a_permission_that_cannot_be_kept_is_none(tmp_path, monkeypatch, c
     policy = {"write_file": "ask"}
     async with talking(
         tmp_path, monkeypatch, script, {(call, "approvals.json")}, errno.ENOSPC, policy=policy
-    ) as (seat, model, disk):
-        await seat.say("write")
+    ) as (chat, model, disk):
+        await chat.say("write")
         assert results(model)[0]["error"]["type"] == "permission"
-        assert not any(post.choices for post in seat.posts), "what could not be kept is not asked"
+        assert not any(post.choices for post in chat.posts), "what could not be kept is not asked"
         assert not list((tmp_path / "data").rglob("a.txt"))
         disk.refused.clear()
-        again = await seat.send("write again")
+        again = await chat.send("write again")
         with anyio.fail_after(10):
-            await seat.until(lambda: any(post.choices for post in seat.posts) or again.id in seat.outcomes)
-    assert any(post.choices for post in seat.posts)
+            await chat.until(lambda: any(post.choices for post in chat.posts) or again.id in chat.outcomes)
+    assert any(post.choices for post in chat.posts)
 
 
 async def test_a_long_result_that_cannot_be_kept_is_cut_with_a_word(tmp_path, monkeypatch):
@@ -162,11 +162,11 @@ async def test_a_long_result_that_cannot_be_kept_is_cut_with_a_word(tmp_path, mo
     read = Tool("c3", "read_file", {"path": "a.txt"})
     refused = {("create", "tool-output"), ("mkdir", "tool-output")}
     async with talking(tmp_path, monkeypatch, [write, find, read, Text("done")], refused, errno.ENOSPC) as (
-        seat,
+        chat,
         model,
         _,
     ):
-        assert (await seat.say("read")).text.endswith("done")
+        assert (await chat.say("read")).text.endswith("done")
         assert all(result["success"] for result in results(model))
 
 
@@ -180,15 +180,24 @@ async def test_a_decision_counts_even_if_its_line_in_the_audit_is_lost(tmp_path,
         {("append", "audit"), ("mkdir", "audit")},
         errno.EROFS,
         policy=policy,
-    ) as (seat, model, _):
-        sent = await seat.send("write")
+    ) as (chat, model, _):
+        sent = await chat.send("write")
         with anyio.fail_after(10):
-            while not any(post.choices for post in seat.posts):
+            while not any(post.choices for post in chat.posts):
                 await anyio.sleep(0.01)
-        await seat.say("/approve once")
-        await seat.settled(sent.id)
+        await chat.say("/approve once")
+        await chat.settled(sent.id)
         assert results(model)[0]["success"] is True
     assert "audit.lost" in caplog.text
+
+
+def settings_that_open(name: str) -> dict[str, object]:
+    """Return settings with which the bot opens the file *name* at its start."""
+    return {
+        "model": "offline/demo",
+        "mcp_servers": {"far": {"url": "http://127.0.0.1:9/"}} if name == "mcp.json" else {},
+        "tools": {"enabled": ["files", "memory", "schedule"]},
+    }
 
 
 DAMAGE = {
@@ -212,16 +221,17 @@ async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, monkeypa
     data = tmp_path / "data"
     data.mkdir()
     (data / name).write_bytes(DAMAGE[damage])
-    servers = {"far": {"url": "http://127.0.0.1:9/", "headers": {}}}
-    given = {
-        "model": "offline/demo",
-        "mcp_servers": servers if name == "mcp.json" else {},
-        "tools": {"enabled": ["files", "memory", "schedule"]},
-    }
-    async with serving(data, given) as seat:
-        assert (await seat.say("hello")).kind == "reply"
+    async with serving(data, settings_that_open(name)) as chat:
+        assert (await chat.say("hello")).kind == "reply"
     if DAMAGE[damage]:
         assert DAMAGE[damage] in (data / f"{name}.broken").read_bytes()
+
+
+async def failure_at_start(data: Path, name: str) -> BaseException:
+    with pytest.raises(BaseException) as raised:
+        async with serving(data, settings_that_open(name)) as chat:
+            await chat.say("hello")
+    return first_cause(raised.value)
 
 
 @pytest.mark.parametrize("name", ["approvals.json", "schedules.json", "mcp.json"])
@@ -230,15 +240,7 @@ async def test_a_file_of_a_newer_version_stops_the_start_and_is_left_as_it_is(tm
     data.mkdir()
     newer = b'{"v":99,"something":"new"}'
     (data / name).write_bytes(newer)
-    given = {
-        "model": "offline/demo",
-        "mcp_servers": {"far": {"url": "http://127.0.0.1:9/"}} if name == "mcp.json" else {},
-        "tools": {"enabled": ["files", "memory", "schedule"]},
-    }
-    with pytest.raises(BaseException) as raised:
-        async with serving(data, given) as seat:
-            await seat.say("hello")
-    cause = first_cause(raised.value)
+    cause = await failure_at_start(data, name)
     assert isinstance(cause, NewerSchema)
     assert name in str(cause)
     assert (data / name).read_bytes() == newer
@@ -251,9 +253,9 @@ async def test_a_memory_that_cannot_be_read_costs_no_answer(tmp_path, content):
     data = tmp_path / "data"
     data.mkdir()
     (data / "MEMORY.md").write_bytes(content)
-    async with serving(data, {"model": "offline/demo", "tools": {"enabled": ["memory"]}}) as seat:
-        assert (await seat.say("hello")).kind == "reply"
-        assert (await seat.say("/memory")).text
+    async with serving(data, {"model": "offline/demo", "tools": {"enabled": ["memory"]}}) as chat:
+        assert (await chat.say("hello")).kind == "reply"
+        assert (await chat.say("/memory")).text
     assert (data / "MEMORY.md").read_bytes() == content
 
 
@@ -261,15 +263,7 @@ async def test_a_memory_that_cannot_be_read_costs_no_answer(tmp_path, content):
 async def test_a_folder_in_the_place_of_a_file_stops_the_start_with_its_name(tmp_path, name):
     data = tmp_path / "data"
     (data / name).mkdir(parents=True)
-    given = {
-        "model": "offline/demo",
-        "mcp_servers": {"far": {"url": "http://127.0.0.1:9/"}} if name == "mcp.json" else {},
-        "tools": {"enabled": ["files", "memory", "schedule"]},
-    }
-    with pytest.raises(BaseException) as raised:
-        async with serving(data, given) as seat:
-            await seat.say("hello")
-    cause = first_cause(raised.value)
+    cause = await failure_at_start(data, name)
     assert isinstance(cause, OSError)
     assert name in str(cause.filename)
 

@@ -94,8 +94,7 @@ async def test_of_two_choices_that_are_pressed_at_once_one_counts(tmp_path):
     platform, model = Platform(), Counting(says("one"), NO_SUMMARY, held)
     async with running(tmp_path, platform, model) as bot:
         told = await overflowing(bot, platform)
-        await bot.orchestrator.receive(message(3, told.choices[1].command))
-        await held.began.wait()
+        await held.hold(bot, message(3, told.choices[1].command))
         assert (await say(bot, platform, 4, told.choices[0].command)).text == sentences.ALREADY_RETRIED
         held.open.set()
         await platform.settled("m3")
@@ -122,8 +121,7 @@ async def test_a_choice_joins_no_running_turn(tmp_path):
     platform, model = Platform(), Counting(says("one"), NO_SUMMARY, held, says("done"), says("two"))
     async with running(tmp_path, platform, model) as bot:
         told = await overflowing(bot, platform)
-        await bot.orchestrator.receive(message(3, "list"))
-        await held.began.wait()
+        await held.hold(bot, message(3, "list"))
         await bot.orchestrator.receive(message(4, told.choices[1].command))
         held.open.set()
         await platform.settled("m3", "m4")
@@ -152,17 +150,17 @@ async def test_a_message_that_is_too_long_by_itself_is_not_sent_and_no_summary_i
         a.FakeAnthropic([a.answer(a.Text("one")), a.answer(a.Text("two"))]) as fake,
         serving(
             tmp_path, {**given, "providers": anthropic(fake.base_url), "budget": {"mode": "soft"}}
-        ) as seat,
+        ) as chat,
     ):
-        await seat.say("hello")
-        told = await seat.say("much " * 8_000)
+        await chat.say("hello")
+        told = await chat.say("much " * 8_000)
         assert len(fake.requests) == 1
         assert "Your message alone is longer than the model can read at once" in told.text
         assert "in parts or as a file" in told.text
         assert told.choices == (), "none would help"
-        assert (await seat.say("hello again")).text == "two"
+        assert (await chat.say("hello again")).text == "two"
         assert "much" not in json.dumps(fake.requests[1].json)
-        assert set(seat.outcomes.values()) == {"answered", "failed"}
+        assert set(chat.outcomes.values()) == {"answered", "failed"}
 
 
 async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
@@ -173,17 +171,17 @@ async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
         serving(
             tmp_path,
             {**given, "providers": anthropic(fake.base_url), "budget": {"mode": "soft"}},
-            seat=platform,
-        ) as seat,
+            chat=platform,
+        ) as chat,
     ):
         asked = await platform.ask("what is this?", names=["big.txt"])
         with anyio.fail_after(10):
             await platform.settled(asked.id)
         assert fake.requests == []
-        assert seat.posts[-1].choices == (
+        assert chat.posts[-1].choices == (
             Choice("Leave the attachment out", f"/retry {asked.id} without-files"),
         )
-        assert (await seat.say(seat.posts[-1].choices[0].command)).text == "without it"
+        assert (await chat.say(chat.posts[-1].choices[0].command)).text == "without it"
         sent = json.dumps(fake.requests[0].json)
         assert "what is this?" in sent
         assert "words and words" not in sent
@@ -201,16 +199,16 @@ async def test_a_model_that_the_conversation_is_too_long_for_is_refused_with_the
     ]
     async with a.FakeAnthropic(replies) as fake:
         providers = {**anthropic(fake.base_url), **compatible("small", "http://127.0.0.1:9/v1")}
-        async with serving(tmp_path, {**given, "providers": providers}) as seat:
-            await seat.say("word " * 4_000)
-            refused = await seat.say("/model small/one")
+        async with serving(tmp_path, {**given, "providers": providers}) as chat:
+            await chat.say("word " * 4_000)
+            refused = await chat.say("/model small/one")
             assert refused.text.startswith(
                 "I stay with anthropic/claude-x: small/one reads 2,000 tokens at once"
             )
             assert refused.choices == (Choice("Compact", "/compact"), Choice("Start over", "/new"))
-            assert (await seat.say("/model")).text.startswith("Model: anthropic/claude-x.")
-            await seat.say("/compact")
-            assert (await seat.say("/model small/one")).text.startswith("From the next message on, small/one")
+            assert (await chat.say("/model")).text.startswith("Model: anthropic/claude-x.")
+            await chat.say("/compact")
+            assert (await chat.say("/model small/one")).text.startswith("From the next message on, small/one")
 
 
 # -- which ways are offered --------------------------------------------------------------------------------------

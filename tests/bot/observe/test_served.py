@@ -11,7 +11,7 @@ from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
 from tests.bot.observe.test_otlp import receiving
-from tests.serving import Seat
+from tests.serving import Chat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, free_tcp_port):
-    seat = Seat()
+    seat = Chat()
     monkeypatch.setattr(run, "_transports", lambda *_: [seat])
     with receiving() as receiver:
         observe = {"metrics_port": free_tcp_port, "otlp_endpoint": receiver.url}

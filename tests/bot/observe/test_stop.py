@@ -20,7 +20,7 @@ from bot.wiring.app import serve
 from tests.fakes.anthropic import FakeAnthropic, Text, answer
 from tests.fakes.http import Reply, Wait
 from tests.fakes.slack import FakeSlack
-from tests.serving import FAST, KEYS, Seat, anthropic
+from tests.serving import FAST, KEYS, Chat, anthropic
 from tests.world import T2
 from transports.base.transport import Capabilities
 
@@ -37,7 +37,7 @@ class StoppableBot:
     """The whole bot over *data*, stopped by signals to this very process."""
 
     def __init__(self, data, model, drain_s):
-        self.seat, self.stop, self.over = Seat(), Stop(drain_s), anyio.Event()
+        self.seat, self.stop, self.over = Chat(), Stop(drain_s), anyio.Event()
         # Or a resumed post would wait for the one that the cut turn may have sent.
         self.seat.capabilities = Capabilities(find=True, lands_late=False)
         providers = anthropic(model.base_url)

@@ -8,7 +8,7 @@ from bot.observe.turn_events import Observing, Sink, Work
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from tests.fakes import openai
 from tests.fakes.http import Reply, Seen
-from tests.serving import Seat, compatible, serving
+from tests.serving import Chat, compatible, serving
 
 PRICES = {f"{name}/m": {"input": 1.0, "output": 10.0} for name in ("one", "two")}
 
@@ -66,7 +66,7 @@ async def watched(
     *sinks: Sink,
     fallback: Sequence[Reply] | Callable[[Seen], Reply] = (),
     **given: object,
-) -> AsyncIterator[Seat]:
+) -> AsyncIterator[Chat]:
     """Serve a bot whose model `one/m` plays a script, and `two/m`, if there is a fallback, another."""
     async with openai.FakeOpenAI(script) as one, openai.FakeOpenAI(fallback) as two:
         settings = {

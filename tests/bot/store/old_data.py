@@ -16,7 +16,7 @@ import anyio
 
 from bot.llm.adapters import offline
 from bot.ports.errors import BadRequest
-from tests.serving import Seat, serving
+from tests.serving import Chat, serving
 from threads.model import Message, Text, ThreadId, ToolCall
 from transports.base.transport import Capabilities
 
@@ -69,7 +69,7 @@ def troubled(honest, begun):
 
 
 async def make(data: Path) -> None:
-    seat, begun = Seat(), []
+    seat, begun = Chat(), []
     seat.capabilities = Capabilities(find=True, lands_late=False)
 
     async def hangs(times: int) -> None:
@@ -81,7 +81,7 @@ async def make(data: Path) -> None:
         mock.patch("bot.wiring.app.utc_now", TickingClock(BEGAN)),
         mock.patch.object(offline.OfflineModel, "complete", troubled(offline.OfflineModel.complete, begun)),
     ):
-        async with serving(data, SETTINGS, model="offline/demo", seat=seat):
+        async with serving(data, SETTINGS, model="offline/demo", chat=seat):
             for text in ("hello", "write notes.txt milk and honey", "remember the tea is in the left drawer"):
                 await seat.say(text, thread=ANSWERED)
             await seat.say("tea every day", thread=ANSWERED)
@@ -90,9 +90,9 @@ async def make(data: Path) -> None:
             dead = await seat.send("take for ever", thread=DEAD)
             await hangs(1)
         for attempt in (2, 3):
-            async with serving(data, SETTINGS, model="offline/demo", seat=seat):
+            async with serving(data, SETTINGS, model="offline/demo", chat=seat):
                 await hangs(attempt)
-        async with serving(data, SETTINGS, model="offline/demo", seat=seat):
+        async with serving(data, SETTINGS, model="offline/demo", chat=seat):
             await seat.settled(dead.id)
             await seat.send("write asked.txt may I", thread=ASKED)
             await seat.until(lambda: any("?" in post.key for post in seat.posts))

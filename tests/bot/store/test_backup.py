@@ -21,7 +21,7 @@ from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
 from bot.store.restored_answers import Restored, skip_answered
 from tests.bot.store.archives import now, put_back, tree
-from tests.serving import Seat, serving
+from tests.serving import Chat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
 from threads.journal.records import record_adapter
@@ -104,10 +104,10 @@ async def restored_and_caught_up(file, data, seat, sent):
     """Restore a backup, start over it, and return the platform as people see it then."""
     await anyio.to_thread.run_sync(put_back, file, data)
     assert answered_in(data) <= remembered_in(data)
-    again = Seat()
+    again = Chat()
     again.capabilities = Capabilities(find=True, lands_late=False)
-    again.posts, again._said = seat.posts, seat._said
-    async with serving(data, SETTINGS, model="offline/demo", seat=again):
+    again.posts, again.sent = seat.posts, seat.sent
+    async with serving(data, SETTINGS, model="offline/demo", chat=again):
         with anyio.fail_after(20):
             await catch_up(again, sent, data)
             answer = await again.say("hello", thread=PLACES[0])
@@ -401,7 +401,7 @@ async def test_a_message_that_cannot_be_looked_up_now_is_not_taken_now():
     async def unknown(key):
         return False
 
-    seat = Seat()
+    seat = Chat()
     seat.sink = skip_answered(
         receive, Restored(backup="b", backup_at=now(), restored_at=now()), unknown, {"fake": Unreachable()}
     )

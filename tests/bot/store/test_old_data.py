@@ -16,7 +16,7 @@ from bot.admin.cli import main
 from bot.store.layout import DATA_VERSION, kind_of
 from bot.store.migrations import version_of
 from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, TickingClock, make
-from tests.serving import Seat, serving
+from tests.serving import Chat, serving
 from threads.journal.records import Ledger, record_adapter
 from threads.model import Outgoing, ThreadId, message_key
 from threads.store.checksummed_lines import scan
@@ -38,9 +38,9 @@ def soon_after(monkeypatch):
 
 def seat_of_then():
     """Return the platform as the old process left it: the post that an intent speaks of may be out."""
-    seat = Seat()
+    seat = Chat()
     seat.capabilities = Capabilities(find=True, lands_late=False)
-    seat._said = 100
+    seat.sent = 100
     return seat
 
 
@@ -60,7 +60,7 @@ async def test_what_an_old_process_left_is_served_to_its_end(tmp_path):
         "take for ever, unless somebody ends me",
     }
     seat = seat_of_then()
-    async with serving(data, SETTINGS, model="offline/demo", seat=seat):
+    async with serving(data, SETTINGS, model="offline/demo", chat=seat):
         with anyio.fail_after(20):
             await seat.until(lambda: any("?" in post.key for post in seat.posts))
             await seat.send("/approve", thread=ASKED)
@@ -82,7 +82,7 @@ async def test_the_first_journal_ever_is_still_understood(tmp_path):
     seat = seat_of_then()
     place = ThreadId("fake", "W", "C1", "2.0")
     seat.posts.append(Outgoing(place, message_key(place, "m3"), "Here I am.", "reply"))
-    async with serving(data, SETTINGS, model="offline/demo", seat=seat):
+    async with serving(data, SETTINGS, model="offline/demo", chat=seat):
         with anyio.fail_after(20):
             await seat.settled("m2", "m3", "m4")
     assert seat.outcomes == {"m1": "answered", "m2": "answered", "m3": "answered", "m4": "answered"}
@@ -93,7 +93,7 @@ async def test_the_first_journal_ever_is_still_understood(tmp_path):
 async def test_what_is_too_old_to_be_served_is_answered_for(old):
     left = {pending.received.message_id for pending in owed_in(old).pending.values()}
     seat = seat_of_then()
-    async with serving(old, SETTINGS, model="offline/demo", seat=seat):
+    async with serving(old, SETTINGS, model="offline/demo", chat=seat):
         with anyio.fail_after(20):
             await seat.settled(*left)
     assert not owed_in(old).pending

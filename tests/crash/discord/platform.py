@@ -25,7 +25,7 @@ from tests.fakes.discord import BOT, FORUM, GUILD, FakeDiscord
 from tests.fakes.discord.ids import DM, Json
 from tests.fakes.discord.interactions import AUTOCOMPLETE, COMMAND, Interaction
 from tests.fakes.discord.records import Call, Channel, Message, User
-from tests.judge.discord import owed
+from tests.judge.discord import DiscordJudge
 
 NONCE_LASTS_S, NONCE_SHOWN_S = 30.0, 1.5
 """Longer than the library tries again by itself, whose waits are not made shorter; shown for minutes by Discord."""
@@ -97,7 +97,7 @@ class Place(ChatPlatform):
     def owed(self) -> float:
         self._journal.look()
         taken, settled = self._journal.taken, self._journal.settled
-        lost = [line for line in owed(self._lines()) if line["id"] not in taken]
+        lost = [line for line in DiscordJudge.due(self._lines()) if line["id"] not in taken]
         return len(taken.keys() - settled) + len(lost)
 
     def tick(self) -> None:

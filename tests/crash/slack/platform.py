@@ -21,7 +21,7 @@ from tests.crash.child import STRANGER
 from tests.crash.slack.faults import SlackChance
 from tests.fakes.slack import Delivery, FakeSlack, File, Message, Said
 from tests.fakes.slack.records import BOT_USER, Json
-from tests.judge.slack import owed
+from tests.judge.slack import SlackJudge
 
 ACK_BUDGET_S = 0.6
 REDELIVER_AFTER_S = (0.0, 1.0, 2.5)
@@ -138,7 +138,7 @@ class Place(ChatPlatform):
         self._journal.look()
         taken, settled = self._journal.taken, self._journal.settled
         lines = [spoken.line for spoken in self._spoken]
-        unsettled = (line for line in owed(lines) if not settled.intersection(line["ids"]))
+        unsettled = (line for line in SlackJudge.due(lines) if not settled.intersection(line["ids"]))
         return len(taken.keys() - settled) + len(list(unsettled))
 
     async def connected(self) -> None:

@@ -1,8 +1,8 @@
-"""Stories: what the storage code is asked to do, and what it must give back after a crash at any moment.
+"""Scenarios: what the storage code is asked to do, and what it must give back after a crash at any moment.
 
-A story keeps what was promised (a call returned) and what was asked (a call was made) with the number of disk
-operations done by then. `Story.recover` runs the real recovery on a disk and raises `Violation` when a promise is broken
-or something was made up; it then goes on working, and returns the story that the next crash is judged by.
+A scenario keeps what was promised (a call returned) and what was asked (a call was made) with the number of disk
+operations done by then. `Scenario.recover` runs the real recovery on a disk and raises `Violation` when a promise is broken
+or something was made up; it then goes on working, and returns the scenario that the next crash is judged by.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def clock() -> Callable[[], datetime]:
     return lambda: datetime(2026, 11, 21, 10, tzinfo=UTC) + timedelta(milliseconds=next(ticks))
 
 
-class Story(Protocol):
+class Scenario(Protocol):
     """What was promised and asked up to each operation, and how to judge a disk by it."""
 
     def stage(self, at: int) -> Hashable:
@@ -67,8 +67,8 @@ class Story(Protocol):
         """
         ...
 
-    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> Story:
-        """`judge`, go on working there, and return the story that the next crash is judged by."""
+    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> Scenario:
+        """`judge`, go on working there, and return the scenario that the next crash is judged by."""
         ...
 
 
@@ -151,12 +151,12 @@ def reached(steps: Iterable[Step], at: int) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class JournalStory:
+class JournalScenario:
     """The journal: every record promised is there in order, nothing else, and damage is kept aside."""
 
     steps: list[Appended] = field(default_factory=list)
     before: list[tuple[Record, ...]] = field(default_factory=lambda: [()])
-    """What the journal may hold at the start, before anything of this story; one of them, once it was `opened`."""
+    """What the journal may hold at the start, before anything of this scenario; one of them, once it was `opened`."""
     opened: int = 0
     opened_with: tuple[Record, ...] = ()
     _facts: dict[int, dict[Facts, tuple[Record, ...]]] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class JournalStory:
         kept_aside(found, disk, JOURNAL)
         return journal, records
 
-    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> JournalStory:
+    async def recover(self, disk: ModelDisk, at: int, *, power: bool) -> JournalScenario:
         journal, records = await self.judge(disk, at, power=power)
         demand(
             folded(list(journal.ledger.records())) == facts(journal.ledger),
@@ -227,20 +227,20 @@ class JournalStory:
             facts(journal.ledger),
             folded(list(journal.ledger.records())),
         )
-        story = JournalStory(before=self.allowed(at), opened=len(disk.ops), opened_with=records)
+        scenario = JournalScenario(before=self.allowed(at), opened=len(disk.ops), opened_with=records)
         name = f"after-{at}"
         async with running(journal):
             for key, waiting in list(journal.ledger.pending.items()):
                 if waiting.started is None:
                     demand(not await journal.receive(waiting.incoming), "a duplicate was taken as new", key)
-            await story.ask(disk, journal, received(incoming(name)))
-            await story.ask(disk, journal, started(name, 1), intent(name))
-        demand(all(step.done is not None for step in story.steps), "a write fails on a healthy disk")
+            await scenario.ask(disk, journal, received(incoming(name)))
+            await scenario.ask(disk, journal, started(name, 1), intent(name))
+        demand(all(step.done is not None for step in scenario.steps), "a write fails on a healthy disk")
         demand(
-            facts(journal.ledger) == folded(story.allowed(len(disk.ops))[0]),
+            facts(journal.ledger) == folded(scenario.allowed(len(disk.ops))[0]),
             "memory is not what was promised",
         )
-        return story
+        return scenario
 
 
 def started(name: str, attempt: int) -> Started:
@@ -279,30 +279,30 @@ async def running(journal: FileJournal) -> AsyncIterator[None]:
         tasks.cancel_scope.cancel()
 
 
-async def life(disk: ModelDisk, story: JournalStory) -> None:
+async def life(disk: ModelDisk, scenario: JournalScenario) -> None:
     """A few messages' whole lives: a group commit, a redelivery, an undelivered reply that is mentioned later."""
     journal = FileJournal(disk, JOURNAL, offload=inline, now=clock())
     journal.open()
     async with running(journal):
-        await story.ask(disk, journal, received(incoming("a")))
-        await story.ask(disk, journal, started("a", 1))
+        await scenario.ask(disk, journal, received(incoming("a")))
+        await scenario.ask(disk, journal, started("a", 1))
         async with anyio.create_task_group() as together:
             for name in ("b", "c"):
-                together.start_soon(story.ask, disk, journal, received(incoming(name)))
-            together.start_soon(story.again, disk, journal)
-        await story.ask(disk, journal, intent("a"))
-        await story.ask(disk, journal, settled("a", "undelivered"))
-        await story.ask(disk, journal, started("b", 1), intent("b"))
-        await story.ask(disk, journal, posted("b"), settled("b"))
-        await story.ask(disk, journal, received(incoming("d")))
+                together.start_soon(scenario.ask, disk, journal, received(incoming(name)))
+            together.start_soon(scenario.again, disk, journal)
+        await scenario.ask(disk, journal, intent("a"))
+        await scenario.ask(disk, journal, settled("a", "undelivered"))
+        await scenario.ask(disk, journal, started("b", 1), intent("b"))
+        await scenario.ask(disk, journal, posted("b"), settled("b"))
+        await scenario.ask(disk, journal, received(incoming("d")))
 
 
-async def two_messages(disk: ModelDisk, story: JournalStory) -> None:
+async def two_messages(disk: ModelDisk, scenario: JournalScenario) -> None:
     """The shortest life that is worth a fault at each operation."""
     journal = FileJournal(disk, JOURNAL, offload=inline, now=clock())
     journal.open()
     async with running(journal):
-        await story.ask(disk, journal, received(incoming("a")))
-        await story.ask(disk, journal, started("a", 1), intent("a"))
-        await story.ask(disk, journal, received(incoming("b")))
-        await story.ask(disk, journal, settled("a"))
+        await scenario.ask(disk, journal, received(incoming("a")))
+        await scenario.ask(disk, journal, started("a", 1), intent("a"))
+        await scenario.ask(disk, journal, received(incoming("b")))
+        await scenario.ask(disk, journal, settled("a"))

@@ -16,7 +16,7 @@ START = 1000.0
 
 
 @dataclass(slots=True)
-class Story:
+class Lifecycle:
     """What the journal tells of one message."""
 
     received: list[dict[str, Any]] = field(default_factory=list)
@@ -43,8 +43,8 @@ class Story:
         return self.settled[-1].get("by", "") if self.settled else ""
 
 
-def read_journal(data: bytes, stories: defaultdict[str, Story]) -> Iterator[str]:
-    """Enter what the journal tells into *stories*, and yield what is wrong with the file itself."""
+def read_journal(data: bytes, lifecycles: defaultdict[str, Lifecycle]) -> Iterator[str]:
+    """Enter what the journal tells into *lifecycles*, and yield what is wrong with the file itself."""
     seqs: dict[tuple[int, str], dict[str, Any]] = {}
     for line in read_lines(data):
         if line is None:
@@ -54,7 +54,7 @@ def read_journal(data: bytes, stories: defaultdict[str, Story]) -> Iterator[str]
             yield f"journal: a {line['kind']} record without its seq"
         elif seqs.setdefault((line["seq"], line["kind"]), line) != line:
             yield f"journal: seq {line['seq']} means two things"
-        stories[key_of(line["thread_id"], line["message_id"])].add(line)
+        lifecycles[key_of(line["thread_id"], line["message_id"])].add(line)
 
 
 def sibling(sent: Sent, number: int) -> str:

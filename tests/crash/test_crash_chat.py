@@ -1,0 +1,226 @@
+"""The real process is killed while people talk to it in Slack and in Discord, and the judges miss no planted violation."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.crash.discord.stage import DISCORD
+from tests.crash.planted import Lines, Run, broken_rules, copy_of, read, rewrite
+from tests.crash.run import Rounds, Stage, crash_run
+from tests.crash.slack.stage import SLACK
+from tests.judge.visible import ROW
+from threads.wording import MAYBE_REPEAT
+
+pytestmark = pytest.mark.anyio
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A platform, and how its record shows an answer, a draft, and an answer in the wrong thread."""
+
+    stage: Stage
+    is_answer: Callable[[Fields], bool]
+    latest: str
+    """A later timestamp than any of the run."""
+    draft: Fields
+    elsewhere: Fields
+    least_answered: int
+
+    def answer(self, visible: Lines) -> Fields:
+        return next(filter(self.is_answer, visible))
+
+
+def has_all_rows(text: str) -> bool:
+    """Return whether *text* is a whole answer, not one part of several."""
+    rows = ROW.findall(text)
+    return bool(rows) and [rows[0][0], rows[-1][0]] == ["1", rows[0][1]]
+
+
+def is_slack_answer(line: Fields) -> bool:
+    return has_all_rows(line["text"]) and line["tag"].get("key", "kept") != "kept"
+
+
+def is_discord_answer(line: Fields) -> bool:
+    """Of an answer in a file, the words are only the smaller part."""
+    return has_all_rows(line["text"]) and " in the file " not in line["text"]
+
+
+CHATS = {
+    "slack": Chat(
+        SLACK,
+        is_slack_answer,
+        "9999999999.000000",
+        {"tag": {}},
+        {"root": "1000000000.000000"},
+        least_answered=6,
+    ),
+    "discord": Chat(
+        DISCORD,
+        is_discord_answer,
+        "9" * 19,
+        {"nonce": "", "unfinished": True},
+        {"thread": "discord:1:2:3"},
+        least_answered=3,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CHATS)
+def chat(request: pytest.FixtureRequest) -> Chat:
+    return CHATS[request.param]
+
+
+@pytest.fixture(scope="module")
+async def good(chat: Chat, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp(chat.stage.name)
+    rounds = Rounds(3, seed=5, mean_s=0.7, threads=4)
+    return folder, await crash_run(folder, rounds, stage=replace(chat.stage, mend_s=1.5))
+
+
+only_slack = pytest.mark.parametrize("chat", ["slack"], indirect=True, scope="module")
+only_discord = pytest.mark.parametrize("chat", ["discord"], indirect=True, scope="module")
+
+
+async def test_kills_lose_nothing_and_answer_nothing_twice(good):
+    _, report = good
+    assert report.violations == []
+    assert report.exits == [-signal.SIGKILL] * 3
+    assert report.counts["answered"] > 5
+
+
+@pytest.mark.parametrize("questions", ["answered", "ignored"])
+async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real_rates(
+    tmp_path, chat, questions
+):
+    rounds = Rounds(3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=20, questions=questions)
+    report = await crash_run(tmp_path, rounds, stage=chat.stage)
+    assert report.violations == []
+    assert report.counts["answered"] >= chat.least_answered
+
+
+def lose_an_answer(chat: Chat, visible: Lines) -> None:
+    visible.remove(chat.answer(visible))
+
+
+def answer_twice(chat: Chat, visible: Lines) -> None:
+    visible.append({**chat.answer(visible), "ts": chat.latest})
+
+
+def leave_a_draft(chat: Chat, visible: Lines) -> None:
+    visible.append({**chat.answer(visible), "ts": chat.latest, **chat.draft})
+
+
+def answer_elsewhere(chat: Chat, visible: Lines) -> None:
+    chat.answer(visible).update(chat.elsewhere)
+
+
+def cut_an_answer(chat: Chat, visible: Lines) -> None:
+    answer = chat.answer(visible)
+    answer["text"] = answer["text"].strip().rpartition("\n")[0]
+
+
+def tell_a_raw_error(chat: Chat, visible: Lines) -> None:
+    chat.answer(visible)["text"] += "canary-of-a-bug"
+
+
+def answer_nobody(chat: Chat, visible: Lines) -> None:
+    chat.answer(visible)["nonce"] = "of nobody"
+
+
+def refer_to_another(chat: Chat, visible: Lines) -> None:
+    chat.answer(visible)["refers"] = "1"
+
+
+PLANTED = {
+    lose_an_answer: "lost",
+    answer_twice: "twice",
+    leave_a_draft: "ugly",
+    answer_elsewhere: "crossed",
+    cut_an_answer: "cut",
+    tell_a_raw_error: "raw",
+}
+PLANTED_IN_DISCORD = {answer_nobody: "invented", refer_to_another: "crossed"}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+async def test_the_judge_reports_what_is_wrong(good, chat, tmp_path, plant):
+    folder = copy_of(good, tmp_path)
+    rewrite(folder / "visible.jsonl", lambda visible: plant(chat, visible))
+    assert PLANTED[plant] in await broken_rules(folder, chat.stage.judge)
+
+
+@only_discord
+@pytest.mark.parametrize("plant", PLANTED_IN_DISCORD)
+async def test_the_judge_reports_what_is_wrong_in_discord_alone(good, chat, tmp_path, plant):
+    folder = copy_of(good, tmp_path)
+    rewrite(folder / "visible.jsonl", lambda visible: plant(chat, visible))
+    assert PLANTED_IN_DISCORD[plant] in await broken_rules(folder, chat.stage.judge)
+
+
+async def test_a_bot_that_never_looks_for_what_it_missed_is_caught(good, chat, tmp_path):
+    folder = copy_of(good, tmp_path)
+    missed = {"id": "1.000001", "ids": ["1.000001"], "must": True, "acked_at": None}
+
+    def miss(sent: Lines) -> None:
+        heard = next(line for line in sent if line["must"] and "@me" not in line["thread"])
+        sent.append({**heard, **missed, "threads": [heard["thread"]]})
+
+    rewrite(folder / "sent.jsonl", miss)
+    assert "lost" in await broken_rules(folder, chat.stage.judge)
+
+
+@only_discord
+async def test_a_bot_that_answers_what_was_said_to_others_is_caught(good, chat, tmp_path):
+    folder = copy_of(good, tmp_path)
+
+    def overhear(sent: Lines) -> None:
+        next(line for line in sent if line["must"])["beside"] = True
+
+    rewrite(folder / "sent.jsonl", overhear)
+    assert "invented" in await broken_rules(folder, chat.stage.judge)
+
+
+@only_slack
+@pytest.mark.parametrize(("refused", "rules"), [(2, {"twice"}), (3, set())])
+async def test_a_marked_repeat_is_forgiven_only_where_all_look_ups_may_have_been_refused(
+    good, chat, tmp_path, refused, rules
+):
+    folder = copy_of(good, tmp_path)
+    answer = chat.answer(read(folder / "visible.jsonl"))
+    thread = f"slack:T1:{answer['channel']}:{answer['root']}"
+    again = {**answer, "ts": chat.latest, "text": f"{answer['text']}\n\n{MAYBE_REPEAT}"}
+    rewrite(folder / "visible.jsonl", lambda visible: visible.append(again))
+    refusal = {"thread": thread, "call": "conversations.replies", "error": "Cut"}
+
+    def refuse(refusals: Lines) -> None:
+        refusals[:] = [one for one in refusals if one["thread"] != thread] + [refusal] * refused
+
+    rewrite(folder / "refused.jsonl", refuse)
+    assert await broken_rules(folder, chat.stage.judge) == rules
+
+
+@only_slack
+async def test_a_message_that_was_sent_twice_may_be_answered_under_either_time(good, chat, tmp_path):
+    folder = copy_of(good, tmp_path)
+    answered = {path.name.split("~")[-1] for path in folder.glob("data/threads/slack/*")}
+
+    def send_before(sent: Lines) -> None:
+        threads = [one["thread"] for one in sent]
+        once = next(
+            one
+            for one in sent
+            if one["ids"] == [one["id"]] and one["id"] in answered and threads.count(one["thread"]) == 1
+        )
+        first = once["thread"].replace(once["id"], "1.000001")
+        once |= {"id": "1.000001", "ids": ["1.000001", once["id"]]}
+        once |= {"thread": first, "threads": [first, *once["threads"]]}
+
+    rewrite(folder / "sent.jsonl", send_before)
+    assert await broken_rules(folder, chat.stage.judge) == set()
