@@ -26,8 +26,7 @@ from pydantic import JsonValue
 from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
-from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of
-from bot.ports.tool_result import failed
+from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted

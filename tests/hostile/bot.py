@@ -114,7 +114,7 @@ class Bot:
             {"access": {"admins": [ADMIN.id]}, "tools": {}, **settings},
             model="offline/demo",
             environ={"ANTHROPIC_API_KEY": CANARY},
-            seat=self.platform,
+            chat=self.platform,
         ):
             yield self.platform
 
