@@ -172,7 +172,7 @@ class DyingFile:
 
 def dying_session(die_at: int, fate: random.Random) -> Callable[..., Awaitable[list[Row]]]:
     """Return what runs statements until the one numbered *die_at*: the process dies before it, or once it is committed."""
-    send, before, left = Session._try, fate.random() < 0.5, count(die_at, -1)
+    send, before, left = Session.try_once, fate.random() < 0.5, count(die_at, -1)
 
     async def run(session: Session, statement: str, parameters: Sequence[object]) -> list[Row]:
         last = next(left) == 1
@@ -292,7 +292,7 @@ def main(
     model.brisk = args.brisk
     print("STARTING", flush=True)
     if args.store and args.die_at:
-        Session._try = dying_session(args.die_at, random.Random(args.seed))
+        Session.try_once = dying_session(args.die_at, random.Random(args.seed))
     try:
         anyio.run(run, args, make, model, limits)
     except FolderTaken as error:

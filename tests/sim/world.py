@@ -180,7 +180,7 @@ class World:
 
     def _look_into(self, core: Core) -> None:
         """Watch what only the inside shows: which messages are in a turn, and that mailboxes keep their bound."""
-        actors = core.registry._actors
+        actors = core.registry.actors
         bound = max(self.plan.limits.mailbox, len(core.journal.ledger.pending))
 
         def watch() -> None:

@@ -94,7 +94,7 @@ class InSlack(_Soaked, slack.Place):
 
     def _look_at(self, message: Message, spoken: slack.Spoken) -> None:
         """Decide a question that still has its buttons."""
-        found = [action for action in slack._actions(message.blocks or ()) if action[0].startswith(CHOICE)]
+        found = [action for action in slack.actions(message.blocks or ()) if action[0].startswith(CHOICE)]
         if found and (
             chosen := _chosen(self._decided, message.ts, [value for _, value in found], self._fate)
         ):

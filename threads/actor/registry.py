@@ -38,18 +38,18 @@ class _Failures:
 class Registry:
     def __init__(self, tasks: TaskGroup, shared: ActorParts) -> None:
         self._tasks, self._shared = tasks, shared
-        self._actors: dict[ThreadId, Actor] = {}
+        self.actors: dict[ThreadId, Actor] = {}
         self._withdrawing = anyio.Lock()
 
     def __len__(self) -> int:
-        return len(self._actors)
+        return len(self.actors)
 
     def tell(self, pending: PendingMessage) -> None:
         """Put the message into its thread's mailbox, and start the actor if needed. Raises `MailboxFull`."""
         incoming, thread = pending.incoming, pending.incoming.thread
-        actor = self._actors.get(thread)
+        actor = self.actors.get(thread)
         if actor is None:
-            actor = self._actors[thread] = Actor(thread, self._shared)
+            actor = self.actors[thread] = Actor(thread, self._shared)
             self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         actor.mailbox.put(pending)
         self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
@@ -58,10 +58,10 @@ class Registry:
         """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
         key = message_key(deleted.thread, deleted.id)
         await self._shared.store.journal.knows(key)
-        if actor := self._actors.get(deleted.thread):
+        if actor := self.actors.get(deleted.thread):
             await actor.mailbox.settled(key)
         async with self._withdrawing:  # a duplicate of the event must not be acknowledged before the first
-            actor = self._actors.get(deleted.thread)
+            actor = self.actors.get(deleted.thread)
             if actor is None:
                 return
             with (
@@ -97,16 +97,16 @@ class Registry:
 
     def lose(self, thread: ThreadId) -> None:
         """Cancel the thread's actor, because another worker serves the thread now. Messages get no outcome here."""
-        if actor := self._actors.get(thread):
+        if actor := self.actors.get(thread):
             actor.lose()
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor in memory."""
-        return thread in self._actors
+        return thread in self.actors
 
     def recovering(self, thread: ThreadId) -> bool:
         """Return whether messages that an earlier process left in the thread are being served, or wait."""
-        actor = self._actors.get(thread)
+        actor = self.actors.get(thread)
         if actor is None:
             return False
         return actor.current.recovered if actor.current else len(actor.mailbox) > 0
@@ -115,7 +115,7 @@ class Registry:
         """Archive the thread's conversation. Returns False if a turn is running or messages wait."""
         if any(self.status(thread)):
             return False
-        await (self._actors.get(thread) or Actor(thread, self._shared)).forget()
+        await (self.actors.get(thread) or Actor(thread, self._shared)).forget()
         return True
 
     async def conversation(self, thread: ThreadId) -> Sequence[Message]:
@@ -123,7 +123,7 @@ class Registry:
 
         Raises `StoreUnavailable`.
         """
-        actor = self._actors.get(thread)
+        actor = self.actors.get(thread)
         if actor and actor.conversation is not None:
             return actor.conversation
         try:
@@ -140,15 +140,15 @@ class Registry:
     @property
     def waiting(self) -> int:
         """How many messages wait in all mailboxes."""
-        return sum(len(actor.mailbox) for actor in self._actors.values())
+        return sum(len(actor.mailbox) for actor in self.actors.values())
 
     @property
     def settling(self) -> int:
         """How many actors have ended a turn and are posting its outcome."""
-        return sum(actor.settling for actor in self._actors.values())
+        return sum(actor.settling for actor in self.actors.values())
 
     def _at(self, place: ThreadId) -> list[Actor]:
-        return [actor for thread, actor in self._actors.items() if thread.within(place)]
+        return [actor for thread, actor in self.actors.items() if thread.within(place)]
 
     async def _supervise(self, thread: ThreadId, actor: Actor) -> None:
         failures = _Failures()
@@ -160,7 +160,7 @@ class Registry:
                     except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice
                         failures = await self._restart(thread, actor, error, failures)
         finally:
-            del self._actors[thread]
+            del self.actors[thread]
         if actor.life.cancel_called:
             self._lost(thread, actor)
 

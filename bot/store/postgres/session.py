@@ -125,7 +125,7 @@ class Session:
     async def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         for left in reversed(range(TRIES)):
             try:
-                return await self._try(statement, parameters)
+                return await self.try_once(statement, parameters)
             except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
                 if not left:
                     raise SessionLost(f"postgres: {error}") from error
@@ -134,7 +134,7 @@ class Session:
                 raise SessionLost(f"postgres: {error}") from error
         raise AssertionError  # the last try returns or raises
 
-    async def _try(self, statement: str, parameters: Sequence[object]) -> list[Row]:
+    async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         connection = await self.connection()
         with anyio.fail_after(STATEMENT_S):
             cursor = await connection.execute(statement.encode(), parameters, prepare=True)

@@ -103,10 +103,10 @@ def hasty() -> None:
 def restless() -> None:
     """Let a mark follow live messages while a catch-up is under way."""
 
-    def settle(self: marks._Place) -> None:
+    def settle(self: marks.ChannelProgress) -> None:
         self.mark = self.scale.later(self.mark, self.seen)
 
-    marks._Place.settle = settle  # type: ignore[method-assign]
+    marks.ChannelProgress.settle = settle  # type: ignore[method-assign]
 
 
 def forgetful() -> None:

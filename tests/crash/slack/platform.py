@@ -291,7 +291,7 @@ class Place(ChatPlatform):
     def _press(self, user: str, channel: str, root: str) -> None:
         """Press any button that is there."""
         for message in reversed(self._slack.thread(channel, root)):
-            for action in _actions(message.blocks or ()) if message.ours else ():
+            for action in actions(message.blocks or ()) if message.ours else ():
                 self._slack.press(user, message.ts, *action)
                 self._presses += action[0].startswith("choice")
                 return
@@ -365,7 +365,7 @@ class Threads(Place):
             await anyio.sleep(0.5)
             for message in self._slack.thread(channel, root):
                 for action in (
-                    _actions(message.blocks or ()) if message.ours and message.ts not in pressed else ()
+                    actions(message.blocks or ()) if message.ours and message.ts not in pressed else ()
                 ):
                     if action[0].startswith("choice") and "/retry" not in action[1]:
                         pressed.add(message.ts)
@@ -394,7 +394,7 @@ def _seen(message: Message) -> Json:
     }
 
 
-def _actions(blocks: Iterable[Json]) -> Iterable[tuple[str, str]]:
+def actions(blocks: Iterable[Json]) -> Iterable[tuple[str, str]]:
     for block in blocks:
         for element in block.get("elements", ()):
             for side in (element, element.get("positive_button") or {}):

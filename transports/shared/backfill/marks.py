@@ -82,7 +82,7 @@ class _File(BaseModel):
 
 
 @dataclass(slots=True)
-class _Progress:
+class ChannelProgress:
     """How far one channel was read.
 
     ``taking`` counts the messages that are being handed over; ``due`` is the number of the gap to be closed, 0 for
@@ -131,8 +131,8 @@ class Marks:
         self._store_is_away = False
         self.scale = scale
         self._first, self._fresh = self.clock(), True
-        self._alive = _Progress(scale, self._first)
-        self._progress: dict[str, _Progress] = {}
+        self._alive = ChannelProgress(scale, self._first)
+        self._progress: dict[str, ChannelProgress] = {}
         self._gaps, self._gap_at = 0, NEVER
         self._written: _File | None = None
         self._saving, self._noting = anyio.Lock(), anyio.Lock()
@@ -161,9 +161,9 @@ class Marks:
             self._write(_File(first_at=self._first, alive_at=self._first))
         else:
             self._first, self._fresh = stored.first_at, False
-            self._alive = _Progress(self.scale, stored.alive_at)
+            self._alive = ChannelProgress(self.scale, stored.alive_at)
             self._progress = {
-                channel: _Progress(self.scale, mark) for channel, mark in stored.channels.items()
+                channel: ChannelProgress(self.scale, mark) for channel, mark in stored.channels.items()
             }
             for channel, since in stored.due.items():
                 if channel in self._progress:
@@ -390,14 +390,14 @@ class Marks:
         else:
             self._written = stored
 
-    def _open_gap(self, *channels: _Progress) -> None:
+    def _open_gap(self, *channels: ChannelProgress) -> None:
         """Note that messages were missed there: a newer gap replaces an older one."""
         self._gaps += 1
         now = self.clock()
         for progress in channels:
             progress.open_gap(self._gaps, now)
 
-    def _progress_before(self, channel: str, at: str) -> _Progress:
+    def _progress_before(self, channel: str, at: str) -> ChannelProgress:
         """Return the progress of a live message's channel, with a mark before the message."""
         self._follow_unheard(channel)
         progress = self._progress_of(channel, self.scale.just_before(at))
@@ -409,7 +409,7 @@ class Marks:
         if self._alive.due and self.scale.unheard(channel):
             self.start(channel, self.alive_at, missed=True)
 
-    def _progress_of(self, channel: str, at: str) -> _Progress:
+    def _progress_of(self, channel: str, at: str) -> ChannelProgress:
         if channel not in self._progress:
             if len(self._progress) >= MOST_CHANNELS:
                 quiet = min(self._progress, key=self._order_of)
@@ -417,7 +417,7 @@ class Marks:
                     "marks.full: more than %d channels: %s is not followed any more", MOST_CHANNELS, quiet
                 )
                 del self._progress[quiet]
-            self._progress[channel] = _Progress(self.scale, at)
+            self._progress[channel] = ChannelProgress(self.scale, at)
         return self._progress[channel]
 
     def _order_of(self, channel: str) -> Decimal:
