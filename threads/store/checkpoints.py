@@ -12,7 +12,7 @@ from .group_commit import GroupWriter
 WRITERS = 2
 """While the disk works for one, the other prepares files. More writers cost CPU and gain nothing."""
 
-SHARE = 16
+SHARE = 8
 """Files that one writer takes before the next one is used. Fewer are not worth another thread."""
 
 
