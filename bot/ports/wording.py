@@ -1,6 +1,6 @@
-"""The sentences of the brain: what people read about models, tools and commands that do not go as planned.
+"""The sentences that people read about models, tools and commands.
 
-`threads.wording` has those of the domain; what it says of secrets and paths holds here too.
+`threads.wording` has those of the domain. Its rules about secrets and paths apply here too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WAYS: Mapping[Way, str] = {
     "new": "Start over",
     "without-files": "Leave the attachment out",
 }
-"""What the buttons say that serve a message again that was too long."""
+"""Labels of the buttons under a message that was too long."""
 
 
 def too_long(size: int, window: int | None, *, together: bool, ways: bool) -> str:
@@ -92,10 +92,10 @@ WORTH_RETRYING: frozenset[str] = frozenset(
         *("output_invalid", "schema_mismatch"),
     }
 )
-"""What may be over when a person presses *Try again*."""
+"""Codes of failures that may be over when a person presses *Try again*."""
 
 PASSING: frozenset[str] = frozenset({"rate_limited", "timeout", "unavailable", "connection"})
-"""What passes by itself in a while."""
+"""Codes of failures that pass by themselves."""
 
 REASONS: Mapping[str, str] = {
     "rate_limited": "is rate limited",
@@ -108,7 +108,7 @@ REASONS: Mapping[str, str] = {
     "missing_tool_calling": "cannot call tools",
     "missing_vision": "cannot see pictures",
 }
-"""Why a model cannot answer, to be said after its name."""
+"""Why a model cannot answer, as a clause after its name."""
 
 NOT_ALLOWED = "I only answer the people on my list. Ask whoever runs this bot to add you."
 STALE = (

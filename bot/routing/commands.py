@@ -26,19 +26,21 @@ Name = Literal[
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
-    "/stop": "end what I am doing here and drop what waits",
-    "/status": "what I am doing here",
-    "/new": "put this conversation aside and start over",
-    "/model [NAME]": "which model answers here, or take another one; `default` is the usual one",
-    "/usage": "what was used and spent",
+    "/stop": "stop what I am doing here, and drop waiting messages",
+    "/status": "show what I am doing here",
+    "/new": "archive this conversation and start over",
+    "/model [NAME]": "show the model of this thread, or choose another; `default` is the usual one",
+    "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
-    "/memory [forget ID]": "what I remember here, or take a note of it back",
-    "/schedule [cancel ID]": "what is scheduled in this thread, or cancel one of it",
-    "/approve [ID] [always | AMOUNT]": "say yes to my question; with several open, to the one with this ID",
-    "/deny [ID | all | always]": "say no to it, to all of them, or take back all that was always allowed here",
-    "/retry": "try the last message that failed once more; with `compact`, `new` or `without-files` after that",
+    "/memory [forget ID]": "list what I remember here, or forget a note",
+    "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
+    "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
+    "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
+    "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
 }
-HELP = "\n".join(f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "this list"}.items())
+HELP = "\n".join(
+    f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "show this list"}.items()
+)
 
 ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""

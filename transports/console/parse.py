@@ -26,14 +26,14 @@ KEYS: Mapping[str, str] = {
 """Keys at a terminal."""
 
 OWN_COMMANDS: Mapping[str, str] = {
-    "/thread NAME": "go to another conversation, or start it; without a name, list them",
+    "/thread NAME": "switch to a conversation, or start it; without a name, list them",
     "/attach PATH": "send a file with your next message (at a terminal); without a path, send none",
-    "/help": "this list",
+    "/help": "show this list",
     "/quit": "leave (also Ctrl-D)",
 }
 BOT_COMMANDS: Mapping[str, str] = {
     "/stop": "stop what is running in this thread (also Ctrl-C)",
-    "/status": "what is going on",
+    "/status": "show what is going on",
     "/new": "forget this conversation and start over",
 }
 

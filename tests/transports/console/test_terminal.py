@@ -71,7 +71,7 @@ async def test_a_switch_of_threads_shows_the_draft_of_the_thread_one_comes_to(se
 
 async def test_help_is_shown_and_other_commands_go_to_the_bot(session):
     await session.enter(
-        "/help", "/status       what is going on", "Alt-Enter", "a new line in the same message"
+        "/help", "/status       show what is going on", "Alt-Enter", "a new line in the same message"
     )
     await session.enter("/status", "· All is well.")
     await session.screen.ends_with("\nmain")
