@@ -24,8 +24,8 @@ from .errors import Fenced, PostFailed, StoreUnavailable, retry_fields
 from .journal.records import Intent, Ledger, PendingMessage, Settled
 from .log import log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
+from .ports import Store
 from .store.checksummed_lines import scrub
-from .stores import Store
 
 log = logging.getLogger(__name__)
 

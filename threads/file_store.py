@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class FileStore:
-    """A `threads.stores.Store`. The journal has a disk thread of its own, so that no other disk work delays it."""
+    """A `threads.ports.Store`. The journal has a disk thread of its own, so that no other disk work delays it."""
 
     def __init__(
         self,

@@ -10,8 +10,8 @@ from typing import Protocol
 from bot.ports.status import CircuitStatus, Spend
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
+from threads.ports import Journal
 from threads.store.disk_threads import DiskThreads
-from threads.stores import Journal
 
 
 class TransportLink(Protocol):

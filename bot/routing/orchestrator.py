@@ -26,8 +26,8 @@ from threads.delivery import Delivery, Ending, retry_until_stored
 from threads.errors import Fenced, MailboxFull
 from threads.journal.records import PendingMessage, Received
 from threads.model import Deleted, Edited, Feedback, FollowUp, Inbound, Incoming, StopRequest, ThreadId, Way
+from threads.ports import Journal
 from threads.store.checksummed_lines import scrub
-from threads.stores import Journal
 from threads.wording import NOT_YOURS
 
 log = logging.getLogger(__name__)

@@ -47,11 +47,11 @@ from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
 from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, ThreadId, Turn
+from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import Spill, lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
-from threads.stores import Store
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 

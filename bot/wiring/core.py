@@ -29,9 +29,9 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
+from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
-from threads.stores import Journal, Store
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 

@@ -27,8 +27,8 @@ from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates, offered
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
+from threads.ports import Store
 from threads.store.disk import PosixDisk
-from threads.stores import Store
 from transports.base.transport import Transport
 from transports.slack.manifest import Features, manifest, scopes
 

@@ -26,9 +26,9 @@ from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
 from bot.store.restored_answers import Restored, restored
 from threads.file_store import FileStore
+from threads.ports import Store
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFiles, States
-from threads.stores import Store
 
 
 @dataclass(frozen=True, slots=True)

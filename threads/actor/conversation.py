@@ -10,7 +10,7 @@ import anyio
 from threads import wording
 from threads.errors import StoreUnavailable, retry_fields
 from threads.model import Message, Resumed, TurnEvent, Waiting
-from threads.stores import Context
+from threads.ports import Context
 
 log = logging.getLogger(__name__)
 

@@ -38,8 +38,8 @@ from threads.model import (
     TurnEvent,
     Waiting,
 )
+from threads.ports import Store
 from threads.store.thread_files import ThreadFiles
-from threads.stores import Store
 
 from .conversation import Conversation
 from .mailbox import Mailbox

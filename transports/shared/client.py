@@ -103,7 +103,7 @@ C = TypeVar("C", bound=Connection[Any])
 
 
 Hold = Callable[[str, Callable[[], Awaitable[None]], Callable[[], None]], Awaitable[None]]
-"""Does work of which only one process may do it at a time; see `threads.stores.Store.hold`."""
+"""Does work of which only one process may do it at a time; see `threads.ports.Store.hold`."""
 
 
 async def hold_alone(_: str, work: Callable[[], Awaitable[None]], __: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ NEXT = "SELECT next_generation(%s, %s, %s, %s)"
 
 
 class PostgresContext:
-    """A `threads.stores.Context`. Its writes share the transaction of the journal."""
+    """A `threads.ports.Context`. Its writes share the transaction of the journal."""
 
     def __init__(
         self, thread: ThreadId, journal: PostgresJournal, reader: Session, me: Callable[[], int]

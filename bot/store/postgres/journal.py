@@ -145,7 +145,7 @@ class Ownership:
 
 
 class PostgresJournal:
-    """A `threads.stores.Journal`. *me* is the worker's number, and ``owned`` are its threads.
+    """A `threads.ports.Journal`. *me* is the worker's number, and ``owned`` are its threads.
 
     While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """

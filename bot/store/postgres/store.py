@@ -56,7 +56,7 @@ RECENT = (
 
 
 class MessageRows:
-    """A `threads.stores.History` that writes nothing. The rows of the messages are the history."""
+    """A `threads.ports.History` that writes nothing. The rows of the messages are the history."""
 
     def put(self, _: ThreadId, __: list[Entry], then: Callable[[], None]) -> None:
         then()
@@ -66,7 +66,7 @@ class MessageRows:
 
 
 class PostgresStore:
-    """A `threads.stores.Store`. The files of threads that are served here are under *data*."""
+    """A `threads.ports.Store`. The files of threads that are served here are under *data*."""
 
     def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
         self._dsn, self._data, self._now = dsn, data, now

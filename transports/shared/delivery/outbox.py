@@ -45,7 +45,7 @@ LONGEST_RETRY_AFTER_S = 120.0
 class Outbox:
     """A `threads.delivery.Outlet` over one transport.
 
-    *ensure_ownership* is awaited before each try of a post; see `threads.stores.Store`.
+    *ensure_ownership* is awaited before each try of a post; see `threads.ports.Store`.
     """
 
     def __init__(self, transport: Transport, ensure_ownership: Callable[[], Awaitable[None]]) -> None:
