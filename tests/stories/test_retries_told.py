@@ -14,8 +14,8 @@ from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary
-from tests.bot.tools.mcp.test_mcp_server import FakeConnection, running_server, until
-from tests.bot.tools.mcp.test_mcp_server import call as call_server
+from tests.bot.tools.mcp.test_server import FakeConnection, running_server, until
+from tests.bot.tools.mcp.test_server import call as call_server
 from tests.one_model import Only
 from tests.sim.loop import virtual_time
 from tests.transports.shared.test_supervisor import play

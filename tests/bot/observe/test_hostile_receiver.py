@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from bot.observe.otlp_export import open_spans
-from tests.bot.observe.test_otlp import work
+from tests.bot.observe.test_otlp_export import work
 
 pytest.importorskip("opentelemetry")
 

@@ -10,7 +10,7 @@ from bot.config.settings import Settings
 from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
-from tests.bot.observe.test_otlp import receiving
+from tests.bot.observe.test_otlp_export import receiving
 from tests.serving import Chat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'

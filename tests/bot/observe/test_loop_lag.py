@@ -51,7 +51,7 @@ async def blocked(caplog, block, slow_s=0.1):
 async def test_what_blocks_the_loop_is_logged_with_its_stack_and_then_how_long_it_was(caplog, block):
     lag, (during, after) = await blocked(caplog, block)
     assert during.getMessage().startswith("loop.blocked")
-    assert any("test_lag.py" in line for line in during.stack)
+    assert any("test_loop_lag.py" in line for line in during.stack)
     assert during.blocked_s >= 0.1
     assert after.getMessage().startswith("loop.freed")
     assert after.blocked_s >= during.blocked_s
