@@ -103,12 +103,13 @@ class Account:
         line: str = "",
         urgent: bool = True,
         within: float | None = None,
+        posts: bool = False,
+        opens: bool = False,
     ) -> T:
         self._admit(call, urgent=urgent)
         if self.take_global:
             await anyio.sleep(await self.take_global())
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
-        posts, opens = call == "send", call == "open_thread"
         return await self._calls.make(
             call, work, line=line, urgent=urgent, within=within, posts=posts, opens=opens
         )

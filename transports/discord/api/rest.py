@@ -69,7 +69,7 @@ class Rest(Account):
             return await self._place(channel).send(content or None, nonce=nonce, suppress_embeds=True, **more)
 
         within = UPLOAD_WITHIN_S if upload else None
-        return await self._ask("send", post, line=nonce, urgent=urgent, within=within)
+        return await self._ask("send", post, line=nonce, urgent=urgent, within=within, posts=True)
 
     async def answer_privately(
         self, address: ReplyAddress, content: str, buttons: Sequence[Button], *, line: str, in_place: bool
@@ -163,7 +163,7 @@ class Rest(Account):
                 raise TransportUnavailable("open_thread: the answer is not a thread")
 
         try:
-            await self._ask("open_thread", start, line=f"thread {message}")
+            await self._ask("open_thread", start, line=f"thread {message}", opens=True)
         except DiscordRefused as refused:
             if refused.kind != "exists":
                 raise
