@@ -140,7 +140,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         marks=store.marks("slack"),
     )
     if settings.store.kind == "postgres":
-        transport.limits = SharedLimits(store.take_token, lambda: store.workers)
+        transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
     return transport
 
 
@@ -183,6 +183,7 @@ def _discord(
     )
     if settings.store.kind == "postgres":
         transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
+        transport.ensure_ownership = store.ensure_ownership
     return transport
 
 

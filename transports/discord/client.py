@@ -7,7 +7,7 @@ outlive a reconnect.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,6 +125,7 @@ class Discord(Client[Options, Rest, _Connection]):
 
     name, scale = "discord", SNOWFLAKES
     take_global: TakeGlobal | None = None
+    ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.Account`."""
     _files: aiohttp.ClientSession
 
@@ -167,7 +168,7 @@ class Discord(Client[Options, Rest, _Connection]):
             open_rest(self._options.api_base_url, self._options.token) as rest,
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._files,
         ):
-            rest.take_global = self.take_global
+            rest.take_global, rest.ensure_ownership = self.take_global, self.ensure_ownership
             yield rest
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:

@@ -26,7 +26,13 @@ from tests.fakes.discord import (
     Stall,
     Status,
 )
-from threads.errors import TransportFatal, TransportRateLimited, TransportRejected, TransportUnavailable
+from threads.errors import (
+    Fenced,
+    TransportFatal,
+    TransportRateLimited,
+    TransportRejected,
+    TransportUnavailable,
+)
 from transports.discord.api import account, invalid_requests, sdk, uncancelled_calls
 from transports.discord.api.api_errors import Banned, DiscordRefused
 from transports.discord.api.rest import open_rest, view_of
@@ -83,6 +89,24 @@ async def test_a_login_says_who_the_bot_is(discord):
         me = await rest.login()
         assert (me.id, me.application, me.roles) == (BOT, APP, frozenset())
         assert rest.me is me
+
+
+async def test_a_worker_that_lost_its_thread_while_a_post_waited_sends_nothing(discord, rest):
+    waited = []
+
+    async def take_global():
+        waited.append(True)
+        return 0.0
+
+    async def lost():
+        assert waited, "asked at the end of the wait"
+        raise Fenced
+
+    rest.take_global, rest.ensure_ownership = take_global, lost
+    with pytest.raises(Fenced):
+        await rest.send(CHANNEL, "x", nonce="n1")
+    assert await rest.history(CHANNEL, after="1") == []
+    assert discord.posts() == []
 
 
 async def test_a_bad_token_is_fatal_and_told_with_what_to_do(discord):

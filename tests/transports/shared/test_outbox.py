@@ -76,6 +76,18 @@ async def test_a_worker_that_lost_the_thread_between_two_tries_posts_no_more():
     assert len(tries) == 2
 
 
+async def test_a_post_that_its_transport_held_back_because_the_thread_was_lost_is_not_tried_again(caplog):
+    platform = Platform([], shows=False)
+
+    async def hold_back(_outgoing):
+        raise Fenced
+
+    platform.post = hold_back
+    with pytest.raises(Fenced):
+        await post(platform)
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("refused", [1, 2])
 async def test_a_post_that_is_out_is_found_though_look_ups_fail_first(refused):
     platform = Platform([CUT] * refused)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
+from threads.errors import Fenced
 from transports.slack.api.rate_limits import (
     CHANNEL,
     RATES,
@@ -307,6 +308,24 @@ class AllWorkers:
         return max(0.0, -level / per_second)
 
 
+async def owned():
+    """Own every thread."""
+
+
+async def test_a_worker_that_lost_its_thread_while_a_post_waited_makes_no_call():
+    async def lost():
+        assert anyio.current_time() > 60, "asked at the end of the wait"
+        raise Fenced
+
+    async def far_off(*_):
+        return 61.0
+
+    limits = SharedLimits(far_off, lambda: 1, lost)
+    with pytest.raises(Fenced):
+        await limits.take("chat.postMessage", "C1")
+    await limits.take("chat.update")
+
+
 @pytest.mark.parametrize("method", ["chat.update", "chat.startStream", "chat.postMessage"])
 async def test_the_calls_of_all_workers_fit_into_every_minute(method):
     shared, at = AllWorkers(), []
@@ -324,7 +343,7 @@ async def test_the_calls_of_all_workers_fit_into_every_minute(method):
 
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
-            limits = SharedLimits(shared.take, lambda: 3)
+            limits = SharedLimits(shared.take, lambda: 3, owned)
             tasks.start_soon(call, limits)
             tasks.start_soon(try_call, limits)
     at.sort()

@@ -46,11 +46,13 @@ TakeGlobal = Callable[[], Awaitable[float]]
 class Account:
     """``me`` is set by `login`; the gateway shares ``invalid_requests``.
 
-    Other processes may make calls for the same bot; then ``take_global`` counts them together.
+    Other processes may make calls for the same bot; then ``take_global`` counts them together, and
+    ``ensure_ownership`` is awaited right before each post.
     """
 
     me: Me
     take_global: TakeGlobal | None = None
+    ensure_ownership: Callable[[], Awaitable[None]] | None = None
 
     def __init__(self, api_url: str, token: str, tasks: TaskGroup) -> None:
         self._api_url, self._token = api_url, token
@@ -109,6 +111,8 @@ class Account:
         self._admit(call, urgent=urgent)
         if self.take_global:
             await anyio.sleep(await self.take_global())
+        if posts and self.ensure_ownership:
+            await self.ensure_ownership()
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
         return await self._calls.make(
             call, work, line=line, urgent=urgent, within=within, posts=posts, opens=opens

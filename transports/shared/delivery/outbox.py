@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import anyio
 
-from threads.errors import PostFailed, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import Fenced, PostFailed, TransportRejected, TransportUnavailable, retry_fields
 from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Transport
@@ -118,11 +118,11 @@ class Outbox:
         return None, replace(outgoing, text=f"{text}\n\n{MAYBE_REPEAT}")
 
     async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:
-        """Wait for the transport, but not for ever. Raises only `PostFailed`."""
+        """Wait for the transport, but not for ever. Raises only `PostFailed` and `Fenced`."""
         try:
             with anyio.move_on_after(POST_WITHIN_S):
                 return await work
-        except PostFailed:
+        except (PostFailed, Fenced):
             raise
         except (
             Exception

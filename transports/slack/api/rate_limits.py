@@ -176,6 +176,9 @@ class Limits:
         return lane
 
 
+POSTING = ("chat.postMessage", "files.completeUploadExternal")
+"""Methods that put an answer into a thread."""
+
 TakeShared = Callable[[str, float, float], Awaitable[float]]
 """Takes a token of all workers, by name, rate per second and burst; returns the seconds until it may be used."""
 
@@ -185,11 +188,19 @@ class SharedLimits(Limits):
 
     Half of each method's rate is for the `take` of all workers together, and of the other half each has its part for
     `try_take`. Posts to one channel are all taken together.
+
+    A post may wait here for longer than a lease lasts, so *ensure_ownership* is awaited once more at the end.
     """
 
-    def __init__(self, take_shared: TakeShared, workers: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        take_shared: TakeShared,
+        workers: Callable[[], int],
+        ensure_ownership: Callable[[], Awaitable[None]],
+    ) -> None:
         super().__init__()
         self._take_shared, self.workers = take_shared, workers
+        self._ensure_ownership = ensure_ownership
         self._droppable: dict[str, Bucket] = {}
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
@@ -199,6 +210,8 @@ class SharedLimits(Limits):
             rate = lane.bucket.rate
             burst = max(1, rate.burst // part)
             await anyio.sleep(await self._take_shared(f"slack {name}", rate.per_second / part, burst))
+        if method in POSTING:
+            await self._ensure_ownership()
 
     def try_take(self, method: str, channel: str = "") -> bool:
         now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self.workers()))

@@ -38,7 +38,7 @@ async def worker(slack, dsn, data, model):
         "marks": store.marks("slack"),
     }
     slack_transport = Slack(options, data, **given)
-    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers)
+    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
     try:
         async with bot_over(slack_transport, data, model, store=store) as edge:
             yield edge
