@@ -27,13 +27,15 @@ from transports.slack.markdown.blocks import (
 )
 from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links, host_of, hosts_in
-from transports.slack.markdown.lookahead import HELD
 from transports.slack.markdown.split import plain, split_markdown
 from transports.slack.markdown.tables import tables_in
 
 GOLDEN = Path(__file__).parent / "golden"
 DEAD = Links(frozenset({"good.com"}), live=False)
 LIVE = Links(frozenset({"good.com"}), live=True)
+
+MAX_HELD = 4_000
+"""The most characters that a stream may hold back."""
 
 
 def read(path):
@@ -191,7 +193,7 @@ def test_no_more_than_a_bound_is_ever_held_back(opened, filler):
     stream.feed(opened)
     for _ in range(3):
         stream.feed(filler * (2_000 // len(filler)))
-        assert len(stream._held) <= HELD
+        assert len(stream._held) <= MAX_HELD
 
 
 @pytest.mark.parametrize(

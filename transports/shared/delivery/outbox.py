@@ -124,9 +124,7 @@ class Outbox:
                 return await work
         except (PostFailed, Fenced):
             raise
-        except (
-            Exception
-        ) as error:  # the boundary of a transport: its bugs are failed posts, never dead actors
+        except Exception as error:  # the boundary of a transport: its bugs never kill an actor
             log.exception("post.broke: see the traceback", extra={"thread_id": str(thread)})
             raise TransportUnavailable(f"{type(error).__name__}: {error}", maybe_posted=True) from error
         raise TransportUnavailable("the transport took too long", maybe_posted=True)

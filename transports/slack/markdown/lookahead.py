@@ -10,9 +10,6 @@ from dataclasses import dataclass
 
 from transports.slack.markdown.links import without_entities
 
-HELD = 4_000
-"""The most characters that are held back."""
-
 LINK, LABEL, CODE, INFO, WORD, SHORT = 3_000, 500, 1_000, 200, 256, 48
 _BRACKETS = re.compile(r"\[((?:[^\[\]\n]++|\[[^\[\]\n]*+\](?!\())*+)\]")
 _TARGET = re.compile(
