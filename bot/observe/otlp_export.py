@@ -42,9 +42,8 @@ async def open_spans(endpoint: str | None, agent: str) -> AsyncIterator[Spans | 
         yield None
         return
     try:
-        spans = await anyio.to_thread.run_sync(
-            _start_export, traces_url(endpoint), agent
-        )  # the imports are slow
+        # The imports are slow.
+        spans = await anyio.to_thread.run_sync(_start_export, traces_url(endpoint), agent)
     except ImportError as error:
         log.warning(
             "observe.otlp_missing: observe.otlp_endpoint is set, but OpenTelemetry is not installed (%s), "

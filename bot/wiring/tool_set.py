@@ -160,9 +160,8 @@ async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) ->
 async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
     tool_set.skills = skills = Skills(settings.data / "skills", settings.skills)
     await resources.offload(skills.scan)
-    tool_set.tools.append(
-        LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit))
-    )  # one may come later
+    # Even without skills: one may be added later.
+    tool_set.tools.append(LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit)))
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
 

@@ -50,9 +50,8 @@ def _allowed(character: str) -> bool:
 
 def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
     """Return the path of each file of a message in the workspace. No two files have the same path."""
-    owner = plain(message_id).replace(
-        "-", "%2D"
-    )  # it ends at the first dash, so no two messages share a path
+    # It ends at the first dash, so no two messages share a path.
+    owner = plain(message_id).replace("-", "%2D")
     used: set[str] = set()
     for name in map(safe_name, names):
         number, unique = 1, name

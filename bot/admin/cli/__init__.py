@@ -44,9 +44,8 @@ class InOrder(click.Group):
 def main() -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
     gc.set_threshold(*COLLECT_AFTER)
-    os.environ.setdefault(
-        "PYDANTIC_DISABLE_PLUGINS", "__all__"
-    )  # else it looks through every package for one
+    # Otherwise pydantic looks through every package for a plugin.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 for command in (

@@ -101,9 +101,8 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
             "--data or --settings name another one."
         )
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # a terminal of another encoding cannot show all that people write
+        # A terminal of another encoding cannot show all that people write.
+        sys.stdout.reconfigure(errors="replace")
     try:
         yield DataFolder(make_reader(loaded), loaded, masker(loaded), Damage())
         sys.stdout.flush()

@@ -27,9 +27,8 @@ def repair_terminal() -> None:
     """Restore line editing, echo and Ctrl-C if the terminal is in raw mode."""
     with suppress(termios.error, OSError, ValueError):  # no terminal: nothing to restore
         fd = sys.stdin.fileno() if sys.stdin else -1
-        if (
-            not os.isatty(fd) or os.tcgetpgrp(fd) != os.getpgrp()
-        ):  # in the background it would be stopped for it
+        # A process in the background would be stopped.
+        if not os.isatty(fd) or os.tcgetpgrp(fd) != os.getpgrp():
             return
         mode = termios.tcgetattr(fd)
         if mode[IFLAG] & termios.ICRNL and mode[LFLAG] & NEEDED == NEEDED:

@@ -50,11 +50,8 @@ def ask(data: Path, within_s: float = WITHIN_S) -> Status | NoStatus:
         return TypeAdapter(Status).validate_json(_get(data, within_s))
     except (TimeoutError, BlockingIOError):  # the second if too many wait to be accepted
         return NoStatus("stuck", lock_holder(data) or 0)
-    except (
-        FileNotFoundError,
-        ConnectionError,
-        ValueError,
-    ):  # the last if it is cut off, or of another version
+    except (FileNotFoundError, ConnectionError, ValueError):
+        # ValueError: the answer is cut off, or comes from another version.
         pid = lock_holder(data)
         return ABSENT if pid is None else NoStatus("mute", pid)
 

@@ -68,9 +68,8 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> tuple[str, s
             return data.decode(encoding, "replace"), encoding
     for encoding in filter(None, (declared if _CHARSET.fullmatch(declared) else "", "utf-8")):
         with suppress(UnicodeError, LookupError):
-            content = codecs.getincrementaldecoder(encoding)().decode(
-                data
-            )  # but for a character that is cut off
+            # A character that is cut off at the end is left out.
+            content = codecs.getincrementaldecoder(encoding)().decode(data)
             if "\0" not in content:
                 return content, encoding.lower()
     if len(_BINARY.findall(data)) > _MOST_BINARY * len(data):

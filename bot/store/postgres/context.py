@@ -38,9 +38,8 @@ class PostgresContext:
             raise StoreUnavailable(str(error)) from error
         lines, broken = read_records(line_adapter(), b"".join(f"{line}\n".encode() for (line,) in rows))
         messages = [line.message for line, _ in lines]
-        self._messages = (
-            [] if broken else list(messages)
-        )  # a damaged line shifts those after it, so write them again
+        # A damaged line shifts those after it, so write them again.
+        self._messages = [] if broken else list(messages)
         return Loaded(messages, len(broken), not messages and archived)
 
     async def save(self, messages: list[Message]) -> None:

@@ -94,9 +94,8 @@ class Worker:
         """Draw a number, take its lock, and join the workers for threads of *transports*. Raises OSError."""
         self._transports = list(transports)
         [[self.number]] = await self._hands.rows(NUMBER)
-        await (
-            self._life.connection()
-        )  # the lock comes before the row: without its lock the worker would be taken for dead
+        # The lock comes before the row: without its lock the worker would be taken for dead.
+        await self._life.connection()
         sent = anyio.current_time()
         [[now]] = await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
         self._renew(sent, now)

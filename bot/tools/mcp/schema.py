@@ -110,11 +110,8 @@ def _resolves(parameters: dict[str, JsonValue], reference: JsonValue) -> bool:
     resolver = Registry().resolver_with_root(DRAFT202012.create_resource(parameters))
     try:
         return isinstance(resolver.lookup(str(reference)).contents, dict | bool)
-    except (
-        Unresolvable,
-        TypeError,
-        ValueError,
-    ):  # the last two for a path that leads into a text or a number
+    except (Unresolvable, TypeError, ValueError):
+        # TypeError and ValueError: the path leads into a text or a number.
         return False
 
 

@@ -44,9 +44,8 @@ class ChannelQueues:
             while queue:
                 try:
                     await queue[0]()
-                except (
-                    Exception
-                ):  # the boundary of a transport: one event fails, and the next one is taken in
+                except Exception:
+                    # The boundary of a transport: one event fails, and the next one is taken in.
                     log.exception("intake.failed: an event in %s was not taken in", channel)
                 queue.popleft()
                 self._held -= 1

@@ -202,9 +202,8 @@ class CatchUp:
 
     async def _give_up(self, channel: str, gap: int) -> None:
         self._marks.close(channel, gap)
-        with suppress(
-            StoreUnavailable
-        ):  # others try for themselves once this process claims it again, or is gone
+        # Others try for themselves once this process claims it again, or is gone.
+        with suppress(StoreUnavailable):
             await self._marks.finish(channel, NEVER)
 
     def _again(self, channel: str, error: BotError) -> dict[str, str | float]:
