@@ -12,8 +12,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from bot.admin.reports.line_reader import Damage
-from bot.admin.reports.thread import entries, in_json, journal
+from bot.reports.line_reader import Damage
+from bot.reports.thread import entries, in_json, journal
 from bot.store.migrations import prepare
 from bot.store.reader import Reader, Thread
 from threads.journal.journal import FileJournal

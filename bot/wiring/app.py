@@ -41,7 +41,7 @@ from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
@@ -81,7 +81,7 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    make_transports: Callable[[Store], Sequence[Transport]],
+    make_transports: Callable[[Storage], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
     schema_of: SchemaOf | None = None,
@@ -89,7 +89,7 @@ async def serve(
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
 
-    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *make_transports* gets the bot's storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
@@ -99,7 +99,7 @@ async def serve(
     resources = _resources(offload, Masker(secrets), observing or Observing())
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
-    transports = make_transports(store)
+    transports = make_transports(storage)
     outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     stopped: list[str] = []

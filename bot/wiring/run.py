@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
-from bot.config.settings import Discord, Settings, Slack
+from bot.config.settings import Discord, Settings, Slack, Web
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
@@ -25,6 +25,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates, offered
+from bot.wiring.store import Storage
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
 from threads.ports import Store
@@ -41,7 +42,8 @@ log = logging.getLogger(__name__)
 
 NOTHING_NAMED = (
     'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
-    'or "discord": {} (with DISCORD_TOKEN), or talk to it here with: threadfast chat'
+    'or "discord": {} (with DISCORD_TOKEN), or "web": {} for a page in the browser, or talk to it here with: '
+    "threadfast chat"
 )
 
 
@@ -65,7 +67,7 @@ async def serve_until_stopped(
     given = settings.observe
     form = log_format_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
     configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
-    if not (settings.transports.slack or settings.transports.discord):
+    if not any((settings.transports.slack, settings.transports.discord, settings.transports.web)):
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
@@ -99,13 +101,20 @@ def _slack_features(settings: Settings, slack: Slack) -> Features:
 
 
 def _transports(
-    settings: Settings, environ: Mapping[str, str], model: str, store: Store
+    settings: Settings, environ: Mapping[str, str], model: str, storage: Storage
 ) -> Sequence[Transport]:
-    slack, discord = settings.transports.slack, settings.transports.discord
+    named = settings.transports
     return [
-        *([_slack(settings, slack, environ, store)] if slack else []),
-        *([_discord(settings, discord, environ, model, store)] if discord else []),
+        *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
+        *([_discord(settings, named.discord, environ, model, storage.store)] if named.discord else []),
+        *([_web(settings, named.web, environ, storage)] if named.web else []),
     ]
+
+
+def _web(settings: Settings, web: Web, environ: Mapping[str, str], storage: Storage) -> Transport:
+    from bot.wiring.web import make_web  # noqa: PLC0415 - loaded only when asked for
+
+    return make_web(settings, web, environ, storage)
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:

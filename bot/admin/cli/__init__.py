@@ -13,7 +13,7 @@ from bot.admin.cli.completion import completion
 from bot.admin.cli.health import doctor, status
 from bot.admin.cli.migrate import migrate
 from bot.admin.cli.reports import audit, dead_letters, usage, why
-from bot.admin.cli.serve import ask, chat, run
+from bot.admin.cli.serve import ask, chat, run, web
 from bot.admin.cli.setup import check, init, manifest, schema
 from bot.admin.cli.threads import threads
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 for command in (
-    init, chat, ask, run, status, check, doctor, threads, why, usage, dead_letters, audit, backup, restore, migrate,
+    init, chat, web, ask, run, status, check, doctor, threads, why, usage, dead_letters, audit, backup, restore, migrate,
     manifest, schema, completion,
 ):  # fmt: skip
     main.add_command(command)

@@ -13,7 +13,7 @@ from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters import DeadLetter
-    from bot.admin.reports.message_story import Story
+    from bot.reports.message_story import Story
     from bot.observe.audit import AuditRecord
 
 
@@ -31,7 +31,7 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     """
     from functools import partial
 
-    from bot.admin.reports import message_story
+    from bot.reports import message_story
     from bot.admin.terminal import progress
 
     over = partial(progress, what="Looking through threads")
@@ -62,7 +62,7 @@ def _value(story: Story) -> dict[str, object]:
 
 
 def _print_story(data: DataFolder, story: Story) -> None:
-    from bot.admin.safe_text import SHOWN, line, plain
+    from bot.reports.safe_text import SHOWN, line, plain
     from bot.admin.terminal import Column, print_table, width
 
     click.echo(f"Message {plain(story.message_id)} in {plain(story.thread)}, {story.events[0].at[:10]} (UTC)")
@@ -94,8 +94,8 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
-    from bot.admin.reports import usage as usage_report
-    from bot.admin.reports.budget_state import budgets
+    from bot.reports import usage as usage_report
+    from bot.reports.budget_state import budgets
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
 
@@ -126,7 +126,7 @@ def audit(
 
     With --follow, --json prints one object per line.
     """
-    from bot.admin.reports.audit_trail import Filter, as_value, read_audit
+    from bot.reports.audit_trail import Filter, as_value, read_audit
 
     names = [found.name for found in data.reader.find(thread)] or [thread] if thread else []
     records = read_audit(data.reader, Filter(since, kind, names), data.damage, look_again if follow else None)
@@ -149,8 +149,8 @@ def audit(
 
 
 def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
-    from bot.admin.reports.audit_trail import describe
-    from bot.admin.safe_text import SHOWN, line
+    from bot.reports.audit_trail import describe
+    from bot.reports.safe_text import SHOWN, line
     from bot.admin.terminal import WIDE, width
 
     ref = f"(ref {record.correlation_id})" if record.correlation_id else ""
@@ -184,7 +184,7 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
     """List dead letters, oldest first. It shows the state of those that were resubmitted."""
     from dataclasses import asdict
 
-    from bot.admin.safe_text import line
+    from bot.reports.safe_text import line
     from bot.admin.terminal import WIDE, Column, print_table, width
 
     letters = _letters(data)

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.safe_text import flat, plain
+from bot.reports.safe_text import flat, plain
 from bot.admin.terminal import console
 from transports.shared.checks import Finding, State
 

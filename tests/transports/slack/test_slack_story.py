@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from bot.admin.reports.links import linked
+from bot.reports.links import linked
 from bot.config.settings import Access
 from bot.ports.errors import ModelUnavailable
 from bot.routing.access import allowed

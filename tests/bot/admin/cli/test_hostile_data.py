@@ -14,7 +14,7 @@ import pytest
 
 from bot.admin.doctor.checks import Context
 from bot.admin.doctor.fixes import LEFT_S, apply_fixes
-from bot.admin.reports.workspace_files import files_of
+from bot.reports.workspace_files import files_of
 from bot.config.settings import Settings
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START

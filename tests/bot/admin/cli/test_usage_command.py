@@ -4,8 +4,8 @@ import tracemalloc
 import anyio
 import pytest
 
-from bot.admin.reports import usage as usage_report
-from bot.admin.reports.files import FileReader
+from bot.reports import usage as usage_report
+from bot.reports.files import FileReader
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
 from bot.ports.model import Usage

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 import anyio
 import pytest
 
-from bot.admin.reports import message_story
+from bot.reports import message_story
 from bot.budget.budgets import Call, Commit, Reserve
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Literal, TextIO
 
 from bot.admin import terminal
-from bot.admin.reports.budget_state import ended
-from bot.admin.reports.line_reader import Damage, records
-from bot.admin.safe_text import plain
+from bot.reports.budget_state import ended
+from bot.reports.line_reader import Damage, records
+from bot.reports.safe_text import plain
 from bot.admin.terminal import Column
 from bot.budget.accounts import WHOSE
 from bot.budget.budgets import Commit, Reserve, record_adapter
