@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from typing import Literal, TextIO
 
 from bot.admin import terminal
-from bot.reports.budget_state import ended
-from bot.reports.line_reader import Damage, records
-from bot.reports.safe_text import plain
 from bot.admin.terminal import Column
 from bot.budget.accounts import WHOSE
 from bot.budget.budgets import Commit, Reserve, record_adapter
 from bot.budget.money import dollars, micros, usd
 from bot.ports.status import Spend
+from bot.reports.budget_state import ended
+from bot.reports.line_reader import Damage, records
+from bot.reports.safe_text import plain
 from bot.store.reader import Reader
 
 By = Literal["day", "user", "thread", "model"]

@@ -336,7 +336,9 @@ def _web_faults(web: Mapping[str, JsonValue]) -> Iterator[str]:
     certificate, key, public_url = (web.get(name) for name in ("tls_certificate", "tls_key", "public_url"))
     if (certificate is None) != (key is None):
         yield "transports.web: tls_certificate and tls_key go together"
-    if isinstance(public_url, str) and not public_url.startswith(("https://", "http://127.", "http://localhost")):
+    if isinstance(public_url, str) and not public_url.startswith(
+        ("https://", "http://127.", "http://localhost")
+    ):
         yield "transports.web.public_url: must be an https address"
     host = web.get("host", "127.0.0.1")
     if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:

@@ -366,7 +366,9 @@ class Discord(Section):
 class Web(Section):
     """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
 
-    host: Name = Field(default="127.0.0.1", description="Address to listen at; loopback is this machine alone.")
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
     public_url: Url | None = Field(
         default=None, description="What people type when a reverse proxy stands before the page."

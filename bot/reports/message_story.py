@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bot.reports.line_reader import Damage
 from bot.reports.links import linked
-from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.reports.safe_text import flat, plain
+from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry

@@ -89,7 +89,8 @@ async def serve(
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
 
-    *make_transports* gets the bot's storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
+    *make_transports* gets the bot's storage, before it is open. Without *chosen_here* the models that threads chose
+    are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.

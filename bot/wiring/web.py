@@ -99,7 +99,9 @@ def address_of(given: WebSettings) -> Address:
 async def make_link(settings: Settings, environ: Mapping[str, str], person: Person) -> str:
     """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError."""
     if not PERSON.fullmatch(person.id):
-        raise ConfigInvalid(f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most")
+        raise ConfigInvalid(
+            f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
+        )
     if (given := settings.transports.web) is None:
         raise ConfigInvalid('transports.web: the settings do not name it; add "web": {} and start the bot')
     if given.port == 0:

@@ -1,1 +1,1 @@
-"""A page in the browser: a place to talk, beside the chat platforms. Loopback only, and off, until the settings say so."""
+"""A page in the browser: a place to talk, beside the chat platforms. It is off until the settings name it."""

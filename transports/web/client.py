@@ -121,7 +121,9 @@ class Web:
         try:
             self._talk.show(thread, message_id, event)
         except Exception:  # the boundary of a transport: a sign that fails costs no turn
-            log.exception("live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id})
+            log.exception(
+                "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
+            )
 
     async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
         """Return nothing: a thread of the page begins with the bot."""

@@ -1,30 +1,30 @@
 """What happens in a thread, as the page is told; pure. Each event is an ``op``, the ``id`` of its message, and more.
 
-| op         | more                                  | it says                                                            |
-|------------|---------------------------------------|--------------------------------------------------------------------|
-| message    | text, author, at, files               | a person sent it                                                   |
-| edit       | text                                  | its text is another now                                            |
-| started    |                                       | its turn began                                                     |
-| delta      | text                                  | more of the answer                                                 |
-| reset      |                                       | the text since the last tool is taken back                         |
-| thinking   |                                       | the model reasons                                                  |
-| wait       | reason, until, attempt, attempts      | the turn waits, until an instant or for a person                   |
-| resumed    |                                       | the wait is over                                                   |
-| tool       | call, name, label, arguments          | a tool runs                                                        |
-| tool_done  | call, ok, result                      | it ended                                                           |
-| post       | key, kind, tree, choices, at          | something was posted, or replaces what had this key                |
-| file       | key, name, size, address              | a file was posted                                                  |
-| spent      | model, tokens, cached, cost           | what the answer used                                               |
-| closed     | key, approved, by                     | a question was decided, or time ran out                            |
-| settled    | outcome, code                         | the message has its outcome                                        |
+| op         | more                             | it says                                                      |
+|------------|----------------------------------|--------------------------------------------------------------|
+| message    | text, author, at, files          | a person sent it                                             |
+| edit       | text                             | its text is another now                                      |
+| started    |                                  | its turn began                                               |
+| delta      | text                             | more of the answer                                           |
+| reset      |                                  | the text since the last tool is taken back                   |
+| thinking   |                                  | the model reasons                                            |
+| wait       | reason, until, attempt, attempts | the turn waits, until an instant or for a person             |
+| resumed    |                                  | the wait is over                                             |
+| tool       | call, name, label, arguments     | a tool runs                                                  |
+| tool_done  | call, ok, result                 | it ended                                                     |
+| post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key          |
+| file       | key, name, size, address         | a file was posted                                            |
+| spent      | model, tokens, cached, cost      | what the answer used                                         |
+| closed     | key, approved, by                | a question was decided, or time ran out                      |
+| settled    | outcome, code                    | the message has its outcome                                  |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from pydantic import JsonValue
 
@@ -53,44 +53,53 @@ from transports.web.markdown import tree
 
 def turn_event(message_id: str, event: TurnEvent, now: datetime) -> Event | None:
     """Return what the page is told of an event of a turn, None if nothing."""
-    told = _turn_event(event, now)
-    return {**told, "id": message_id} if told else None
+    tell = _TOLD.get(type(event))
+    return {**tell(event, now), "id": message_id} if tell else None
 
 
-def _turn_event(event: TurnEvent, now: datetime) -> Event | None:
-    match event:
-        case Taken(text, author):
-            return {"op": "message", "text": clean(text), "author": clean(author)}
-        case TurnStarted(text, author):
-            return {"op": "started", "text": clean(text), "author": clean(author)}
-        case TextDelta(text):
-            return {"op": "delta", "text": clean(text)}
-        case TextReset():
-            return {"op": "reset"}
-        case ThinkingDelta():
-            return {"op": "thinking"}
-        case Waiting(reason, seconds, attempt, attempts):
-            until = (now + timedelta(seconds=seconds)).isoformat() if 0 < seconds < math.inf else ""
-            return {"op": "wait", "reason": reason, "until": until, "attempt": attempt, "attempts": attempts}
-        case Resumed():
-            return {"op": "resumed"}
-        case ToolStarted(name, summary, call_id, label):
-            words = clean(label or name)
-            return {"op": "tool", "call": call_id or name, "name": clean(name), "label": words, "arguments": clean(summary)}
-        case ToolFinished(name, ok, call_id):
-            return {"op": "tool_done", "call": call_id or name, "ok": ok}
-        case QuestionClosed(key, approved, by):
-            return {"op": "closed", "key": key, "approved": approved, "by": by}
-        case TurnSettled():
-            return {"op": "settled", "outcome": event.outcome, "code": event.code}
-        case _:
-            return None
+def _wait(event: Waiting, now: datetime) -> Event:
+    timed = 0 < event.seconds < math.inf
+    until = (now + timedelta(seconds=event.seconds)).isoformat() if timed else ""
+    tries: Event = {"attempt": event.attempt, "attempts": event.attempts}
+    return {"op": "wait", "reason": clean(event.reason), "until": until, **tries}
+
+
+def _tool(event: ToolStarted, _: datetime) -> Event:
+    names: Event = {"name": clean(event.name), "label": clean(event.label or event.name)}
+    return {"op": "tool", "call": event.call_id or event.name, "arguments": clean(event.summary), **names}
+
+
+_TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
+    Taken: lambda event, _: {"op": "message", "text": clean(event.text), "author": clean(event.author)},
+    TurnStarted: lambda event, _: {"op": "started", "text": clean(event.text), "author": clean(event.author)},
+    TextDelta: lambda event, _: {"op": "delta", "text": clean(event.text)},
+    TextReset: lambda *_: {"op": "reset"},
+    ThinkingDelta: lambda *_: {"op": "thinking"},
+    Waiting: _wait,
+    Resumed: lambda *_: {"op": "resumed"},
+    ToolStarted: _tool,
+    ToolFinished: lambda event, _: {"op": "tool_done", "call": event.call_id or event.name, "ok": event.ok},
+    QuestionClosed: lambda event, _: {
+        "op": "closed",
+        "key": event.key,
+        "approved": event.approved,
+        "by": event.by,
+    },
+    TurnSettled: lambda event, _: {"op": "settled", "outcome": event.outcome, "code": event.code},
+}
 
 
 def message_event(message_id: str, text: str, author: str, at: str, files: Sequence[Attachment]) -> Event:
     """Return what the page is told of a message that a person sent."""
     names: list[JsonValue] = [{"name": clean(file.name), "size": file.size} for file in files]
-    return {"op": "message", "id": message_id, "text": clean(text), "author": author, "at": at, "files": names}
+    return {
+        "op": "message",
+        "id": message_id,
+        "text": clean(text),
+        "author": author,
+        "at": at,
+        "files": names,
+    }
 
 
 def post_event(outgoing: Outgoing, at: str) -> Event:

@@ -1,8 +1,8 @@
 """What a page is told: the events of its threads, numbered, so that a lost connection goes on without gap or double.
 
-A feed is a bounded ring of events. A page reads it at its own pace from the last number that it has seen; one that has
-fallen behind the ring, or comes from before a restart, begins with a snapshot. So a page that stops reading costs one
-number. Of an unsettled message a feed keeps all that the page has to know, with the pieces of its text joined.
+A feed is a bounded ring of events. A page reads it at its own pace from the last number that it has seen; one that
+has fallen behind the ring, or comes from before a restart, begins with a snapshot. So a page that stops reading costs
+one number. Of an unsettled message a feed keeps all that the page has to know, with the pieces of its text joined.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class Feed:
         """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to."""
         self._messages.setdefault(str(event["id"]), _Message()).note(event)
         self.ring.append(event)
-        for message_id in [one for one, message in self._messages.items() if message.settled][:-MOST_MESSAGES]:
+        for message_id in [one for one, message in self._messages.items() if message.settled][
+            :-MOST_MESSAGES
+        ]:
             del self._messages[message_id]
 
     def noted(self) -> Iterator[Event]:

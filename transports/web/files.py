@@ -68,8 +68,7 @@ class Files:
         try:
             with os.fdopen(fd, "wb") as file:
                 async for chunk in body:
-                    if (size := size + len(chunk)) > self._most:
-                        raise TooLarge
+                    size = _bounded(size + len(chunk), self._most)
                     await self._offload(file.write, chunk)
                 await self._offload(_sync, file)
             await self._offload(path.with_suffix(".part").rename, path)
@@ -137,9 +136,15 @@ class Files:
 
 def _create(folder: Path, path: Path) -> int:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if len(os.listdir(folder)) >= MOST_SENT:
+    if sum(1 for _ in folder.iterdir()) >= MOST_SENT:
         raise TooMany
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _bounded(size: int, most: int) -> int:
+    if size > most:
+        raise TooLarge
+    return size
 
 
 def _sync(file: BufferedWriter) -> None:

@@ -1,13 +1,13 @@
 """What every request passes before anything of ours sees it, and the headers that every response leaves with.
 
-| a request                                        | answer                                                            |
-|--------------------------------------------------|-------------------------------------------------------------------|
-| to a host name that is not ours                  | 421: a name of somebody else's may lead here (DNS rebinding)      |
-| that changes something, from another origin      | 403                                                               |
-| that changes something, without our token        | 403                                                               |
-| with a body over the limit of its path           | 413                                                               |
-| with a body that comes too slowly                | 408                                                               |
-| while too many are open                          | 503                                                               |
+| a request                                        | answer |
+|--------------------------------------------------|---|
+| to a host name that is not ours                  | 421: a name of somebody else's may lead here (DNS rebinding) |
+| that changes something, from another origin      | 403 |
+| that changes something, without our token        | 403 |
+| with a body over the limit of its path           | 413 |
+| with a body that comes too slowly                | 408 |
+| while too many are open                          | 503 |
 
 The token is checked where the session is known, in `transports.web.routes`.
 """
@@ -24,19 +24,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transports.web.address import Address
 
-POLICY: Final = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """Scripts and styles only from our own files, nothing from anywhere else, and no text of ours turned into HTML."""
 
@@ -138,5 +129,3 @@ class _Body:
             self._over = not message.get("more_body", False)
             return message
         raise TooSlow
-
-

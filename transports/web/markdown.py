@@ -21,7 +21,33 @@ LONGEST = 200_000
 """Characters that are read as Markdown. A longer text stays as it is: it would keep the browser busy."""
 
 TAGS: Final = frozenset(
-    "p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td".split()
+    [
+        "p",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "ul",
+        "ol",
+        "li",
+        "blockquote",
+        "pre",
+        "code",
+        "em",
+        "strong",
+        "s",
+        "a",
+        "hr",
+        "br",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    ]
 )
 SCHEMES: Final = ("https://", "http://", "mailto:")
 
@@ -74,18 +100,12 @@ def _leaf(token: Token) -> Node:
             return ["pre", {"lang": language} if language else {}, token.content]
         case "code_inline":
             return ["code", {}, token.content]
-        case "softbreak":
-            return "\n"
-        case "hardbreak":
-            return ["br", {}]
-        case "hr":
-            return ["hr", {}]
-        case "image":
-            words = token.content or "image"
-            address = _safe(str(token.attrs.get("src", "")))
-            return ["a", {"href": address}, words] if address else words
+        case "hardbreak" | "hr":
+            return [token.tag, {}]
+        case "image" if address := _safe(str(token.attrs.get("src", ""))):
+            return ["a", {"href": address}, token.content or "image"]
         case _:
-            return token.content
+            return "\n" if token.type == "softbreak" else token.content or "image" * (token.type == "image")
 
 
 def _safe(address: str) -> str:

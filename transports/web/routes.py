@@ -31,12 +31,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from threads.errors import StoreUnavailable
 from transports.web.address import Address
 from transports.web.files import TooLarge, TooMany
 from transports.web.sessions import Person, Sessions
+from transports.web.stream import Stream
 from transports.web.talk import Talk, TurnBegan, UnknownFile
 
 log = logging.getLogger(__name__)
@@ -197,7 +198,7 @@ class Routes:
     async def _events(self, request: Request, person: Person) -> Response:
         thread = request.query_params.get("thread", "")
         last_id = request.headers.get("last-event-id", "")
-        return _Asgi(self._talk.stream(person, thread, last_id))
+        return _Streamed(self._talk.stream(person, thread, last_id))
 
     async def _threads(self, _: Request, person: Person) -> Response:
         return JSONResponse({"threads": await self._talk.list_threads(person)})
@@ -230,7 +231,9 @@ class Routes:
         except TooLarge as error:
             raise HTTPException(413, f"{name}: at most {self._talk.most_bytes:,} bytes are taken.") from error
         except TooMany as error:
-            raise HTTPException(429, "Too many files wait already. Send a message with them first.") from error
+            raise HTTPException(
+                429, "Too many files wait already. Send a message with them first."
+            ) from error
         except OSError as error:
             raise StoreUnavailable(f"web file: {error}") from error
         return JSONResponse({"id": file.id, "name": file.name, "size": file.size})
@@ -244,13 +247,14 @@ class Routes:
         return FileResponse(path, media_type="application/octet-stream", filename=name)
 
 
-class _Asgi(Response):
-    """An ASGI application as the response of an endpoint."""
+class _Streamed(Response):
+    """A stream as the response of an endpoint."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
 
-    __call__ = property(lambda self: self._app)  # type: ignore[assignment]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._stream(scope, receive, send)
 
 
 class _AdminsOnly:
@@ -259,7 +263,7 @@ class _AdminsOnly:
     def __init__(self, app: ASGIApp, admits: Callable[[Request], bool]) -> None:
         self._app, self._admits = app, admits
 
-    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         app = self._app if self._admits(request) else HTMLResponse("Only admins can look here.", 403)
         await app(scope, receive, send)
@@ -271,7 +275,9 @@ async def _body(request: Request, shape: type[B]) -> B:
             raise HTTPException(415, "Send JSON.")
         return shape.model_validate_json(await request.body())
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['msg']}" for f in error.errors()[:5])
+        faults = "; ".join(
+            f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['msg']}" for f in error.errors()[:5]
+        )
         raise HTTPException(422, faults) from error
 
 

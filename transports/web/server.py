@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from asyncio import TimerHandle, Transport
+from asyncio import Transport
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -27,17 +27,15 @@ MOST_CONNECTIONS = 1_500
 class _Protocol(H11Protocol):
     """HTTP/1.1, with a deadline for the first request: a connection that says nothing ends."""
 
-    _deadline: TimerHandle | None = None
-
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             transport.close()
             return
-        self._deadline = self.loop.call_later(REQUEST_S, self._close_silent)
+        self.loop.call_later(REQUEST_S, self._close_silent)
 
     def _close_silent(self) -> None:
-        if self.cycle is None:
+        if not bool(self.scope):  # None until the first request
             self.transport.close()
 
 

@@ -1,10 +1,10 @@
 """Who a browser belongs to: a one-time link becomes a session, and a session an anti-forgery token.
 
-| what         | how long             | where it is                                                                     |
-|--------------|----------------------|---------------------------------------------------------------------------------|
-| link         | `LINK_S`, used once  | signed; the store remembers which were used                                     |
-| session      | `SESSION_S` of rest  | a random cookie; the store holds only its hash                                   |
-| anti-forgery | as its session       | made from the cookie with the store's key, so no other site can know it          |
+| what         | how long             | where it is |
+|--------------|----------------------|---|
+| link         | `LINK_S`, used once  | signed; the store remembers which were used |
+| session      | `SESSION_S` of rest  | a random cookie; the store holds only its hash |
+| anti-forgery | as its session       | made from the cookie with the store's key, so no other site can know it |
 
 The state is durable and the same for all workers: a page stays open while the bot restarts.
 """
@@ -82,9 +82,7 @@ class Sessions:
     async def open(self) -> None:
         """Make the key, once for all workers."""
         key = secrets.token_urlsafe(32)
-        await self._state.change(
-            lambda state: state if state.key else state.model_copy(update={"key": key})
-        )
+        await self._state.change(lambda state: state if state.key else state.model_copy(update={"key": key}))
 
     def link(self, person: Person) -> str:
         """Return the token of a new one-time link."""

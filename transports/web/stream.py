@@ -1,7 +1,7 @@
 """A page's stream of events, as server-sent events over one response that does not end.
 
-Its first event is a snapshot, unless the page says what it has seen and the feed still has all that came after. The id
-of an event is ``<process>.<number in the list>.<number in the thread>``.
+Its first event is a snapshot, unless the page says what it has seen and the feed still has all that came after. The
+id of an event is ``<process>.<number in the list>.<number in the thread>``.
 """
 
 from __future__ import annotations

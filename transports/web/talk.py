@@ -21,11 +21,11 @@ from threads.model import (
     Incoming,
     Outgoing,
     Sink,
+    Taken,
     ThreadId,
     TurnEvent,
     TurnSettled,
     TurnStarted,
-    Taken,
 )
 from transports.web.events import history_events, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
@@ -111,7 +111,12 @@ class Talk:
         """Return the person's threads, newest first."""
         running = self._feeds.states
         return [
-            {"thread": root, "title": title, "at": at, "busy": running.get(str(self._thread(person, root)), False)}
+            {
+                "thread": root,
+                "title": title,
+                "at": at,
+                "busy": running.get(str(self._thread(person, root)), False),
+            }
             for root, title, at in await self._history.threads(person.id, MOST_THREADS)
         ]
 

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 for command in (
-    init, chat, web, ask, run, status, check, doctor, threads, why, usage, dead_letters, audit, backup, restore, migrate,
-    manifest, schema, completion,
+    init, chat, web, ask, run, status, check, doctor, threads, why, usage, dead_letters, audit, backup, restore,
+    migrate, manifest, schema, completion,
 ):  # fmt: skip
     main.add_command(command)

@@ -22,9 +22,9 @@ from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
-    from bot.reports.line_reader import Damage
     from bot.config.load import Loaded
     from bot.guards.redaction import Masker
+    from bot.reports.line_reader import Damage
     from bot.store.postgres.reading import PostgresReader
     from bot.store.reader import Reader
 

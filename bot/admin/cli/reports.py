@@ -13,8 +13,8 @@ from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.admin.dead_letters import DeadLetter
-    from bot.reports.message_story import Story
     from bot.observe.audit import AuditRecord
+    from bot.reports.message_story import Story
 
 
 @click.command()
@@ -31,8 +31,8 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     """
     from functools import partial
 
-    from bot.reports import message_story
     from bot.admin.terminal import progress
+    from bot.reports import message_story
 
     over = partial(progress, what="Looking through threads")
     found = message_story.stories(data.reader, message, over=over, thread=thread)
@@ -62,8 +62,8 @@ def _value(story: Story) -> dict[str, object]:
 
 
 def _print_story(data: DataFolder, story: Story) -> None:
-    from bot.reports.safe_text import SHOWN, line, plain
     from bot.admin.terminal import Column, print_table, width
+    from bot.reports.safe_text import SHOWN, line, plain
 
     click.echo(f"Message {plain(story.message_id)} in {plain(story.thread)}, {story.events[0].at[:10]} (UTC)")
     columns = [Column("Time", "whole"), Column("What", "whole", style="bold"), Column("")]
@@ -94,10 +94,10 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
-    from bot.reports import usage as usage_report
-    from bot.reports.budget_state import budgets
+    from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
+    from bot.reports.budget_state import budgets
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
@@ -149,9 +149,9 @@ def audit(
 
 
 def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
+    from bot.admin.terminal import WIDE, width
     from bot.reports.audit_trail import describe
     from bot.reports.safe_text import SHOWN, line
-    from bot.admin.terminal import WIDE, width
 
     ref = f"(ref {record.correlation_id})" if record.correlation_id else ""
     words = [describe(record)]
@@ -184,8 +184,8 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
     """List dead letters, oldest first. It shows the state of those that were resubmitted."""
     from dataclasses import asdict
 
-    from bot.reports.safe_text import line
     from bot.admin.terminal import WIDE, Column, print_table, width
+    from bot.reports.safe_text import line
 
     letters = _letters(data)
     if as_json:

@@ -108,7 +108,9 @@ def web(
 
 
 @web.command()
-@click.option("--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`.")
+@click.option(
+    "--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`."
+)
 @click.option("--name", default="", help="What to call this person.")
 @click.pass_obj
 def link(loaded: Loaded, person: str, name: str) -> None:

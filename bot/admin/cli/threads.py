@@ -44,10 +44,10 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     """List threads, the latest first."""
     from datetime import datetime
 
-    from bot.reports.budget_state import budgets
-    from bot.reports.thread import summary
     from bot.admin.terminal import is_terminal, progress
     from bot.budget.money import dollars
+    from bot.reports.budget_state import budgets
+    from bot.reports.thread import summary
 
     found = data.reader.threads(transport)
     if since:
@@ -73,9 +73,9 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
 
 def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
-    from bot.reports.safe_text import line, plain
     from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.budget.money import usd
+    from bot.reports.safe_text import line, plain
 
     room = width()
     begin = 0 if room >= WIDE else len("2026-")
@@ -149,9 +149,9 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints one
     object per line.
     """
+    from bot.admin.terminal import print_texts
     from bot.reports.thread import waiting
     from bot.reports.transcript import on_screen, write_json, write_jsonl
-    from bot.admin.terminal import print_texts
 
     folder = _the_one(data.reader, thread)
     transcript = _transcript(data, folder, data.mask, last, look_again if follow else None)
@@ -198,9 +198,9 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
+    from bot.admin.terminal import progress
     from bot.reports.transcript import WRITERS
     from bot.reports.workspace_files import copy_files
-    from bot.admin.terminal import progress
 
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")

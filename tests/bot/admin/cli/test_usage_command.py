@@ -4,11 +4,11 @@ import tracemalloc
 import anyio
 import pytest
 
-from bot.reports import usage as usage_report
-from bot.reports.files import FileReader
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
 from bot.ports.model import Usage
+from bot.reports import usage as usage_report
+from bot.reports.files import FileReader
 from tests.bot.admin.cli.data_folders import document, threadfast, write_records
 from tests.bot.budget.ledgers import Time, inline
 from threads.store.disk import PosixDisk
