@@ -43,6 +43,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
     message_key,
 )
@@ -66,7 +67,16 @@ def _wait(event: Waiting, now: datetime) -> Event:
 
 def _tool(event: ToolStarted, _: datetime) -> Event:
     names: Event = {"name": clean(event.name), "label": clean(event.label or event.name)}
-    return {"op": "tool", "call": event.call_id or event.name, "arguments": clean(event.summary), **names}
+    return {"op": "tool", "call": event.call_id or event.name, "arguments": clean(event.arguments), **names}
+
+
+def _tool_done(event: ToolFinished, _: datetime) -> Event:
+    return {
+        "op": "tool_done",
+        "call": event.call_id or event.name,
+        "ok": event.ok,
+        "result": clean(event.result),
+    }
 
 
 _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
@@ -78,7 +88,14 @@ _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
     Waiting: _wait,
     Resumed: lambda *_: {"op": "resumed"},
     ToolStarted: _tool,
-    ToolFinished: lambda event, _: {"op": "tool_done", "call": event.call_id or event.name, "ok": event.ok},
+    ToolFinished: _tool_done,
+    UsageCounted: lambda event, _: {
+        "op": "spent",
+        "model": event.model,
+        "tokens": event.tokens,
+        "cached": event.cached,
+        "cost": event.cost_usd,
+    },
     QuestionClosed: lambda event, _: {
         "op": "closed",
         "key": event.key,

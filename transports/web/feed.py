@@ -27,7 +27,7 @@ MOST_MESSAGES = 50
 
 MOST_POSTS = 1_000
 
-MOST_NOTED = 2_000
+MOST_NOTED = 500
 """Events of one message that are remembered for a snapshot."""
 
 
