@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -12,9 +13,12 @@ from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, r
 from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
-    from bot.admin.dead_letters import DeadLetter
     from bot.observe.audit import AuditRecord
+    from bot.reports.dead_letters import DeadLetter
     from bot.reports.message_story import Story
+
+LEDGER_FILES = 5
+"""Files of the ledger, of about 2 MB each, that are read without a progress bar."""
 
 
 @click.command()
@@ -94,15 +98,19 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
+    from bot.admin import terminal
     from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
     from bot.reports.budget_state import budgets
+    from bot.reports.usage import period
+    from bot.reports.usage import report as read
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    report = usage_report.report(data.reader, by, usage_report.period(since, month, now))
+    over = partial(terminal.progress, what="Reading the ledger", few=LEDGER_FILES)
+    report = read(data.reader, by, period(since, month, now), over)
     if report.files:
         policy = Policy.of(data.loaded.settings.budget)
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
@@ -171,8 +179,8 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.admin.dead_letters import dead_letters as read
     from bot.admin.terminal import progress
+    from bot.reports.dead_letters import dead_letters as read
 
     return read(data.reader, partial(progress, what="Looking through threads"))
 
