@@ -6,7 +6,7 @@ import faulthandler
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
-from bot.config.settings import Discord, Settings, Slack, Web
+from bot.config.settings import Discord, Settings, Slack
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
@@ -22,6 +22,7 @@ from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import Status
 from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import candidates, offered
@@ -47,17 +48,24 @@ NOTHING_NAMED = (
 )
 
 
-async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
+async def run_transports(
+    settings: Settings, environ: Mapping[str, str], on_open: Callable[[str], None] | None = None
+) -> None:
     """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`.
 
+    *on_open* is called with a link to the page for whoever started the program.
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, on_open))
 
 
 async def serve_until_stopped(
-    settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify
+    settings: Settings,
+    environ: Mapping[str, str],
+    stop: Stop,
+    notify: Notify,
+    on_open: Callable[[str], None] | None = None,
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
@@ -74,10 +82,11 @@ async def serve_until_stopped(
         await verify_all(candidates(settings, model), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
-    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
+    status = StatusSource()
+    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told, publish=status.publish)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
         observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
-        make = partial(_transports, settings, environ, model)
+        make = partial(_transports, settings, environ, model, status, on_open)
         await serve(settings, environ, model=model, make_transports=make, watch=watch, observing=observing)
 
 
@@ -101,20 +110,44 @@ def _slack_features(settings: Settings, slack: Slack) -> Features:
 
 
 def _transports(
-    settings: Settings, environ: Mapping[str, str], model: str, storage: Storage
+    settings: Settings,
+    environ: Mapping[str, str],
+    model: str,
+    status: StatusSource,
+    on_open: Callable[[str], None] | None,
+    storage: Storage,
 ) -> Sequence[Transport]:
     named = settings.transports
     return [
         *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
         *([_discord(settings, named.discord, environ, model, storage.store)] if named.discord else []),
-        *([_web(settings, named.web, environ, storage)] if named.web else []),
+        *([_web(settings, environ, storage, status, on_open)] if named.web else []),
     ]
 
 
-def _web(settings: Settings, web: Web, environ: Mapping[str, str], storage: Storage) -> Transport:
+class StatusSource:
+    """Returns the status of the running bot, for its own page: None until the bot is observed."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], Status | None] = lambda: None
+
+    def publish(self, read: Callable[[], Status]) -> None:
+        self._read = read
+
+    def __call__(self) -> Status | None:
+        return self._read()
+
+
+def _web(
+    settings: Settings,
+    environ: Mapping[str, str],
+    storage: Storage,
+    status: StatusSource,
+    on_open: Callable[[str], None] | None,
+) -> Transport:
     from bot.wiring.web import make_web  # noqa: PLC0415 - loaded only when asked for
 
-    return make_web(settings, web, environ, storage)
+    return make_web(settings, environ, storage, status, on_open)
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:

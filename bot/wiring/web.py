@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -13,20 +12,24 @@ import anyio.to_thread
 import click
 from cachetools import LRUCache
 
-from bot.config.load import check_start
-from bot.config.settings import Settings
+from bot.budget.budgets import Policy
+from bot.config.load import secrets_of
+from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
 from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
+from bot.page.views import Views
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import Status
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries
 from bot.routing.access import is_admin
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
-from bot.wiring.app import serve, utc_now
-from bot.wiring.chat import configure_console_logs, with_model, with_owner
+from bot.wiring.app import utc_now
+from bot.wiring.chat import with_owner
+from bot.wiring.run import run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
 from threads.model import ThreadId
@@ -43,19 +46,15 @@ MOST_TITLES = 5_000
 
 
 async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int | None, opens: bool) -> None:
-    """Serve the page to whoever started the program, until Ctrl-C. Raises as `bot.wiring.app.serve`."""
-    settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
-        raise ConfigInvalid("\n".join(faults))
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Serve the page to whoever started the program, until Ctrl-C. Raises as `bot.wiring.run.run_transports`."""
     given = settings.transports.web or WebSettings()
     if port is not None:
         given = given.model_copy(update={"port": port})
-    print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
-    configure_console_logs(settings, environ, sys.stderr, "warning")
-    settings = with_owner(settings)
-    make = partial(make_web, settings, given, environ, on_open=partial(_tell, opens=opens))
-    await serve(settings, environ, model=model, make_transports=lambda storage: [make(storage)])
+    observe = settings.observe
+    if "log_level" not in observe.model_fields_set:  # a person reads the terminal
+        observe = observe.model_copy(update={"log_level": "warning"})
+    settings = settings.model_copy(update={"transports": Transports(web=given), "observe": observe})
+    await run_transports(with_owner(settings), environ, partial(_tell, opens=opens))
 
 
 def _tell(link: str, *, opens: bool) -> None:
@@ -66,20 +65,29 @@ def _tell(link: str, *, opens: bool) -> None:
 
 def make_web(
     settings: Settings,
-    given: WebSettings,
     environ: Mapping[str, str],
     storage: Storage,
+    status: Callable[[], Status | None],
     on_open: Callable[[str], None] | None = None,
 ) -> Web:
     """Return the page as a transport. With *on_open* a link for the person at this machine is made at the start."""
+    given, admin = settings.transports.web or WebSettings(), partial(is_admin, settings.access)
+    views = Views(
+        settings.name,
+        partial(open_reader, settings, environ),
+        status,
+        Masker(secrets_of(settings, environ)),
+        Policy.of(settings.budget),
+    )
     options = Options(
         address=address_of(given),
         name=settings.name,
         folder=settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
-        is_admin=partial(is_admin, settings.access),
+        is_admin=admin,
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
+        views=views.routes(),
         owner=Person(id=CONSOLE_USER) if on_open else None,
         on_open=on_open or (lambda _: None),
     )
