@@ -54,6 +54,7 @@ class Web:
     name = "web"
     capabilities = Capabilities(find=True, lands_late=False, asks=True, files=True)
     trouble = ""
+    sessions: Sessions
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Web:
         self._talk.sink = sink
         listening = listen(self.address)
         self.address = replace(self.address, port=listening.getsockname()[1])
-        sessions = Sessions(await self._open_state(), self._now)
+        self.sessions = sessions = Sessions(await self._open_state(), self._now)
         await sessions.open()
         routes = Routes(sessions, self._talk, self.address, options.views, options.is_admin, options.name)
         guard = Guard(routes.app(), self.address, options.most_file_bytes)

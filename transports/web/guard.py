@@ -19,6 +19,7 @@ from typing import Final
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,12 +51,9 @@ BODY_BYTES = 1_000_000
 BODY_S, CHUNK_S = 300.0, 15.0
 """Seconds for a whole body, and for its next piece."""
 
+CLOSE: Final = {"Connection": "close"}
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 FILES: Final = "/api/files"
-
-
-class TooSlow(Exception):
-    """A body did not come in time."""
 
 
 @dataclass(slots=True)
@@ -72,13 +70,12 @@ class Guard:
             return
         headers = Headers(scope=scope)
         if refused := self._refusal(scope, headers):
-            await PlainTextResponse(f"{refused[1]}\n", refused[0])(scope, receive, self._sealed(send))
+            refusal = PlainTextResponse(f"{refused[1]}\n", refused[0], CLOSE)
+            await refusal(scope, receive, self._sealed(send))
             return
         self.open_requests += 1
         try:
-            await self.app(scope, _Body(receive).receive, self._sealed(send))
-        except TooSlow:
-            await PlainTextResponse("too slow\n", 408)(scope, receive, self._sealed(send))
+            await self.app(scope, _Body(receive, self._most(scope)).receive, self._sealed(send))
         finally:
             self.open_requests -= 1
 
@@ -90,10 +87,13 @@ class Guard:
         if scope["method"] not in SAFE_METHODS and not self._same_origin(headers):
             return 403, "this request comes from another page"
         length = headers.get("content-length", "0")
-        most = self.file_bytes if scope["path"] == FILES else BODY_BYTES
-        if not length.isascii() or not length.isdigit() or int(length) > most:
-            return 413, f"at most {most:,} bytes are taken here"
+        if not length.isascii() or not length.isdigit() or int(length) > self._most(scope):
+            return 413, _too_long(self._most(scope))
         return None
+
+    def _most(self, scope: Scope) -> int:
+        """Return the longest body that is taken, in bytes."""
+        return self.file_bytes if scope["path"] == FILES else BODY_BYTES
 
     def _same_origin(self, headers: Headers) -> bool:
         """Return whether a changing request comes from our own page. Every browser says so on such a request."""
@@ -115,11 +115,16 @@ class Guard:
         return sealed
 
 
-class _Body:
-    """A body that comes in time."""
+def _too_long(most: int) -> str:
+    return f"at most {most:,} bytes are taken here"
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._began, self._over = receive, anyio.current_time(), False
+
+class _Body:
+    """A body of at most *most* bytes that comes in time. Its ``receive`` raises `HTTPException` for any other."""
+
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive, self._most = receive, most
+        self._began, self._over, self._size = anyio.current_time(), False, 0
 
     async def receive(self) -> Message:
         if self._over:  # a stream waits here for its page to leave
@@ -127,5 +132,8 @@ class _Body:
         with anyio.move_on_at(min(anyio.current_time() + CHUNK_S, self._began + BODY_S)):
             message = await self._receive()
             self._over = not message.get("more_body", False)
+            self._size += len(message.get("body", b""))
+            if self._size > self._most:
+                raise HTTPException(413, _too_long(self._most), CLOSE)
             return message
-        raise TooSlow
+        raise HTTPException(408, "the rest did not come in time", CLOSE)

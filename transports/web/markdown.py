@@ -77,8 +77,8 @@ def _nodes(tokens: Iterator[Token], closing: str) -> list[Node]:
         elif token.nesting == 1:
             children = _nodes(tokens, f"{token.type.removesuffix('_open')}_close")
             nodes += children if token.hidden else [_element(token, children)]
-        else:
-            nodes.append(_leaf(token))
+        elif leaf := _leaf(token):
+            nodes.append(leaf)
     return nodes
 
 

@@ -283,7 +283,7 @@ async def _body(request: Request, shape: type[B]) -> B:
 
 async def _failed(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _not_stored(_: Request, error: Exception) -> Response:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import quote
 
+from cachetools import FIFOCache
+
 from threads.log import Entry
 from threads.model import (
     Attachment,
@@ -38,6 +40,10 @@ LAST_MESSAGES = 100
 
 MOST_THREADS = 200
 """Threads in a list, the newest."""
+
+
+MOST_SENT = 1_000
+"""Messages that are being handed over, with what only their sender knows: the time and the files."""
 
 
 class UnknownFile(Exception):
@@ -78,6 +84,7 @@ class Talk:
         self._name, self._history, self._now = name, history, now
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
+        self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
 
     async def send(
         self, person: Person, root: str, message_id: str, text: str, files: Sequence[tuple[str, str]]
@@ -87,8 +94,8 @@ class Talk:
         attachments = tuple([await self._attachment(person, *file) for file in files])
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
+        self._sent[message_id] = message_event(message_id, text, person.id, at, attachments)
         await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
-        self._publish(thread, message_event(message_id, text, person.id, at, attachments))
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
@@ -143,7 +150,8 @@ class Talk:
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
-        if told := turn_event(message_id, event, self._now()):
+        told = self._sent.pop(message_id, None) if isinstance(event, Taken) else None
+        if told := told or turn_event(message_id, event, self._now()):
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):
             self._feeds.list_of(thread.channel).append({"op": "list"})
