@@ -33,6 +33,13 @@ class Site:
     web: Web | None = None
     links: list[str] = field(default_factory=list)
     opened: anyio.Event = field(default_factory=anyio.Event)
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+
+    async def stop(self) -> None:
+        """Stop the bot, while the page stays open."""
+        self.stopping.set()
+        await self.stopped.wait()
 
     def open(self, link: str) -> None:
         self.links.append(link)
@@ -73,11 +80,19 @@ async def serving_page(
         return [site.web]
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(partial(serve, settings, environ, model=model, make_transports=make))
+        tasks.start_soon(_serve, site, partial(serve, settings, environ, model=model, make_transports=make))
         with anyio.fail_after(20):
             await site.opened.wait()
         yield site
         tasks.cancel_scope.cancel()
+
+
+async def _serve(site: Site, work) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        await site.stopping.wait()
+        tasks.cancel_scope.cancel()
+    site.stopped.set()
 
 
 class Visitor(httpx2.AsyncClient):

@@ -198,7 +198,8 @@ function showCompletions() {
   const found = completions();
   chosen = Math.min(chosen, Math.max(found.length - 1, 0));
   $("completions").hidden = !found.length;
-  $("text").setAttribute("aria-expanded", String(!!found.length));
+  if (found.length) $("text").setAttribute("aria-activedescendant", `c-${chosen}`);
+  else $("text").removeAttribute("aria-activedescendant");
   $("completions").replaceChildren(...found.map((command, place) => el(
     "li", { role: "option", id: `c-${place}`, "aria-selected": String(place === chosen), click: () => complete(command) },
     el("strong", {}, command.usage), ` ${command.meaning}`,

@@ -208,7 +208,8 @@ class Thread {
   }
 
   apply(events) {
-    const atEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 80;
+    const view = this.list.parentElement;
+    const atEnd = view.scrollHeight - view.scrollTop - view.clientHeight < 80;
     for (const event of events) {
       if (event.op === "snapshot") {
         this.clear();
@@ -217,7 +218,7 @@ class Thread {
         this.message(event.id).apply(event);
       }
     }
-    if (atEnd) this.list.scrollTop = this.list.scrollHeight;
+    if (atEnd) view.scrollTop = view.scrollHeight;
   }
 
   message(id) {
