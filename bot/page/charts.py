@@ -74,8 +74,15 @@ def _options(title: str, unit: str) -> dict[str, Any]:
 
 
 def _svg(chart: Any) -> bytes:
-    drawn: bytes | str = chart.render()
-    return drawn if isinstance(drawn, bytes) else drawn.encode()
+    """Return the drawing without the script that the library adds for charts inside a page."""
+    from pygal.etree import etree  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    root = chart.render_tree()
+    for parent in list(root.iter()):
+        for child in [child for child in parent if str(child.tag).endswith("script")]:
+            parent.remove(child)
+    drawn: bytes = etree.tostring(root)
+    return drawn
 
 
 def _short(name: str) -> str:

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import anyio.to_thread
@@ -36,23 +35,22 @@ from starlette.staticfiles import StaticFiles
 
 from bot.budget.accounts import spent_on
 from bot.budget.budgets import Policy
-from bot.budget.money import dollars
 from bot.observe.audit import AuditKind, AuditRecord
 from bot.page import charts
+from bot.page.templating import HERE, templates
+from bot.page.usage_charts import usage_chart
 from bot.ports.status import Status
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.budget_state import budgets
 from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
-from bot.reports.safe_text import plain
 from bot.reports.thread import Summary, entries, summary, tools_used, waiting
 from bot.reports.transcript import Transcript, pieces
 from bot.reports.usage import By, Report, period, report
 from bot.reports.workspace_files import files_of
 from bot.store.reader import Reader
 
-HERE = Path(__file__).parent
 ROWS = 200
 """Rows of a table; what is older is a filter away, or on the command line."""
 
@@ -95,13 +93,7 @@ class Views:
 
     @cached_property
     def _templates(self) -> jinja2.Environment:
-        loader = jinja2.FileSystemLoader(HERE / "templates")
-        made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-        made.filters["mask"] = lambda text: self.mask(plain(str(text)))
-        made.filters["instant"] = _instant
-        made.filters["dollars"] = dollars
-        made.globals["bot"] = self.name
-        return made
+        return templates(self.name, self.mask)
 
     def _render(self, page: str, **values: object) -> Response:
         return HTMLResponse(self._templates.get_template(f"{page}.html").render(page=page, **values))
@@ -165,7 +157,13 @@ class Views:
             return reports, spent_on(today, budgets(reader), self.policy) if reports[0].files else []
 
         reports, limits = await self._read(look)
-        return self._render("money", reports=reports, limits=limits, since=since or "", rows=ROWS)
+        query = f"?since={since}" if since else ""
+
+        def chart(one: Report) -> str:
+            return f"/look/chart/money-{one.by}.svg{query}"
+
+        shown = {"reports": reports, "limits": limits, "since": since or "", "chart": chart}
+        return self._render("money", rows=ROWS, **shown)
 
     async def _money_chart(self, request: Request) -> Response:
         by = next((one for one in GROUPS if one == request.path_params["by"]), None)
@@ -173,14 +171,9 @@ class Views:
             return self._missing("no such chart")
         since = _day(request.query_params.get("since", ""))
 
-        def draw(reader: Reader) -> bytes:
-            made = report(reader, by, period(since, None, self.now()))
-            values = {self.mask(plain(line.name)): dollars(line.micros) for line in made.lines}
-            if by == "day":
-                return charts.bars("Spent by day, USD", [*values], {"USD": [*values.values()]}, unit="$")
-            return charts.shares(f"Spent by {by}, USD", values, unit="$")
-
-        return Response(await self._read(draw), media_type="image/svg+xml", headers=SVG)
+        made = await self._read(partial(report, by=by, days=period(since, None, self.now())))
+        drawn = await anyio.to_thread.run_sync(usage_chart, made, self.mask)
+        return Response(drawn, media_type="image/svg+xml", headers=SVG)
 
     async def _models(self, _: Request) -> Response:
         days = await self._read(self._trouble_by_day)
@@ -233,8 +226,3 @@ def _day(text: str) -> str | None:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date().isoformat()
     except ValueError:
         return None
-
-
-def _instant(at: str) -> str:
-    """Return an instant as people read it."""
-    return at[:19].replace("T", " ")

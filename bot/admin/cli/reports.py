@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
@@ -88,6 +88,7 @@ def _print_story(data: DataFolder, story: Story) -> None:
 @click.option(
     "--month", type=click.DateTime(["%Y-%m"]), metavar="YYYY-MM", help="One month in place of --since."
 )
+@click.option("--html", "as_html", is_flag=True, help="Print one file for a browser, with charts.")
 @json_option
 @reads_data
 def usage(
@@ -95,6 +96,7 @@ def usage(
     by: Literal["day", "user", "thread", "model"],
     since: str | None,
     month: datetime | None,
+    as_html: bool,
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
@@ -103,18 +105,24 @@ def usage(
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
     from bot.reports.budget_state import budgets
-    from bot.reports.usage import period
+    from bot.reports.usage import By, period
     from bot.reports.usage import report as read
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
     over = partial(terminal.progress, what="Reading the ledger", few=LEDGER_FILES)
-    report = read(data.reader, by, period(since, month, now), over)
+    days = period(since, month, now)
+    report = read(data.reader, by, days, over)
     if report.files:
         policy = Policy.of(data.loaded.settings.budget)
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
-    if as_json:
+    if as_html:
+        from bot.page.export import write_usage
+
+        others = [read(data.reader, one, days) for one in get_args(By) if one != by]
+        write_usage(sys.stdout, [report, *others], report.limits, data.mask)
+    elif as_json:
         click.echo(usage_report.as_json(report))
     else:
         usage_report.show(report, sys.stdout)

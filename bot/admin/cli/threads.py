@@ -171,11 +171,12 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["md", "json", "jsonl"]),
+    type=click.Choice(["md", "html", "json", "jsonl"]),
     default="md",
     show_default=True,
     help="Format of the output.",
 )
+@click.option("--html", "form", flag_value="html", help="The same as --format html: one file for a browser.")
 @click.option(
     "-o",
     "--output",
@@ -199,9 +200,11 @@ def export_thread(
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
     from bot.admin.terminal import progress
+    from bot.page.export import write_thread
     from bot.reports.transcript import WRITERS
     from bot.reports.workspace_files import copy_files
 
+    write = write_thread if form == "html" else WRITERS[form]
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:
@@ -211,7 +214,7 @@ def export_thread(
         name = f"{folder.path.parent.name}~{folder.path.name}"
         target = output / f"{name}.{form}" if output and (every or output.is_dir()) else output
         with _written(target) as out:
-            WRITERS[form](out, _transcript(data, folder, str if raw else data.mask))
+            write(out, _transcript(data, folder, str if raw else data.mask))
         if files:
             copied += copy_files(folder.path, files / name if every else files)
     if output:
