@@ -240,7 +240,10 @@ class ToolMalformedOutput(ToolError):
 
 
 class SandboxFailed(ToolError):
-    """The sandbox for a command could not be set up, so the command was not run."""
+    """The sandbox stopped a command at a limit, or could not be set up. The same command would fail again.
+
+    A command that ran out of time is a `ToolTimeout`: the one stop after which the same command can succeed.
+    """
 
     code = "sandbox_error"
 

@@ -19,9 +19,9 @@ from anyio.abc import TaskGroup
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
 from bot.config.settings import Settings
+from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
-from bot.guards.policy import Policy
 from bot.observe.audit import Audit
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
@@ -130,7 +130,7 @@ async def _approvals(
 ) -> Approvals:
     given = settings.tools
     return Approvals(
-        Policy(given.policy, outside=given.after_outside_text),
+        policy_of(given),
         await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,
