@@ -251,6 +251,9 @@ def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
@@ -272,7 +275,7 @@ class Tools(Section):
         description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
     )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: dict[str, Verdict](shell="ask"),
+        default_factory=lambda: dict(DEFAULT_POLICY),
         description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.config.settings import ToolProfile, Tools
+from bot.config.settings import DEFAULT_POLICY, ToolProfile, Tools
 from bot.guards.policy import UNSET, Fallback, Policy, Verdict
 
 PROFILES: Mapping[ToolProfile, Fallback] = {
@@ -37,7 +37,7 @@ def policy_of(tools: Tools) -> Policy:
 def rules_of(tools: Tools) -> Mapping[str, Verdict]:
     """Return the rules that come before the fallback."""
     if tools.profile is None:
-        return {"shell": "ask", **tools.policy}
+        return {**DEFAULT_POLICY, **tools.policy}
     return tools.policy if "policy" in tools.model_fields_set else {}
 
 

@@ -89,7 +89,7 @@ PRICE_UNKNOWN = (
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
-        *("output_invalid", "schema_mismatch", "tool_timeout"),
+        *("output_invalid", "schema_mismatch", "tool_timeout", "transport_unavailable"),
     }
 )
 """Codes of failures that may be over when a person presses *Try again*."""

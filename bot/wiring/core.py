@@ -93,7 +93,14 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
+    delivery = Delivery(
+        store,
+        outlet=outlet,
+        mask=parts.mask,
+        choices=choices,
+        now=parts.now,
+        max_age_s=parts.recovery.max_age_s,
+    )
     actors = ActorParts(
         store=store,
         delivery=delivery,

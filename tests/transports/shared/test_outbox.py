@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from types import SimpleNamespace
 
 import anyio
@@ -18,7 +19,7 @@ from transports.shared.delivery.outbox import Outbox
 pytestmark = pytest.mark.anyio
 
 REPLY = Outgoing(ThreadId("memory", "", "c", "r"), "memory::c:m1", "hello", "reply")
-LOST = TransportUnavailable("the answer was cut off", maybe_posted=True)
+LOST = partial(TransportUnavailable, "the answer was cut off", maybe_posted=True)
 CUT = TransportUnavailable("the look-up was cut off")
 
 
@@ -46,7 +47,7 @@ class Platform:
         if self.shows or not lost:
             self.texts.append(outgoing.text)
         if lost:
-            raise LOST
+            raise LOST()
         return f"p{len(self.texts)}"
 
     async def find(self, thread, key):
