@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 import anyio
 
 from . import wording
-from .errors import Fenced, PostFailed, StoreUnavailable, retry_fields
+from .errors import Fenced, PostFailed, StoreUnavailable, TransportUnavailable, error_fields, retry_fields
 from .journal.records import Intent, Ledger, PendingMessage, Settled
 from .log import log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
@@ -172,7 +172,7 @@ class Delivery:
             if not (began and outlet.finds and await self._look(outlet, pending, key)):
                 await outlet.post(question)
         except PostFailed as error:
-            log.warning("question.dropped: %s", error, extra={**_ids(pending), "code": error.code})
+            log.warning("question.dropped: %s", error, extra={**_ids(pending), **error_fields(error)})
             return False
         return True
 
@@ -219,7 +219,7 @@ class Delivery:
                 raise error
             pending.platform_id = await self._post_note(pending, intent)
         except PostFailed as last:
-            log.warning("post.dropped: %s", last, extra={**_ids(pending), "code": last.code})
+            log.warning("post.dropped: %s", last, extra={**_ids(pending), **error_fields(last)})
             pending.dropped = True
 
     def _too_old(self, intent: Intent) -> bool:
@@ -229,10 +229,11 @@ class Delivery:
 
     async def _post_note(self, pending: PendingMessage, intent: Intent) -> str:
         """Post that an answer is too old. Its intent is durable before, so that the answer never follows it."""
-        fields = {**_ids(pending), "code": "transport_unavailable"}
+        error = TransportUnavailable("an answer was not posted in time")
+        fields = {**_ids(pending), **error_fields(error)}
         log.warning("post.expired: the answer of %s is too old to be posted", intent.at, extra=fields)
         text = wording.too_old(datetime.fromisoformat(intent.at), pending.reference)
-        note = self._intent(pending, Ending("failed", text, "error", "transport_unavailable"))
+        note = self._intent(pending, Ending("failed", text, "error", error.code))
         await self._journal.durable(self._journal.put(note))
         return await self._post(pending, note)
 
@@ -253,7 +254,7 @@ class Delivery:
             try:
                 found = await self._look(outlet, pending, pending.incoming.key)
             except PostFailed as error:
-                again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
+                again = retry_fields(error, tried + 1, pause) if tried < FIND_TRIES else {}
                 log.warning("post.lookup_failed: %s", error, extra={**_ids(pending), **again})
                 await anyio.sleep(pause)
             else:
@@ -322,7 +323,7 @@ async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except StoreUnavailable as error:
-            log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
+            log.warning("store.retry: %s", error, extra=retry_fields(error, tried + 1, pause))
             await anyio.sleep(pause)
     raise AssertionError  # the pauses never end
 

@@ -29,8 +29,8 @@ from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
+from threads.errors import error_fields
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
-from threads.wording import code_of
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Toolbox:
 
     async def _failed(self, call: ToolCall, error: Exception, context: ToolContext) -> ToolResult:
         """Log why, for operators and the audit, and return what the model may know."""
-        fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
+        fields = {"tool": call.name, "call": call.id, **error_fields(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             return await self._results.failed(call, error, context)

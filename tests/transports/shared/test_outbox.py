@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from types import SimpleNamespace
 
 import anyio
@@ -19,7 +18,6 @@ from transports.shared.delivery.outbox import Outbox
 pytestmark = pytest.mark.anyio
 
 REPLY = Outgoing(ThreadId("memory", "", "c", "r"), "memory::c:m1", "hello", "reply")
-LOST = partial(TransportUnavailable, "the answer was cut off", maybe_posted=True)
 CUT = TransportUnavailable("the look-up was cut off")
 
 
@@ -47,7 +45,7 @@ class Platform:
         if self.shows or not lost:
             self.texts.append(outgoing.text)
         if lost:
-            raise LOST()
+            raise TransportUnavailable("the answer was cut off", maybe_posted=True)
         return f"p{len(self.texts)}"
 
     async def find(self, thread, key):

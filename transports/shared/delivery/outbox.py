@@ -20,7 +20,14 @@ from typing import TypeVar
 
 import anyio
 
-from threads.errors import Fenced, PostFailed, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import (
+    Fenced,
+    PostFailed,
+    TransportRejected,
+    TransportUnavailable,
+    error_fields,
+    retry_fields,
+)
 from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Transport
@@ -110,7 +117,7 @@ class Outbox:
             log.warning("post.failed: given up: %s", error, extra=_ids(outgoing))
             return False
         pause = error.retry_after or PAUSES_S[failures - 1]
-        fields = {**_ids(outgoing), **retry_fields(error.code, failures + 1, pause)}
+        fields = {**_ids(outgoing), **retry_fields(error, failures + 1, pause)}
         log.warning("post.failed: %s", error, extra=fields)
         with anyio.CancelScope(deadline=until):
             await anyio.sleep(pause)
@@ -127,7 +134,7 @@ class Outbox:
             except PostFailed as fault:
                 last = pause is None or _hopeless(fault)
                 wait = fault.retry_after or pause or 0.0
-                again = {"code": fault.code} if last else retry_fields(fault.code, tried + 1, wait)
+                again = error_fields(fault) if last else retry_fields(fault, tried + 1, wait)
                 log.warning("post.lookup_failed: %s", fault, extra={**_ids(outgoing), **again})
                 if last:
                     break
