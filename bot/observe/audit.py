@@ -87,11 +87,20 @@ Append = Callable[[Sequence[tuple[str, bytes]]], Awaitable[None]]
 """Appends lines, each with its day, durably. Raises OSError."""
 
 
-class Audit:
-    """The audit, with one writer. Lines of `tell` are written while `writing` is entered."""
+def ignore(record: AuditRecord) -> None:
+    """Listen to nothing."""
 
-    def __init__(self, append: Append, now: Callable[[], datetime]) -> None:
-        self._append, self._now = append, now
+
+class Audit:
+    """The audit, with one writer. Lines of `tell` are written while `writing` is entered.
+
+    *listener* gets each record as it arises, from any thread, and must not wait.
+    """
+
+    def __init__(
+        self, append: Append, now: Callable[[], datetime], listener: Callable[[AuditRecord], None] = ignore
+    ) -> None:
+        self._append, self._now, self._listener = append, now, listener
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
@@ -189,7 +198,7 @@ class Audit:
         details: Mapping[str, JsonValue],
         correlation_id: str = "",
     ) -> AuditRecord:
-        return AuditRecord(
+        record = AuditRecord(
             at=self._now().isoformat(timespec="milliseconds"),
             kind=kind,
             thread_id=thread_id,
@@ -198,6 +207,8 @@ class Audit:
             details=dict(details),
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
         )
+        self._listener(record)
+        return record
 
 
 def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:

@@ -231,6 +231,11 @@ def _shortened(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:half]} …{len(text) - 2 * half} more… {text[-half:]}"
 
 
+def cleaned(value: object, mask: Mask) -> JsonValue:
+    """Return *value* as JSON that is not too large, with all its texts masked."""
+    return _value(value, mask, MAX_DEPTH)
+
+
 def _value(value: object, mask: Mask, depth: int) -> JsonValue:
     match value:
         case None | bool():

@@ -91,7 +91,7 @@ async def open_tool_set(
     enabled, work = set(settings.tools.enabled), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(storage.append_audit, resources.now)
+    audit = Audit(storage.append_audit, resources.now, resources.on_audit)
     tool_set = ToolSet(Documents(work), audit, writer)
     async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:

@@ -198,8 +198,14 @@ def check(settings_file: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-def schema() -> None:
+@click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
+def schema(*, events: bool) -> None:
     """Print the JSON Schema of settings.json."""
-    from bot.config.load import json_schema
+    if events:
+        from bot.observe.event_lines import event_schema
 
-    print_json(json_schema())
+        print_json(event_schema())
+    else:
+        from bot.config.load import json_schema
+
+        print_json(json_schema())
