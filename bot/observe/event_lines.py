@@ -7,7 +7,7 @@ person or a model. ``correlation_id`` names the turn, as ``(ref …)`` does in t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Literal, get_args
 
@@ -193,6 +193,10 @@ def event_schema() -> dict[str, JsonValue]:
     }
 
 
-def encode(line: EventLine, clean: Callable[[object], object]) -> bytes:
+def encode(
+    line: EventLine, clean: Callable[[dict[str, JsonValue]], Mapping[str, JsonValue]] = lambda line: line
+) -> bytes:
     """Return the line as JSON in ASCII, so that no letter in it can act on a terminal. *clean* masks secrets."""
-    return f"{json.dumps(clean(line.model_dump(mode='json', exclude_none=True)))}\n".encode()
+    known = {"kind": line.kind, "seq": line.seq, "at": line.at}
+    rest = clean(line.model_dump(mode="json", exclude_none=True, exclude={*known}))
+    return f"{json.dumps({**known, **rest})}\n".encode()

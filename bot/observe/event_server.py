@@ -17,11 +17,13 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import parse_qs
 
 import anyio
 import h11
 from anyio.abc import ByteStream
+from pydantic import JsonValue
 
 from bot.observe.event_lines import KINDS, encode
 from bot.observe.event_stream import EventStream, Wanted
@@ -31,6 +33,9 @@ log = logging.getLogger(__name__)
 
 MOST_FOLLOWERS = 8
 STUCK_S = 60.0
+REMEMBERED = 10_000
+"""Masked texts. To mask one takes 50 microseconds, and the ids and names of many events are the same."""
+
 _GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -50,6 +55,9 @@ class EventServer:
     events: EventStream
     mask: Callable[[str], str]
     followers: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.mask = lru_cache(REMEMBERED)(self.mask)
 
     def parse(self, query: str) -> Following | str:
         """Return what is asked for, or what is wrong with that."""
@@ -90,8 +98,8 @@ class EventServer:
                     return
         await stream.send(peer.send(h11.EndOfMessage()) or b"")
 
-    def _clean(self, value: object) -> object:
-        return cleaned(value, self.mask)
+    def _clean(self, line: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        return {name: cleaned(value, self.mask) for name, value in line.items()}
 
 
 async def _until_gone(stream: ByteStream, scope: anyio.CancelScope) -> None:

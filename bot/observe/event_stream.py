@@ -23,7 +23,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import anyio
 from pydantic import ValidationError
@@ -31,6 +30,7 @@ from pydantic import ValidationError
 from bot.observe.audit import AuditRecord
 from bot.observe.event_lines import EventLine, GapLine, event_adapter
 from bot.observe.turn_events import Work
+from bot.ports.model import Usage
 from threads.model import Outcome
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 RING = 4096
 """Events that are held: about 2 MB, and some minutes of a busy bot."""
 
-BATCH = 100
+BATCH = 50
 """Events that are made into lines at once: about a millisecond of the event loop."""
 
 LOOK_AGAIN_S = 1.0
@@ -48,12 +48,8 @@ SEQ_PER_S = 100_000
 """A process begins at its start in Unix seconds times this, so that its numbers are above those of the one before."""
 
 
-class _Event(NamedTuple):
-    seq: int
-    at: float
-    kind: str
-    ids: Mapping[str, str]
-    values: Mapping[str, object]
+_Event = tuple[int, float, str, Mapping[str, str], tuple[object, ...]]
+"""The number, the time, the kind and the ids, and the facts that its line is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +82,15 @@ class EventStream:
 
     def began(self, work: Work) -> None:
         if work.kind != "model_call":
-            self._put(work.kind, _ids(work), {"state": "began", **_FACTS[work.kind](work)})
+            self._put(work.kind, _ids(work), _facts("began", work))
 
     def ended(self, work: Work) -> None:
-        ended = {"state": "ended", "seconds": round(work.seconds, 3), "outcome": work.outcome}
-        self._put(work.kind, _ids(work), {**ended, **_FACTS[work.kind](work)})
+        self._put(work.kind, _ids(work), _facts("ended", work))
 
     def settled(
-        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str]
+        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str], /
     ) -> None:
-        self._put("settled", ids, {"transport": transport, "outcome": outcome, "seconds": seconds})
+        self._put("settled", ids, (transport, outcome, seconds))
 
     def audited(self, record: AuditRecord) -> None:
         """Take a record of the audit, if it is of a kind that is an event."""
@@ -105,12 +100,12 @@ class EventStream:
                 "message_id": record.message_id,
                 "correlation_id": record.correlation_id,
             }
-            self._put(kind, ids, {"from": record.kind, **record.details})
+            self._put(kind, ids, (record,))
 
-    def _put(self, kind: str, ids: Mapping[str, str], values: Mapping[str, object]) -> None:
+    def _put(self, kind: str, ids: Mapping[str, str], facts: tuple[object, ...]) -> None:
         with self._lock:
             seq = self._next
-            self._ring[seq % self._size] = _Event(seq, self._clock(), kind, ids, values)
+            self._ring[seq % self._size] = (seq, self._clock(), kind, ids, facts)
             self._next = seq + 1
         if self._news is not None and threading.get_ident() == self._thread:
             self._news.set()
@@ -135,12 +130,9 @@ class EventStream:
             ]
             if events:
                 upto += len(events)
-                lines = [
-                    _line(one)
-                    for one in events
-                    if one and wanted.takes(one.kind, one.ids.get("thread_id", ""))
+                yield [
+                    _line(one) for one in events if one and wanted.takes(one[2], one[3].get("thread_id", ""))
                 ]
-                yield lines
             elif follow:
                 await self._wait()
             else:
@@ -166,22 +158,49 @@ def _ids(work: Work) -> Mapping[str, str]:
     return work.ids
 
 
-_FACTS: Mapping[str, Callable[[Work], dict[str, object]]] = {
-    "turn": lambda work: {"transport": work.name, "attempt": work.attempt, "steps": work.steps or None},
-    "step": lambda work: {
-        "step": work.attempt,
-        "model": work.name,
-        "from_model": work.switched_from or None,
-    },
-    "tool": lambda work: {"tool": work.name, "call_id": work.ids.get("call_id", "")},
-    "model_call": lambda work: {
-        "model": work.name,
-        "attempt": work.attempt,
-        "input_tokens": work.usage.prompt,
-        "output_tokens": work.usage.output,
-        "cost_usd": work.cost_usd,
-    },
-}
+def _facts(state: str, work: Work) -> tuple[object, ...]:
+    """Return what a line needs of a piece of work, which may change or hold others in memory."""
+    return (
+        state,
+        work.seconds,
+        work.outcome,
+        work.attempt,
+        work.name,
+        work.steps,
+        work.switched_from,
+        work.usage,
+        work.cost_usd,
+        work.ids.get("call_id", ""),
+    )
+
+
+def _of_work(
+    kind: str,
+    state: str,
+    seconds: float,
+    outcome: str,
+    attempt: int,
+    name: str,
+    steps: int,
+    from_model: str,
+    usage: Usage,
+    cost_usd: float | None,
+    call_id: str,
+) -> dict[str, object]:
+    """Return the fields of a line from the facts of a piece of work."""
+    values: dict[str, object] = {"state": state}
+    if state == "ended":
+        values |= {"seconds": round(seconds, 3), "outcome": outcome}
+    match kind:
+        case "turn":
+            return {**values, "transport": name, "attempt": attempt, "steps": steps or None}
+        case "step":
+            return {**values, "step": attempt, "model": name, "from_model": from_model or None}
+        case "tool":
+            return {**values, "tool": name, "call_id": call_id}
+        case _:
+            tokens = {"input_tokens": usage.prompt, "output_tokens": usage.output}
+            return {**values, **tokens, "model": name, "attempt": attempt, "cost_usd": cost_usd}
 
 
 def _kind_of(record: AuditRecord) -> str | None:
@@ -200,18 +219,22 @@ def _kind_of(record: AuditRecord) -> str | None:
 
 
 def _line(event: _Event) -> EventLine:
-    """Return the line of an event."""
-    at = _instant(event.at)
-    ids = {name: event.ids.get(name, "") for name in ("thread_id", "message_id", "correlation_id")}
-    values = dict(event.values)
-    if "from" in values:
-        values = _of_audit(str(values.pop("from")), values, at, ids["correlation_id"])
-    head = {"kind": event.kind, "seq": event.seq, "at": at}
+    """Return the line of an event; a gap of one if it fits none, which is a bug of ours."""
+    seq, moment, kind, event_ids, facts = event
+    at = _instant(moment)
+    ids = {name: event_ids.get(name, "") for name in ("thread_id", "message_id", "correlation_id")}
+    match facts:
+        case (AuditRecord(kind=recorded, details=details),):
+            values = _of_audit(recorded, details, at, ids["correlation_id"])
+        case (transport, outcome, seconds):
+            values = {"transport": transport, "outcome": outcome, "seconds": seconds}
+        case _:
+            values = _of_work(kind, *facts)  # type: ignore[arg-type]  # made by `_facts`
     try:
-        return event_adapter().validate_python({**values, **ids, **head})
-    except ValidationError as error:  # a bug of ours: the reader is told that one is missing
-        log.error("events.malformed: %s: %s", event.kind, error.errors(include_input=False))  # noqa: TRY400
-        return GapLine(seq=event.seq, at=at, lost=1)
+        return event_adapter().validate_python({**values, **ids, "kind": kind, "seq": seq, "at": at})
+    except ValidationError as error:
+        log.error("events.malformed: %s: %s", kind, error.errors(include_input=False))  # noqa: TRY400
+        return GapLine(seq=seq, at=at, lost=1)
 
 
 def _of_audit(kind: str, details: Mapping[str, object], at: str, correlation_id: str) -> dict[str, object]:

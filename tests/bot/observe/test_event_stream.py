@@ -114,7 +114,7 @@ async def test_what_the_audit_records_is_an_event_with_the_same_report():
     assert (warning.spent_usd, warning.limit_usd) == (4.0, 5.0)
     assert (paused.scope, paused.needed_usd) == ("turn, day", 0.5)
     assert granted.granted_usd == 1.5
-    text = b"".join(encode(line, lambda value: value) for line in lines).decode()
+    text = b"".join(encode(line) for line in lines).decode()
     assert "payload" not in text
     assert "somebody" not in text
     assert "U1" not in text
@@ -211,7 +211,7 @@ def test_a_hostile_name_of_a_thread_is_one_line_of_ascii(name):
     stream = EventStream()
     settle(stream, ids={**IDS, "thread_id": f"console:{name}"})
     [line] = anyio.run(lines_of, stream, Wanted(thread=f"console:{name}"))
-    data = encode(line, lambda value: value)
+    data = encode(line)
     assert data.isascii()
     assert data.count(b"\n") == 1
     assert not any(byte < 32 for byte in data[:-1])
