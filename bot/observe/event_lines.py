@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
 
@@ -151,7 +151,7 @@ class SettledLine(_Line):
 
 
 class GapLine(_Line):
-    """``lost`` events up to and with ``seq`` are missing; null if nobody knows how many, as after a restart.
+    """``lost`` events up to and with ``seq`` are missing. It is left out if nobody knows, as after a restart.
 
     After a ``final`` one nothing follows: the reader was too slow.
     """
@@ -184,7 +184,7 @@ def event_adapter() -> TypeAdapter[EventLine]:
     return TypeAdapter(Annotated[EventLine, Field(discriminator="kind")])
 
 
-def event_schema() -> dict[str, JsonValue]:
+def event_schema() -> dict[str, Any]:
     """Return the JSON Schema of a line."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
