@@ -27,7 +27,7 @@ lines that a library wrote. `exception` below is level `error` with a traceback.
 LINES = """
 # Events for other programs
 
-The lines of `threadfast events`, by their `kind`. `threadfast schema --events` prints the same as a JSON Schema. Every
+The lines of `threadfast events`, by their `kind`. `threadfast schema --events` prints the same as a JSON Schema. A
 line has `kind`, `seq`, `at`, `thread_id`, `message_id` and `correlation_id` too. What is not known is left out.
 
 | kind | meaning | fields |

@@ -97,7 +97,7 @@ class Outbox:
                 failures, until = (1, math.inf) if error.progressed else (failures + 1, until)
                 last = not await self._waited(outgoing, error, failures, until)
                 if error.maybe_posted:
-                    found, outgoing = await self._look(outgoing, error)
+                    found, outgoing = await self._look(outgoing, error, until)
                     if found is not None:
                         return found
                 if last:
@@ -109,8 +109,8 @@ class Outbox:
     async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int, until: float) -> bool:
         """Wait until the post may be tried again; return False, at once, if that is of no use.
 
-        Return False as well when the time is *until*, on the event loop's clock. A post that may be out since an
-        earlier try may be out after this one.
+        Return False as well when the time is *until*, on the event loop's clock, unless the post may be out. One that
+        may be out since an earlier try may be out after this one.
         """
         error.maybe_posted |= outgoing.text.endswith(MAYBE_REPEAT)
         if failures > len(PAUSES_S) or _hopeless(error):
@@ -119,14 +119,18 @@ class Outbox:
         pause = error.retry_after or PAUSES_S[failures - 1]
         fields = {**_ids(outgoing), **retry_fields(error, failures + 1, pause)}
         log.warning("post.failed: %s", error, extra=fields)
+        until = math.inf if error.maybe_posted else until
         with anyio.CancelScope(deadline=until):
             await anyio.sleep(pause)
             with anyio.move_on_after(RECONNECT_WITHIN_S):
                 await self._transport.reconnected()
         return anyio.current_time() < until
 
-    async def _look(self, outgoing: Outgoing, error: PostFailed) -> tuple[str | None, Outgoing]:
-        """Return the id of a post that is out after all, and the post, marked as a repeat if that is unknown."""
+    async def _look(self, outgoing: Outgoing, error: PostFailed, until: float) -> tuple[str | None, Outgoing]:
+        """Return the id of a post that is out after all, and the post, marked as a repeat if that is unknown.
+
+        Raise *error* if it is not out and the time is *until*.
+        """
         text = outgoing.text.removesuffix(f"\n\n{MAYBE_REPEAT}")
         for tried, pause in enumerate((*LOOK_PAUSES_S, None) if self.finds else (), 1):
             try:
@@ -141,6 +145,8 @@ class Outbox:
                 await anyio.sleep(wait)
             else:
                 error.maybe_posted = False
+                if found is None and anyio.current_time() >= until:
+                    raise error
                 return found, replace(outgoing, text=text)
         return None, replace(outgoing, text=f"{text}\n\n{MAYBE_REPEAT}")
 
