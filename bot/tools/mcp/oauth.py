@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, TokenStorage
@@ -81,8 +82,10 @@ class _Storage(TokenStorage):
             "metadata": _dump(context.oauth_metadata),
             "resource": _dump(context.protected_resource_metadata),
         }
-        await self._change(lambda old: old.model_copy(update=update))
-        self._fresh = False
+        # Somebody may have signed out while a token was refreshed: then there is nothing to keep.
+        kept = self._fresh
+        await self._change(lambda old: old.model_copy(update=update) if kept or old.tokens else old)
+        self._fresh, self.auth.access_token = False, tokens.access_token
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         if self._client:
@@ -101,7 +104,7 @@ class _Storage(TokenStorage):
         ours = self.auth.access_token
 
         def without(old: Credentials) -> Credentials:
-            same = old.tokens is not None and old.tokens.get("access_token") in (ours, None)
+            same = old.tokens is not None and old.tokens.get("access_token") == ours
             return old.model_copy(update={"tokens": None, "expires_at": None}) if same else old
 
         await self._change(without)
@@ -121,10 +124,11 @@ class Auth(OAuthClientProvider):
         known: Credentials,
         show: ShowLink | None,
         wait: WaitForCode | None,
+        read: Callable[[], Awaitable[Credentials]] | None,
     ) -> None:
         super().__init__(url, metadata, storage, show or self._refuse, wait)
-        self.signed_out, self.access_token = False, str((known.tokens or {}).get("access_token"))
-        self._storage = storage
+        self.signed_out, self.access_token = False, str((known.tokens or {}).get("access_token", ""))
+        self._storage, self._read = storage, read
         context = self.context
         # The SDK reads tokens and client again by itself, but not what a refresh after a restart needs.
         context.token_expiry_time = known.expires_at
@@ -138,6 +142,7 @@ class Auth(OAuthClientProvider):
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Yield the requests of the SDK's flow; a refused token is refreshed once before anything else."""
+        await self._follow_store()
         while True:
             async with aclosing(super().async_auth_flow(request)) as flow:
                 outgoing = await anext(flow)
@@ -154,6 +159,17 @@ class Auth(OAuthClientProvider):
                         outgoing = await flow.asend(response)
                     except StopAsyncIteration:
                         return
+
+    async def _follow_store(self) -> None:
+        """Take up that the person has signed out, or that another process has refreshed the tokens."""
+        if self._read is None:
+            return
+        known = await self._read()
+        stored = str((known.tokens or {}).get("access_token", ""))
+        if stored != self.access_token:
+            self.access_token = stored
+            self.context.current_tokens = OAuthToken.model_validate(known.tokens) if known.tokens else None
+            self.context.token_expiry_time = known.expires_at
 
     def _may_refresh(self, response: httpx2.Response) -> bool:
         context = self.context
@@ -191,7 +207,8 @@ async def make_auth(
     known = Credentials() if show else await store.read(url, person)
     storage = _Storage(store, url, person, client, fresh=show is not None)
     metadata = OAuthClientMetadata(redirect_uris=[redirect], client_name=CLIENT_NAME)
-    storage.auth = auth = Auth(url, metadata, storage, known, show, wait)
+    read = None if show else partial(store.read, url, person)
+    storage.auth = auth = Auth(url, metadata, storage, known, show, wait, read)
     return auth
 
 

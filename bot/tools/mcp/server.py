@@ -88,7 +88,8 @@ T = TypeVar("T")
 class Authenticator(Protocol):
     """Signs the requests of a server's connections. ``how`` says in a clause how somebody signs in."""
 
-    how: str
+    @property
+    def how(self) -> str: ...
 
     @property
     def guard(self) -> Guard:
@@ -149,7 +150,8 @@ class Server:
         self._running = self._failures = self._timed_out = 0
         self._used_at = self._again_at = -math.inf
         self._usable = False
-        self._sign_in, self._auth = sign_in, None  # type: tuple[Authenticator | None, Auth | None]
+        self._sign_in = sign_in
+        self._auth: Auth | None = None
 
     @property
     def _is_signed_out(self) -> bool:
@@ -318,8 +320,8 @@ class Server:
             given_up = call.scope.cancelled_caught
             lost = self._unavailable("went away during the call, which may or may not have worked")
             # A call beside others may have run before the sign-in ended.
-            error = self._sign_in_needed() if self._is_signed_out and not self._running else lost
-            call.settle(None if call.result is not None or given_up else error)
+            fault = self._sign_in_needed() if self._is_signed_out and not self._running else lost
+            call.settle(None if call.result is not None or given_up else fault)
         if not given_up:
             self._failures = self._timed_out = 0
         elif anyio.current_time() >= call.scope.deadline:
@@ -330,7 +332,9 @@ class Server:
 
     def _sign_in_needed(self) -> SignInNeeded:
         suggestion = f"Say that it needs a sign-in: {self._sign_in.how}" if self._sign_in else ""
-        return SignInNeeded(f"Nobody is signed in at the {self.origin}.", server=self.name, suggestion=suggestion)
+        return SignInNeeded(
+            f"Nobody is signed in at the {self.origin}.", server=self.name, suggestion=suggestion
+        )
 
     def _unavailable(self, what: str) -> McpUnavailable:
         return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")

@@ -128,7 +128,9 @@ class Session:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             params = types.PaginatedRequestParams(cursor=cursor)
-            page = await self._ask(self._session.list_prompts(params=params), types.ListPromptsResult(prompts=[]))
+            page = await self._ask(
+                self._session.list_prompts(params=params), types.ListPromptsResult(prompts=[])
+            )
             found += page.prompts
             cursor = page.next_cursor
             if not cursor or len(found) >= MAX_NAMED:
