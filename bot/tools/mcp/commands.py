@@ -28,7 +28,7 @@ HELP = (
     "`/mcp NAME:PROMPT argument=value`. A message may name a resource: `@NAME:URI`."
 )
 
-TAKEN, HIDDEN = "[address]", "[an address of a sign-in]"
+TAKEN, HIDDEN = "[address]", "[sign-in-address]"
 """What stands for an address with a code in everything that is stored: one that has been taken, and any other."""
 
 

@@ -126,7 +126,8 @@ class Auth(OAuthClientProvider):
         wait: WaitForCode | None,
         read: Callable[[], Awaitable[Credentials]] | None,
     ) -> None:
-        super().__init__(url, metadata, storage, show or self._refuse, wait)
+        # Without a person, the SDK's own flow begins only where a token has too few rights.
+        super().__init__(url, metadata, storage, show or self._refuse, wait or self._wait_for_nobody)
         self.signed_out, self.access_token = False, str((known.tokens or {}).get("access_token", ""))
         self._storage, self._read = storage, read
         context = self.context
@@ -152,7 +153,9 @@ class Auth(OAuthClientProvider):
                     response = yield outgoing
                     if not sent and (response.status_code == 429 or response.status_code >= 500):
                         raise ConnectionLost("its authorization server has trouble")
-                    if outgoing is request and not refreshed and self._may_refresh(response):
+                    if outgoing is request and response.status_code == 401 and self._read:
+                        if refreshed or not self._may_refresh():
+                            await self._refuse()
                         self.context.token_expiry_time = EXPIRED
                         break
                     try:
@@ -171,13 +174,15 @@ class Auth(OAuthClientProvider):
             self.context.current_tokens = OAuthToken.model_validate(known.tokens) if known.tokens else None
             self.context.token_expiry_time = known.expires_at
 
-    def _may_refresh(self, response: httpx2.Response) -> bool:
-        context = self.context
-        return response.status_code == 401 and context.is_token_valid() and context.can_refresh_token()
+    def _may_refresh(self) -> bool:
+        return self.context.is_token_valid() and self.context.can_refresh_token()
 
-    async def _refuse(self, _link: str) -> None:
+    async def _refuse(self, _link: str = "") -> None:
         self.signed_out = True
         await self._storage.forget()
+        raise SignedOut
+
+    async def _wait_for_nobody(self) -> AuthorizationCodeResult:
         raise SignedOut
 
 
