@@ -16,9 +16,11 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from pydantic import Field
 
-from bot.config.settings import McpServer
+from bot.config.settings import McpServer, Settings
+from bot.guards.redaction import mask
 from bot.ports.tool import ToolContext
 from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.credentials import BOT, CredentialStore
@@ -81,6 +83,63 @@ class Servers:
         self.on_tools(tools)
 
 
+@dataclass(frozen=True)
+class _Maker:
+    """Makes accounts and connections."""
+
+    configured: Mapping[str, McpServer]
+    environ: Mapping[str, str]
+    credentials: CredentialStore
+    offload: Offload
+    mask: Callable[[str], str]
+    on_listed: Callable[[str, Listing], Awaitable[None]]
+    private_hosts: Sequence[str]
+    times: Timeouts = DEFAULT_TIMEOUTS
+
+    def account(self, name: str, person: str) -> Account:
+        """Return the account of a person at a server; where the bot has one for all, that."""
+        settings = self.configured[name]
+        who = person if is_personal(settings) else BOT
+        return Account(name, settings, who, self.credentials, self.environ, self.offload, self.private_hosts)
+
+    def connection(self, name: str, person: str) -> Server:
+        account = self.account(name, person) if self.configured[name].oauth else None
+        return self._connection(name, account, self.times)
+
+    def signing_in(self, account: Account) -> Server:
+        """Return a connection that waits for a person on its way."""
+        return self._connection(account.name, account, replace(self.times, address=OFFER_S))
+
+    def _connection(self, name: str, account: Account | None, times: Timeouts) -> Server:
+        return Server(
+            name,
+            self.configured[name],
+            self.environ,
+            offload=self.offload,
+            mask=self.mask,
+            on_listed=self.on_listed,
+            times=times,
+            sign_in=account,
+        )
+
+
+@asynccontextmanager
+async def open_sign_ins(
+    settings: Settings, environ: Mapping[str, str], states: States
+) -> AsyncIterator[SignIns]:
+    """Yield the sign-ins alone, for a command beside a running bot. What a server lists is left to the bot."""
+    credentials = CredentialStore(states, lambda _: None)
+    offload, private = anyio.to_thread.run_sync, settings.tools.private_hosts
+    make = _Maker(settings.mcp_servers, environ, credentials, offload, mask, _ignore_list, private)
+    async with anyio.create_task_group() as tasks:
+        yield SignIns(tasks, make.account, make.signing_in)
+        tasks.cancel_scope.cancel()
+
+
+async def _ignore_list(_name: str, _listing: Listing) -> None:
+    pass
+
+
 @asynccontextmanager
 async def open_servers(
     configured: Mapping[str, McpServer],
@@ -106,34 +165,15 @@ async def open_servers(
     store = _ListingStore(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
     await offload(store.open)
     credentials = CredentialStore(states or JsonFiles(disk, data, offload), learn)
-
-    def account(name: str, person: str) -> Account:
-        who = person if is_personal(configured[name]) else BOT
-        return Account(name, configured[name], who, credentials, environ, offload, private_hosts)
-
-    def connect(name: str, signed: Account | None, times: Timeouts = times) -> Server:
-        return Server(
-            name,
-            configured[name],
-            environ,
-            offload=offload,
-            mask=mask,
-            on_listed=store.save,
-            times=times,
-            sign_in=signed,
-        )
-
+    make = _Maker(configured, environ, credentials, offload, mask, store.save, private_hosts, times)
     async with anyio.create_task_group() as tasks:
-        sign_ins = SignIns(
-            tasks, account, lambda one: connect(one.name, one, replace(times, address=OFFER_S))
-        )
+        sign_ins = SignIns(tasks, make.account, make.signing_in)
         servers: dict[str, Connections] = {}
         for name, settings in sorted(configured.items()):
             if is_personal(settings):
-                own = partial(lambda name, who: connect(name, account(name, who)), name)
-                servers[name] = PersonalServers(name, own, tasks)
+                servers[name] = PersonalServers(name, partial(make.connection, name), tasks)
             else:
-                servers[name] = server = connect(name, account(name, BOT) if settings.oauth else None)
+                servers[name] = server = make.connection(name, BOT)
                 tasks.start_soon(server.run)
         shared = [one for one in servers.values() if isinstance(one, Server)]
         await _learn([server for server in shared if server.name not in store.known], learn_s)

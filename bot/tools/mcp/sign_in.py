@@ -235,6 +235,12 @@ class SignIns:
                 await anyio.sleep(LOOK_S)
         return "nobody waits for it any more, perhaps because the bot was restarted"
 
+    async def ended(self, name: str, person: str) -> str:
+        """Return the outcome of a sign-in of this process once it has one."""
+        if flow := self._flows.get((name, person)):
+            await flow.ended.wait()
+        return await self.outcome(name, person)
+
     async def sign_out(self, name: str, person: str) -> bool:
         """Forget the tokens and any open offer; returns whether there were tokens. Raises `StoreUnavailable`."""
         had = False

@@ -59,7 +59,9 @@ def opened(
     **more: object,
 ) -> AbstractAsyncContextManager[Servers]:
     options = {"mask": str, "save": no_room, "times": times, "learn_s": learn_s, **more}
-    return open_servers(configured, environ, folder / "data", disk=PosixDisk(), offload=offload_to_thread, **options)
+    return open_servers(
+        configured, environ, folder / "data", disk=PosixDisk(), offload=offload_to_thread, **options
+    )
 
 
 async def no_room(_workspace: Path, _name: str, _data: bytes) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import re
 import stat
 import time
@@ -24,6 +23,8 @@ from tests.bot.tools.mcp.opened import QUICK, offload_to_thread, opened
 from tests.fakes.mcp_oauth import CANARY, browse, parameters, serving
 from tests.tool_context import tool_context
 from threads.model import Answer, Author, Edited, Incoming, ThreadId
+from threads.store.disk import PosixDisk
+from threads.store.json_file import JsonFiles
 
 ANN, BOB = Author("ann"), Author("bob")
 DM = ThreadId("slack", "T", "D1", "1.0")
@@ -341,7 +342,9 @@ async def test_a_client_of_the_settings_is_used_as_it_is(tmp_path, site, redirec
 
 
 async def test_a_server_that_cannot_be_reached_says_so(tmp_path, free_tcp_port, redirect_port):
-    settings = McpServer(url=f"http://127.0.0.1:{free_tcp_port}/mcp", oauth=McpOAuth(redirect_port=redirect_port))
+    settings = McpServer(
+        url=f"http://127.0.0.1:{free_tcp_port}/mcp", oauth=McpOAuth(redirect_port=redirect_port)
+    )
     async with opened(tmp_path, {"shop": settings}) as servers:
         with pytest.raises(SignInFailed, match="it cannot be reached"):
             await servers.sign_ins.begin("shop", "slack:ann", "slack:T:D1")
@@ -365,11 +368,10 @@ async def test_every_secret_is_masked_from_the_moment_that_it_is_known(tmp_path,
 
 def test_a_damaged_file_of_tokens_is_not_quoted_in_the_log(tmp_path, caplog):
     async def read():
-        from threads.store.disk import PosixDisk
-        from threads.store.json_file import JsonFiles
-
         store = CredentialStore(JsonFiles(PosixDisk(), tmp_path, offload_to_thread), lambda _: None)
-        await store.change("http://x", "p", lambda old: old.model_copy(update={"tokens": {"access_token": CANARY}}))
+        await store.change(
+            "http://x", "p", lambda old: old.model_copy(update={"tokens": {"access_token": CANARY}})
+        )
         (file,) = (tmp_path / FOLDER).glob("*.json")
         file.write_text(json.dumps({"v": 1, "tokens": f"{CANARY}-text", "offer": {"state": CANARY}}))
         return await store.read("http://x", "p")
@@ -377,4 +379,4 @@ def test_a_damaged_file_of_tokens_is_not_quoted_in_the_log(tmp_path, caplog):
     assert anyio.run(read).tokens is None
     assert "state.damaged" in caplog.text
     assert CANARY not in caplog.text
-    assert all(stat.S_IMODE(os.stat(file).st_mode) == 0o600 for file in (tmp_path / FOLDER).glob("*.broken"))
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in (tmp_path / FOLDER).glob("*.broken"))
