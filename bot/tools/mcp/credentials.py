@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -109,4 +110,12 @@ def _secrets(credentials: Credentials) -> Iterator[str]:
     for part in filter(None, parts):
         yield from (value for key, value in part.items() if key in SECRET_KEYS and isinstance(value, str))
     if credentials.offer and credentials.offer.redirect:
-        yield credentials.offer.redirect
+        yield parameters(credentials.offer.redirect).get("code", "")
+
+
+def parameters(address: str) -> dict[str, str]:
+    """Return the parameters of an address, the first of each name."""
+    try:
+        return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+    except ValueError:
+        return {}

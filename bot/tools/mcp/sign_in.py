@@ -28,7 +28,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from anyio.abc import TaskGroup
@@ -39,7 +38,7 @@ from bot.config.settings import McpServer
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import ToolContext
 from bot.tools.mcp.connection import ConnectionLost
-from bot.tools.mcp.credentials import BOT, Credentials, CredentialStore, Offer, person_of
+from bot.tools.mcp.credentials import BOT, Credentials, CredentialStore, Offer, parameters, person_of
 from bot.tools.mcp.redirect_listener import listen
 from bot.tools.mcp.server import Server
 from threads.actor.turn import correlation_id
@@ -130,7 +129,7 @@ class Account:
 
     async def take(self, address: str, place: str) -> bool:
         """Take the address that the person came to; returns whether it belongs to an open offer to them."""
-        state, now, taken = (_parameters(address).get("state", ""), time.time(), False)
+        state, now, taken = (parameters(address).get("state", ""), time.time(), False)
 
         def with_address(old: Credentials) -> Credentials:
             nonlocal taken
@@ -165,7 +164,7 @@ class Flow:
 
     async def show(self, link: str) -> None:
         """Open the offer: the server has named this link."""
-        self.state = _parameters(link).get("state", "")
+        self.state = parameters(link).get("state", "")
         offer = Offer(state=self.state, place=self.place, until=time.time() + OFFER_S)
         await self.account.change(lambda old: old.model_copy(update={"offer": offer}))
         self.link = link
@@ -180,7 +179,7 @@ class Flow:
             if offer is None or offer.state != self.state:
                 raise ConnectionLost("a newer sign-in has begun")
             if offer.redirect:
-                found = _parameters(offer.redirect)
+                found = parameters(offer.redirect)
                 if not found.get("code"):
                     raise ConnectionLost("the sign-in was refused there")
                 return AuthorizationCodeResult(
@@ -348,10 +347,3 @@ def place_of(thread: ThreadId) -> str:
 def is_local(place: str) -> bool:
     """Return whether the person of this conversation sits at this machine."""
     return place.startswith("console:")
-
-
-def _parameters(address: str) -> dict[str, str]:
-    try:
-        return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-    except ValueError:
-        return {}
