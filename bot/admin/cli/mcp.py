@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -124,16 +125,21 @@ async def _take_pasted(take: Callable[[str], Awaitable[bool]]) -> None:
     """Take the address that somebody pastes. Without a terminal or a pipe there is nothing to read."""
     import anyio
 
+    rest = b""
     while True:
         try:
             await anyio.wait_readable(sys.stdin)
+            data = os.read(sys.stdin.fileno(), 65_536)
         except (OSError, ValueError):
             return
-        line = sys.stdin.readline()
-        if not line:
+        *lines, rest = (rest + data).split(b"\n")
+        for line in filter(None, (line.decode("utf-8", "replace").strip() for line in lines)):
+            if not await take(line):
+                click.echo(
+                    "That is not an address of this sign-in. Paste all of it, from http:// on.", err=True
+                )
+        if not data:
             return
-        if line.strip() and not await take(line.strip()):
-            click.echo("That is not an address of this sign-in. Paste all of it, from http:// on.", err=True)
 
 
 def _run(loaded: Loaded, work: Callable[[SignIns], Awaitable[str]]) -> None:
@@ -144,13 +150,14 @@ def _run(loaded: Loaded, work: Callable[[SignIns], Awaitable[str]]) -> None:
 
     from bot.tools.mcp.servers import open_sign_ins
     from bot.wiring.store import states_beside
+    from threads.store.data_folder import ForeignFolder, make_data_folder
     from threads.wording import first_cause
 
     logging.getLogger("bot").setLevel(logging.CRITICAL)  # what matters is printed
     settings = loaded.settings
-    settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def run() -> str:
+        make_data_folder(settings.data)
         async with (
             states_beside(settings, loaded.environ) as states,
             open_sign_ins(settings, loaded.environ, states) as sign_ins,
@@ -161,7 +168,7 @@ def _run(loaded: Loaded, work: Callable[[SignIns], Awaitable[str]]) -> None:
         fault = anyio.run(run)
     except Exception as error:
         cause = first_cause(error)
-        if isinstance(cause, ConfigInvalid | NewerSchema):
+        if isinstance(cause, ConfigInvalid | NewerSchema | ForeignFolder):
             refuse(str(cause))
         if not isinstance(cause, StoreUnavailable | OSError):
             raise

@@ -119,7 +119,17 @@ class McpCommands:
             blocks = await self.references.blocks(incoming) if blocks is None else blocks
         except Unusable as problem:  # it joined a turn: the model says so
             blocks = [Text(f"({problem})")]
-        return replace(message, blocks=(*message.blocks, *blocks))
+        return self._without_addresses(replace(message, blocks=(*message.blocks, *blocks)))
+
+    def _without_addresses(self, message: Message) -> Message:
+        """Return the message without addresses of a sign-in: what was said earlier in a thread may have one."""
+        if (address := _addresses(self.configured)) is None:
+            return message
+        blocks = (
+            replace(block, text=address.sub(HIDDEN, block.text)) if isinstance(block, Text) else block
+            for block in message.blocks
+        )
+        return replace(message, blocks=tuple(blocks))
 
     async def _connect(self, name: str, incoming: Incoming) -> str:
         if not _is_private(incoming):
