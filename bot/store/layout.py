@@ -78,9 +78,7 @@ KINDS = (
     Kind(f"{THREAD}/outside", "that text from outside is among a thread's files", None, Step.FILES),
     Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
-    Kind(
-        "mcp-tokens/*.json", "tokens for MCP servers; after a restore people sign in again", None, Step.NEVER
-    ),
+    Kind("mcp-tokens/**", "what people were granted at MCP servers: they sign in again", None, Step.NEVER),
     Kind("lock", "which process has the folder", None, Step.NEVER),
     Kind("status.sock", "where the running bot tells its status", None, Step.NEVER),
     Kind("threadfast.log*", "the log of `threadfast chat`", None, Step.NEVER),

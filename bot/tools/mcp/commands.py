@@ -163,10 +163,9 @@ class McpCommands:
 
     async def _list(self, incoming: Incoming) -> str:
         person = person_of(incoming.thread, incoming.author)
-        lines: dict[str, list[str]] = {}
+        lines = {name: [await self._summary(name, person)] for name in sorted(self.configured)}
 
-        async def about(name: str) -> None:
-            lines[name] = [await self._summary(name, person)]
+        async def add_prompts(name: str) -> None:
             try:
                 prompts = await self.references.prompts(self.servers.by_name[name].of(person))
                 lines[name] += [f"- {usage(name, prompt)}" for prompt in prompts]
@@ -177,11 +176,8 @@ class McpCommands:
         with anyio.move_on_after(LIST_S):
             async with anyio.create_task_group() as tasks:
                 for name in self.configured:
-                    tasks.start_soon(about, name)
-        return (
-            "\n".join(line for name in sorted(lines) for line in lines[name])
-            or "There is no MCP server here."
-        )
+                    tasks.start_soon(add_prompts, name)
+        return "\n".join(line for about in lines.values() for line in about)
 
     async def _summary(self, name: str, person: str) -> str:
         count = sum(tool.server.name == name for tool in self.servers.tools)

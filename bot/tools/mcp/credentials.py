@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from threads.errors import StoreUnavailable
+from threads.errors import NewerSchema, StoreUnavailable
 from threads.model import Author, ThreadId
 from threads.store.json_file import JsonState, State, States
 
@@ -77,13 +77,13 @@ class CredentialStore:
         self._changing = anyio.Lock()
 
     async def read(self, url: str, person: str) -> Credentials:
-        """Return what *person* has at the server with this address. Raises `StoreUnavailable` and `NewerSchema`."""
+        """Return what *person* has at the server with this address. Raises `StoreUnavailable`."""
         return (await self._open(url, person)).value
 
     async def change(
         self, url: str, person: str, function: Callable[[Credentials], Credentials]
     ) -> Credentials:
-        """Change it durably and return it. Raises `StoreUnavailable` and `NewerSchema`."""
+        """Change it durably and return it. Raises `StoreUnavailable`."""
 
         def learned(old: Credentials) -> Credentials:
             new = function(old)
@@ -99,7 +99,7 @@ class CredentialStore:
         digest = hashlib.sha256(f"{url}\0{person}".encode("utf-8", "replace")).hexdigest()[:32]
         try:
             state = await self._states.open(f"{FOLDER}/{digest}", Credentials())
-        except OSError as error:
+        except (OSError, NewerSchema) as error:
             raise StoreUnavailable(f"{FOLDER}: {error}") from error
         self._learn([*_secrets(state.value)])
         return state

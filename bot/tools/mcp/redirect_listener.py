@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import SocketStream
 
+from threads.errors import StoreUnavailable
+
 log = logging.getLogger(__name__)
 
 HEAD_BYTES, HEAD_S = 16_384, 10.0
@@ -53,7 +55,7 @@ async def _answer(stream: SocketStream, port: int, take: TakeAddress) -> None:
             head += await stream.receive()
         method, _, rest = head.split(b"\r\n", 1)[0].decode("ascii", "replace").partition(" ")
         target = rest.rpartition(" ")[0]
-        known = method == "GET" and await take(f"http://127.0.0.1:{port}{target}")
+        known = method == "GET" and await _taken(take, f"http://127.0.0.1:{port}{target}")
         words = b"You can close this window and go back." if known else b"No sign-in waits for this."
         body, status = PAGE % words, b"200 OK" if known else b"404 Not Found"
         await stream.send(
@@ -61,3 +63,11 @@ async def _answer(stream: SocketStream, port: int, take: TakeAddress) -> None:
         )
     except (anyio.EndOfStream, anyio.BrokenResourceError):
         pass  # the browser has left
+
+
+async def _taken(take: TakeAddress, address: str) -> bool:
+    try:
+        return await take(address)
+    except StoreUnavailable as error:
+        log.warning("mcp.not_signed_in: the address of a sign-in could not be stored: %s", error)
+        return False
