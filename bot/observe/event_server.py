@@ -25,6 +25,7 @@ import h11
 from anyio.abc import ByteStream
 from pydantic import JsonValue
 
+from bot.guards.redaction import Masker
 from bot.observe.event_lines import KINDS, encode
 from bot.observe.event_stream import EventStream, Wanted
 from bot.observe.logs import cleaned
@@ -53,11 +54,12 @@ class EventServer:
     """Serves one stream. ``mask`` removes secrets from every text."""
 
     events: EventStream
-    mask: Callable[[str], str]
+    mask: Masker
     followers: int = field(default=0, init=False)
+    _masked: Callable[[str, int], str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.mask = lru_cache(REMEMBERED)(self.mask)
+        self._masked = lru_cache(REMEMBERED)(lambda text, _: self.mask(text))
 
     def parse(self, query: str) -> Following | str:
         """Return what is asked for, or what is wrong with that."""
@@ -99,7 +101,10 @@ class EventServer:
         await stream.send(peer.send(h11.EndOfMessage()) or b"")
 
     def _clean(self, line: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        return {name: cleaned(value, self.mask) for name, value in line.items()}
+        generation = self.mask.generation
+        return {
+            name: cleaned(value, lambda text: self._masked(text, generation)) for name, value in line.items()
+        }
 
 
 async def _until_gone(stream: ByteStream, scope: anyio.CancelScope) -> None:

@@ -9,6 +9,7 @@ import anyio
 
 from bot.config.settings import Observe
 from bot.observe.event_server import EventServer
+from bot.observe.event_stream import EventStream
 from bot.observe.http_pages import Metrics, pages
 from bot.observe.http_server import serve_pages
 from bot.observe.live_parts import LiveParts
@@ -29,7 +30,7 @@ async def supervised(
     observe: Observe,
     stop: Stop,
     notify: Notify,
-    events: EventServer,
+    events: EventStream,
     metrics: Metrics | None = None,
 ) -> AsyncIterator[None]:
     """Observe the bot while it serves in this block. A stop cancels the block."""
@@ -40,7 +41,9 @@ async def supervised(
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
             async with (
-                serve_pages(pages(watchdog, metrics), live.data, observe.metrics_port, events),
+                serve_pages(
+                    pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
+                ),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

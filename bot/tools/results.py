@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from bot.ports.errors import (
     SandboxFailed,
+    SignInNeeded,
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -34,6 +35,7 @@ MAX_MESSAGE, MAX_ITEMS = 20_000, 20
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
     ToolDenied: "permission",
+    SignInNeeded: "permission",
     ToolNotFound: "not_found",
     ToolInvalidInput: "validation",
     ToolBusy: "rate_limit",

@@ -15,8 +15,6 @@ import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
 from bot.config.settings import Discord, Settings, Slack
-from bot.guards.redaction import Masker
-from bot.observe.event_server import EventServer
 from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
@@ -67,8 +65,7 @@ async def serve_until_stopped(
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
     form = log_format_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
-    secrets = secrets_of(settings, environ)
-    configure_logging(given.log_level, form, sys.stderr, secrets=secrets)
+    configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
     if not (settings.transports.slack or settings.transports.discord):
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
@@ -85,7 +82,7 @@ async def serve_until_stopped(
             environ,
             model=model,
             make_transports=partial(_transports, settings, environ, model),
-            watch=partial(watch, events=EventServer(events, Masker(secrets))),
+            watch=partial(watch, events=events),
             observing=observing,
             on_audit=events.audited,
         )

@@ -100,6 +100,14 @@ async def test_no_secret_and_no_letter_that_acts_on_a_terminal_is_printed(tmp_pa
         assert (await printed(tmp_path, capfd, Wanted((), "\x1b&kind=x\ud800")))[:2] == (0, [])
 
 
+async def test_a_secret_that_is_learned_later_is_masked_from_then_on(tmp_path, capfd):
+    async with serving(tmp_path) as (events, server):
+        settle(events, ids={**IDS, "thread_id": "console:long-lived-token"})
+        assert (await printed(tmp_path, capfd))[1][0]["thread_id"] == "console:long-lived-token"
+        server.mask.learn(["long-lived-token"])
+        assert (await printed(tmp_path, capfd))[1][0]["thread_id"] == "console:[masked]"
+
+
 async def test_the_port_has_no_events(tmp_path, free_tcp_port):
     async with serving(tmp_path, port=free_tcp_port):
         assert (await get(free_tcp_port, "/events"))[0] == 404
@@ -170,7 +178,7 @@ async def test_the_command_says_that_it_was_too_slow(tmp_path, capfd):
         async def read(self, wanted=None, since=None, *, follow=True):
             yield [self._gap(7, 5, final=True)]
 
-    server = EventServer(Cutting(), str)
+    server = EventServer(Cutting(), Masker())
     async with serve_pages(pages(FakeBot().watchdog(tmp_path), None), tmp_path, None, server):
         code, [line], said = await printed(tmp_path, capfd)
     assert (code, line["lost"]) == (1, 5)
@@ -179,4 +187,4 @@ async def test_the_command_says_that_it_was_too_slow(tmp_path, capfd):
 
 @pytest.mark.parametrize("query", ["since=x", "since=-1", "since=" + "9" * 40, "since=%F0%9F"])
 async def test_a_number_that_is_none_is_refused(query):
-    assert EventServer(EventStream(), str).parse(query) == "since must be the seq of an event"
+    assert EventServer(EventStream(), Masker()).parse(query) == "since must be the seq of an event"
