@@ -164,7 +164,8 @@ async def test_a_flood_cuts_a_slow_reader_with_the_number_of_events_it_lost():
     seen, batches = [], stream.read()
     seen += await anext(batches)  # and now it is busy with something else
     settle(stream, 1000)
-    rest = [line async for lines in batches for line in lines]
+    with anyio.fail_after(10):
+        rest = [line async for lines in batches for line in lines]
     assert [line.kind for line in rest] == ["gap"]
     assert rest[0].final
     assert rest[0].lost == 1150 - 300 - len(seen)

@@ -146,6 +146,8 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
         ("m1", "model.failover"),
         ("m2", "model.passed_over"),
     ]
+    [opened] = lines_of(tmp_path / "audit", "circuit")
+    assert opened["details"]["event"] == "circuit.opened"
     retries = [line["details"] for line in found[:3]]
     waits = [float(retry.pop("wait_s")) for retry in retries]
     assert waits == sorted(waits)
