@@ -59,6 +59,7 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+ToolProfile = Literal["read-only", "ask", "trusted"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
@@ -250,11 +251,14 @@ def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
             raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return {"shell": "ask", **given}
+    return dict(given)
 
 
 class Tools(Section):
@@ -266,9 +270,13 @@ class Tools(Section):
         default_factory=lambda: _timeouts({}),
         description="Longest call of one tool, ms; adds to the defaults.",
     )
+    profile: ToolProfile | None = Field(
+        default=None,
+        description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
+    )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: _policy({}),
-        description='By tool or "tool(argument pattern)"; adds to the defaults.',
+        default_factory=lambda: dict(DEFAULT_POLICY),
+        description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(
         default="ask",
@@ -290,6 +298,17 @@ class Links(Section):
     allow: Names = Field(default=(), description="Hosts whose links stay live.")
 
 
+class McpOAuth(Section):
+    """Sign-in at an MCP server that has a `url`."""
+
+    account: Literal["person", "bot"] = Field(
+        default="person", description="`person`: each asker's own account; `bot`: one account for all."
+    )
+    client_id: Name | None = Field(default=None, description="Null registers the bot by itself.")
+    client_secret: Secret | None = Field(default=None, description="Reference to the client's secret.")
+    redirect_port: Port = Field(default=8976, description="Port of the redirect address on 127.0.0.1.")
+
+
 class McpServer(Section):
     """An MCP server: a `command` spoken to on stdio, or a `url`."""
 
@@ -300,6 +319,7 @@ class McpServer(Section):
     )
     url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
+    oauth: McpOAuth | None = Field(default=None, description="How to sign in; null does not sign in.")
 
 
 class Schedule(Section):

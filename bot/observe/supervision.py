@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 
 from bot.config.settings import Observe
+from bot.observe.event_server import EventServer
+from bot.observe.event_stream import EventStream
 from bot.observe.http_pages import Metrics, pages
 from bot.observe.http_server import serve_pages
 from bot.observe.live_parts import LiveParts
@@ -29,6 +31,7 @@ async def supervised(
     observe: Observe,
     stop: Stop,
     notify: Notify,
+    events: EventStream,
     metrics: Metrics | None = None,
     publish: Callable[[Callable[[], Status]], None] = lambda _: None,
 ) -> AsyncIterator[None]:
@@ -44,7 +47,9 @@ async def supervised(
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
             async with (
-                serve_pages(pages(watchdog, metrics), live.data, observe.metrics_port),
+                serve_pages(
+                    pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
+                ),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

@@ -3,6 +3,7 @@
 | path                | what it shows                                                         |
 |---------------------|-----------------------------------------------------------------------|
 | /                   | what `status` knows: links, queue, circuits, money now, what waits     |
+| /events             | the running bot's events, as server-sent events                        |
 | /threads            | the threads of all platforms, newest first                             |
 | /thread?id=         | one thread: its transcript, its files, and what waits there            |
 | /why?message=       | what happened to a message, on a timeline                              |
@@ -18,8 +19,8 @@ All of it is read from the store, as the commands read it. A page holds a bounde
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -28,14 +29,16 @@ from typing import Any, TypeVar, get_args
 
 import anyio.to_thread
 import jinja2
+from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from bot.budget.accounts import spent_on
 from bot.budget.budgets import Policy
 from bot.observe.audit import AuditKind, AuditRecord
+from bot.observe.event_stream import EventStream
 from bot.page import charts
 from bot.page.templating import HERE, templates
 from bot.page.usage_charts import usage_chart
@@ -72,6 +75,7 @@ class Views:
     name: str
     open_reader: Callable[[], Reader]
     status: Callable[[], Status | None]
+    events: EventStream
     mask: Callable[[str], str]
     policy: Policy
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -79,6 +83,7 @@ class Views:
     def routes(self) -> Sequence[BaseRoute]:
         return [
             Route("/", self._overview),
+            Route("/events", self._events),
             Route("/threads", self._threads),
             Route("/thread", self._thread),
             Route("/why", self._why),
@@ -108,6 +113,19 @@ class Views:
     async def _overview(self, _: Request) -> Response:
         letters = await self._read(lambda reader: sum(not one.again for one in dead_letters(reader)))
         return self._render("overview", status=self.status(), letters=letters)
+
+    async def _events(self, request: Request) -> Response:
+        last = request.headers.get("last-event-id", "")
+        since = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else None
+
+        async def chunks() -> AsyncIterator[str]:
+            async with aclosing(self.events.read(since=since)) as batches:
+                async for batch in batches:
+                    yield "".join(
+                        f"id: {one.seq}\ndata: {self.mask(to_json(one).decode())}\n\n" for one in batch
+                    )
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
 
     async def _threads(self, request: Request) -> Response:
         transport = request.query_params.get("transport", "")

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
 from bot.config.settings import Discord, Settings, Slack
+from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
@@ -85,9 +87,19 @@ async def serve_until_stopped(
     status = StatusSource()
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told, publish=status.publish)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
-        observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
-        make = partial(_transports, settings, environ, model, status, on_open)
-        await serve(settings, environ, model=model, make_transports=make, watch=watch, observing=observing)
+        events = EventStream()
+        observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
+        await serve(
+            settings,
+            environ,
+            model=model,
+            make_transports=partial(
+                _transports, settings, environ, model, PageSources(status, events, on_open)
+            ),
+            watch=partial(watch, events=events),
+            observing=observing,
+            on_audit=events.audited,
+        )
 
 
 def _metrics() -> Metrics:
@@ -113,15 +125,14 @@ def _transports(
     settings: Settings,
     environ: Mapping[str, str],
     model: str,
-    status: StatusSource,
-    on_open: Callable[[str], None] | None,
+    page: PageSources,
     storage: Storage,
 ) -> Sequence[Transport]:
     named = settings.transports
     return [
         *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
         *([_discord(settings, named.discord, environ, model, storage.store)] if named.discord else []),
-        *([_web(settings, environ, storage, status, on_open)] if named.web else []),
+        *([_web(settings, environ, storage, page)] if named.web else []),
     ]
 
 
@@ -138,16 +149,19 @@ class StatusSource:
         return self._read()
 
 
-def _web(
-    settings: Settings,
-    environ: Mapping[str, str],
-    storage: Storage,
-    status: StatusSource,
-    on_open: Callable[[str], None] | None,
-) -> Transport:
+@dataclass(frozen=True, slots=True)
+class PageSources:
+    """What the page shows of this process, and who is told its link once it can be reached, if anybody is."""
+
+    status: Callable[[], Status | None]
+    events: EventStream
+    on_open: Callable[[str], None] | None = None
+
+
+def _web(settings: Settings, environ: Mapping[str, str], storage: Storage, page: PageSources) -> Transport:
     from bot.wiring.web import make_web  # noqa: PLC0415 - loaded only when asked for
 
-    return make_web(settings, environ, storage, status, on_open)
+    return make_web(settings, environ, storage, page)
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -20,7 +20,6 @@ from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.page.views import Views
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.status import Status
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries
@@ -29,7 +28,7 @@ from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
 from bot.wiring.chat import with_owner
-from bot.wiring.run import run_transports
+from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
 from threads.model import ThreadId
@@ -67,15 +66,15 @@ def make_web(
     settings: Settings,
     environ: Mapping[str, str],
     storage: Storage,
-    status: Callable[[], Status | None],
-    on_open: Callable[[str], None] | None = None,
+    page: PageSources,
 ) -> Web:
-    """Return the page as a transport. With *on_open* a link for the person at this machine is made at the start."""
+    """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
     given, admin = settings.transports.web or WebSettings(), partial(is_admin, settings.access)
     views = Views(
         settings.name,
         partial(open_reader, settings, environ),
-        status,
+        page.status,
+        page.events,
         Masker(secrets_of(settings, environ)),
         Policy.of(settings.budget),
     )
@@ -88,8 +87,8 @@ def make_web(
         is_admin=admin,
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
         views=views.routes(),
-        owner=Person(id=CONSOLE_USER) if on_open else None,
-        on_open=on_open or (lambda _: None),
+        owner=Person(id=CONSOLE_USER) if page.on_open else None,
+        on_open=page.on_open or (lambda _: None),
     )
     return Web(
         options,

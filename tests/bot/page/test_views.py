@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from bot.budget.budgets import Policy
 from bot.config.settings import Budget
 from bot.guards.redaction import Masker
+from bot.observe.event_stream import EventStream
 from bot.page.views import Views
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.files import FileReader
@@ -36,6 +37,7 @@ def look(tmp_path):
         "thread<b>fast",
         partial(FileReader, tmp_path),
         lambda: STATUS,
+        EventStream(),
         Masker([SECRET]),
         Policy.of(Budget()),
         lambda: datetime(1970, 1, 2, tzinfo=UTC),

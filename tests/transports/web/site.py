@@ -16,7 +16,9 @@ import anyio
 import httpx2
 
 from bot.config.settings import Settings
+from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
+from bot.wiring.run import PageSources
 from bot.wiring.web import make_web
 from tests.serving import FAST, KEYS
 from transports.web.client import Web
@@ -76,7 +78,7 @@ async def serving_page(
     site = Site()
 
     def make(storage):
-        site.web = make_web(settings, environ, storage, lambda: None, site.open)
+        site.web = make_web(settings, environ, storage, PageSources(lambda: None, EventStream(), site.open))
         return [site.web]
 
     async with anyio.create_task_group() as tasks:
@@ -116,14 +118,14 @@ class Visitor(httpx2.AsyncClient):
         return message_id
 
     @asynccontextmanager
-    async def events(self, thread: str, last_id: str = "") -> AsyncIterator[EventStream]:
+    async def events(self, thread: str, last_id: str = "") -> AsyncIterator[PageEvents]:
         headers = {"Last-Event-ID": last_id} if last_id else {}
         async with self.stream("GET", "/api/events", params={"thread": thread}, headers=headers) as answer:
             assert answer.status_code == 200
-            yield EventStream(answer)
+            yield PageEvents(answer)
 
 
-class EventStream:
+class PageEvents:
     """Reads server-sent events. ``last_id`` is what a browser would send after a lost connection."""
 
     def __init__(self, answer: httpx2.Response) -> None:
