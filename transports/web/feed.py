@@ -26,6 +26,8 @@ MOST_MESSAGES = 50
 """Settled messages of a thread that are remembered with their tools; older ones come from the thread's log."""
 
 MOST_POSTS = 1_000
+TITLE = 80
+"""Characters of a thread's first message that its list shows."""
 
 MOST_NOTED = 500
 """Events of one message that are remembered for a snapshot."""
@@ -102,9 +104,10 @@ class _Message:
 
 
 class Feed:
-    """The events of one thread, and which of its last ``posts`` are shown, by key."""
+    """The events of one thread, its first words here, and which of its last ``posts`` are shown, by key."""
 
     def __init__(self) -> None:
+        self.title = ""
         self.ring = Ring()
         self.posts: FIFOCache[str, str] = FIFOCache(MOST_POSTS)
         self._messages: OrderedDict[str, _Message] = OrderedDict()
@@ -120,6 +123,8 @@ class Feed:
 
     def publish(self, event: Event) -> None:
         """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to."""
+        if not self.title and event["op"] in {"message", "started"}:
+            self.title = " ".join(str(event.get("text", "")).split())[:TITLE]
         self._messages.setdefault(str(event["id"]), _Message()).note(event)
         self.ring.append(event)
         for message_id in [one for one, message in self._messages.items() if message.settled][
@@ -153,9 +158,9 @@ class Feeds:
         return self._lists.setdefault(person, Ring())
 
     @property
-    def states(self) -> Mapping[str, bool]:
-        """Whether a turn runs or waits, by thread."""
-        return {name: feed.running for name, feed in self._threads.items()}
+    def known(self) -> Mapping[str, Feed]:
+        """The feeds in memory, by thread."""
+        return self._threads
 
     def _drop_oldest(self) -> None:
         for name, feed in self._threads.items():

@@ -116,15 +116,19 @@ class Talk:
 
     async def list_threads(self, person: Person) -> list[Event]:
         """Return the person's threads, newest first."""
-        running = self._feeds.states
+        known = {ThreadId.parse(name): feed for name, feed in self._feeds.known.items()}
+        own = {
+            thread.root: feed for thread, feed in known.items() if thread.channel == person.id and feed.title
+        }
+        stored = {root: title for root, title, _ in await self._history.threads(person.id, MOST_THREADS)}
+        new = [root for root in reversed(own) if root not in stored]  # their first message has no outcome yet
         return [
             {
                 "thread": root,
-                "title": title,
-                "at": at,
-                "busy": running.get(str(self._thread(person, root)), False),
+                "title": stored.get(root) or (own[root].title if root in own else ""),
+                "busy": root in own and own[root].running,
             }
-            for root, title, at in await self._history.threads(person.id, MOST_THREADS)
+            for root in [*new, *stored]
         ]
 
     def stream(self, person: Person, root: str, last_id: str) -> Stream:

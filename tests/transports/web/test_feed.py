@@ -81,5 +81,5 @@ def test_feeds_of_quiet_threads_are_forgotten_and_running_ones_are_not():
     with feeds.of("open").ring.watch(lambda: None):
         for number in range(MOST_FEEDS + 5):
             feeds.of(f"t{number}")
-        assert {"busy", "open"} <= set(feeds.states)
-    assert len(feeds.states) <= MOST_FEEDS
+        assert {"busy", "open"} <= set(feeds.known)
+    assert len(feeds.known) <= MOST_FEEDS
