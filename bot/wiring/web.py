@@ -23,7 +23,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries
-from bot.routing.access import is_admin
+from bot.routing.access import is_admin, may_use
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
@@ -31,7 +31,7 @@ from bot.wiring.chat import with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
-from threads.model import ThreadId
+from threads.model import Author, ThreadId
 from threads.store.disk import PosixDisk
 from transports.console import CONSOLE_USER
 from transports.web.address import Address
@@ -85,6 +85,9 @@ def make_web(
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
         is_admin=admin,
+        may_read=lambda person: may_use(
+            settings.access, Author(person), ThreadId("web", "", person, "")
+        ),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
         views=views.routes(),
         owner=Person(id=CONSOLE_USER) if page.on_open else None,

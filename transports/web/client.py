@@ -19,7 +19,7 @@ from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
-from transports.web.routes import Routes
+from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
 from transports.web.talk import History, Talk
@@ -33,6 +33,8 @@ SWEEP_S = 3600.0
 class Options:
     """``tls`` are the files of a certificate and its key. ``views`` are further pages, for admins.
 
+    ``may_read`` is asked at each request: a person who may not use the bot any more has no session either.
+
     ``on_open`` is called with the address of the page, and a new one-time link to it, once it can be reached.
     """
 
@@ -42,6 +44,7 @@ class Options:
     most_file_bytes: int
     commands: Mapping[str, str]
     is_admin: Callable[[str], bool]
+    may_read: Callable[[str], bool] = lambda _: True
     tls: tuple[str, str] | None = None
     views: Sequence[BaseRoute] = ()
     owner: Person | None = None
@@ -91,7 +94,8 @@ class Web:
         self.address = replace(self.address, port=listening.getsockname()[1])
         self.sessions = sessions = Sessions(await self._open_state(), self._now)
         await sessions.open()
-        routes = Routes(sessions, self._talk, self.address, options.views, options.is_admin, options.name)
+        rights = Rights(options.may_read, options.is_admin)
+        routes = Routes(sessions, self._talk, self.address, options.views, rights, options.name)
         guard = Guard(routes.app(), self.address, options.most_file_bytes)
         try:
             async with anyio.create_task_group() as tasks:

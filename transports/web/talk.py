@@ -42,12 +42,19 @@ MOST_THREADS = 200
 """Threads in a list, the newest."""
 
 
+MOST_STREAMS = 40
+"""Streams of one person that are open at once."""
+
 MOST_SENT = 1_000
 """Messages that are being handed over, with what only their sender knows: the time and the files."""
 
 
 class UnknownFile(Exception):
     """A message names a file that was not sent."""
+
+
+class TooManyStreams(Exception):
+    """A person has the page open too often."""
 
 
 class TurnBegan(Exception):
@@ -132,7 +139,12 @@ class Talk:
         ]
 
     def stream(self, person: Person, root: str, last_id: str) -> Stream:
-        """Return the stream of a page that shows this thread, or only the list if *root* is blank."""
+        """Return the stream of a page that shows this thread, or only the list if *root* is blank.
+
+        Raises `TooManyStreams`.
+        """
+        if sum(stream.person == person.id for stream in self._streams) >= MOST_STREAMS:
+            raise TooManyStreams
         thread = self._thread(person, root)
 
         async def snapshot() -> list[Event]:
@@ -141,7 +153,7 @@ class Talk:
             return [*history_events(entries), *files]
 
         feed = self._feeds.of(str(thread)) if root else None
-        return Stream(self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
+        return Stream(person.id, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
 
     def end(self) -> None:
         """End all streams."""
@@ -158,7 +170,7 @@ class Talk:
         if told := told or turn_event(message_id, event, self._now()):
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):
-            self._feeds.list_of(thread.channel).append({"op": "list"})
+            self._list(thread)
 
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
@@ -176,6 +188,12 @@ class Talk:
         """Store a file that the bot posts, and show it. Raises `PostFailed`."""
         posted = await self.files.keep(thread, message_id, key, file, name)
         self._publish(thread, _file_event(thread, posted))
+
+    def _list(self, thread: ThreadId) -> None:
+        """Tell the pages of the thread's person what its place in the list shows now."""
+        feed = self._feeds.of(str(thread))
+        told: Event = {"op": "list", "thread": thread.root, "title": feed.title, "busy": feed.running}
+        self._feeds.list_of(thread.channel).append(told)
 
     def _publish(self, thread: ThreadId, event: Event) -> None:
         self._feeds.of(str(thread)).publish(event)
