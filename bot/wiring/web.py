@@ -99,6 +99,7 @@ def make_web(
         partial(storage.states.open, "web", WebState()),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
+        notices=storage.notices,
     )
 
 

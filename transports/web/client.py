@@ -19,6 +19,7 @@ from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
+from transports.web.relay import Notices
 from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
@@ -67,11 +68,12 @@ class Web:
         *,
         offload: Offload,
         now: Callable[[], datetime],
+        notices: Notices | None = None,
     ) -> None:
         self._options, self._open_state, self._now = options, open_state, now
         self.address = options.address
         files = Files(options.folder, offload, options.most_file_bytes)
-        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes)
+        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes, notices)
         self._connected = anyio.Event()
         self._stopped = False
 
@@ -100,6 +102,7 @@ class Web:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
+                tasks.start_soon(self._talk.relay.run)
                 log.info("web.listening: %s", self.address.url)
                 self._connected.set()
                 if options.owner:

@@ -46,13 +46,14 @@ class Stream:
     def __init__(
         self,
         person: str,
+        thread: str,
         names: Ring,
         feed: Feed | None,
         snapshot: Callable[[], Awaitable[list[Event]]],
         last_id: str,
         streams: set[Stream],
     ) -> None:
-        self.person = person
+        self.person, self.thread = person, thread
         self._names, self._feed, self._snapshot, self._streams = names, feed, snapshot, streams
         seen = _ID.fullmatch(last_id)
         self._seen = (int(seen[1]), int(seen[2])) if seen else (-1, -1)

@@ -27,7 +27,7 @@ async def at_once(function, /, *args):
     return function(*args)
 
 
-def transport(data: Path, *, history=NoHistory(), **options) -> Web:
+def transport(data: Path, *, history=NoHistory(), notices=None, **options) -> Web:
     states = JsonFiles(PosixDisk(), data, at_once)
     given = {
         "address": Address("127.0.0.1", 0),
@@ -44,4 +44,5 @@ def transport(data: Path, *, history=NoHistory(), **options) -> Web:
         partial(states.open, "web", WebState()),
         offload=anyio.to_thread.run_sync,
         now=partial(datetime.now, UTC),
+        notices=notices,
     )
