@@ -24,13 +24,11 @@ class WebJudge(Judge):
         self.acked = {key_of(one["thread"], one["id"]) for one in plain_lines(folder / "acked.jsonl")}
         self.pages = {page["thread"]: page for page in plain_lines(folder / "pages.jsonl")}
         self.last = plain_lines(folder / "last.jsonl")
-        kinds = {
-            (one["id"], post["key"]): (post["kind"], one["n"]) for one in self.last for post in one["posts"]
-        }
+        self.n = {one["id"]: one["n"] for one in self.last}
         for one in plain_lines(folder / "texts.jsonl"):
-            self.see(one, *kinds.get((one["id"], one["key"]), ("reply", -1)))
+            self.see(one)
 
-    def see(self, one: Fields, kind: str, n: int) -> None:
+    def see(self, one: Fields) -> None:
         """Note what stood under a key. A question is no outcome."""
         if len(one["texts"]) > 1:
             self.fault("changed", f"{one['key']} was shown as {one['texts'][:3]}")
@@ -38,11 +36,18 @@ class WebJudge(Judge):
             self.counts["questions"] += 1
             return
         key = key_of(one["thread"], one["id"])
-        about = {"thread": one["thread"], "reply_to": one["id"], "id": one["key"], "kind": kind}
-        self.shown[key].append({**about, "key": key, "text": one["texts"][-1], "n": n})
+        about = {"thread": one["thread"], "reply_to": one["id"], "id": one["key"], "kind": one["kind"]}
+        self.shown[key].append({**about, "key": key, "text": one["texts"][-1], "n": self.n.get(one["id"], -1)})
 
     def token(self, key: str) -> str:
         return str(self.sent[key]["token"])
+
+    def check_order(self) -> None:
+        """Check the order of what is on the last pages. What is older was on them once."""
+        shown = self.shown
+        self.shown = {key: posts for key, posts in shown.items() if posts[0]["n"] >= 0}
+        super().check_order()
+        self.shown = shown
 
     def run(self) -> None:
         super().run()

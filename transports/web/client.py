@@ -28,6 +28,8 @@ from transports.web.talk import History, Talk
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3600.0
+REPAIRED_S = 3.0
+"""Seconds after the start when the logs have what a killed process did not write into them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Web:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
+                tasks.start_soon(self._look_again)
                 tasks.start_soon(self._talk.relay.run)
                 log.info("web.listening: %s", self.address.url)
                 self._connected.set()
@@ -145,6 +148,10 @@ class Web:
         """Store the file for downloads, and show it. Raises `threads.errors.PostFailed`."""
         message_id = key.removeprefix(message_key(thread, "")).partition("+")[0]
         await self._talk.attach(thread, message_id, key, file, name)
+
+    async def _look_again(self) -> None:
+        await anyio.sleep(REPAIRED_S)
+        self._talk.look_again()
 
     async def _sweep(self) -> None:
         while True:

@@ -124,6 +124,10 @@ class Feed:
     def running(self) -> bool:
         return any(not message.settled for message in self._messages.values())
 
+    def knows(self, message_id: str) -> bool:
+        """Return whether anything was told of a message here."""
+        return message_id in self._messages
+
     def began(self, message_id: str) -> bool:
         """Return whether the turn of a message has begun, or is over."""
         message = self._messages.get(message_id)
@@ -135,6 +139,8 @@ class Feed:
         Who serves a message tells of it: what another worker, or *anew* the same, had told before is forgotten.
         """
         known = self._messages.get(str(event["id"]))
+        if known is None and event["op"] == "settled":
+            return  # it was settled before this process began: the thread's log has all of it
         if known and event["op"] != "edit" and (anew or known.origin != origin):
             self._messages[str(event["id"])] = _Message(origin)
             self._note(event, origin)

@@ -93,6 +93,7 @@ class Talk:
         self._name, self._history, self._now = name, history, now
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
+        self._repaired: set[str] = set()
         self._elsewhere: dict[str, dict[str, Event]] = {}
         self.relay = Relay(self, notices)
         self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
@@ -162,6 +163,12 @@ class Talk:
         named = str(thread) if root else ""
         return Stream(person.id, named, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
 
+    def look_again(self) -> None:
+        """Show the threads anew whose last outcomes an earlier process had not written into their logs."""
+        for thread in self._repaired & self._feeds.known.keys():
+            self._feeds.of(thread).ring.reset()
+        self._repaired.clear()
+
     def end(self) -> None:
         """End all streams."""
         for stream in list(self._streams):
@@ -174,6 +181,8 @@ class Talk:
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
         told = self._sent.pop(message_id, None) if isinstance(event, Taken) else None
+        if isinstance(event, TurnSettled) and not self._feeds.of(str(thread)).knows(message_id):
+            self._repaired.add(str(thread))
         if told := told or turn_event(message_id, event, self._now()):
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):

@@ -37,7 +37,8 @@ class Kept(Page):
 
     def __init__(self, trip: Callable[[str], object]) -> None:
         super().__init__()
-        self.trip, self.texts, self.settled = trip, dict[tuple[str, str], list[str]](), dict[str, str]()
+        self.trip, self.settled = trip, dict[str, str]()
+        self.texts, self.kinds = dict[tuple[str, str], list[str]](), dict[tuple[str, str], str]()
         self.snapshots = 0
 
     def apply(self, event: Fields) -> None:
@@ -47,7 +48,8 @@ class Kept(Page):
             case "snapshot":
                 self.snapshots += 1
             case "post":
-                texts = self.texts.setdefault((event["id"], event["key"]), [])
+                key = event["id"], event["key"]
+                texts, self.kinds[key] = self.texts.setdefault(key, []), event["kind"]
                 if (text := words(event["tree"])) not in texts:
                     texts.append(text)
             case "settled":
@@ -115,7 +117,8 @@ class Place:
     def close(self) -> None:
         for thread, page in self._pages.items():
             for (message_id, key), texts in page.texts.items():
-                self._book.write("texts", thread=thread, id=message_id, key=key, texts=texts)
+                kind = page.kinds[message_id, key]
+                self._book.write("texts", thread=thread, id=message_id, key=key, kind=kind, texts=texts)
             for n, (message_id, shown) in enumerate(page.messages.items()):
                 posts = [
                     {"key": key, "kind": post["kind"], "text": words(post["tree"])}
