@@ -114,10 +114,10 @@ async def serve(
         async with (
             aclosing(SharedHttp()) as http,
             open_tool_set(settings, environ, resources, storage, attach=takes_files) as tool_set,
+            leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
             storage.ledger.writing(),
-            leaving(store),
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)

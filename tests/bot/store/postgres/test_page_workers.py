@@ -6,7 +6,6 @@ import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
-import httpx2
 import pytest
 
 from tests.fakes.http import Wait
@@ -104,23 +103,22 @@ async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of
 
 async def test_a_link_and_a_session_of_one_worker_count_at_all(dsn, tmp_path):
     async with two(dsn, tmp_path) as (a, b):
-        link = a.site.link()
-        assert (await a.post("/api/enter", json={"link": link})).status_code == 200
-        assert (await b.post("/api/enter", json={"link": link})).status_code == 403
-        name, value = a.site.web.address.cookie, a.cookies[a.site.web.address.cookie]
-        with anyio.fail_after(5):  # the other workers are notified
-            while True:
-                cookies = {b.site.web.address.cookie: value}
-                async with httpx2.AsyncClient(base_url=b.site.url, cookies=cookies) as same:
-                    if (await same.get("/api/threads")).status_code == 200:
-                        break
-        assert name != b.site.web.address.cookie
-        await a.post("/api/leave", json={})
-        with anyio.fail_after(5):
-            while True:
-                async with httpx2.AsyncClient(base_url=b.site.url, cookies=cookies) as same:
-                    if (await same.get("/api/threads")).status_code == 401:
-                        break
+        link, name = a.site.link(), b.site.web.address.cookie
+        async with Visitor(a.site) as third, Visitor(b.site) as again:
+            third.site.link = lambda *_: link
+            await third.enter()
+            assert (await again.post("/api/enter", json={"link": link})).status_code == 403
+            again.cookies[name] = third.cookies[third.site.web.address.cookie]
+            await until_status(again, 200)
+            await third.post("/api/leave", json={})
+            await until_status(again, 401)
+
+
+async def until_status(visitor, code) -> None:
+    """Wait until a worker has heard of what another one stored."""
+    with anyio.fail_after(10):
+        while (await visitor.get("/api/threads")).status_code != code:
+            await anyio.sleep(0.05)
 
 
 async def test_what_was_lost_between_workers_is_asked_for_again(dsn, tmp_path, monkeypatch):
