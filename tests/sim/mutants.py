@@ -31,6 +31,8 @@ from threads.model import Answer, Incoming, ThreadId
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, temporary_of, write_all
 
+from .page import Page
+
 Plant = AbstractContextManager[object]
 Save = Callable[[], Awaitable[str]]
 
@@ -249,6 +251,11 @@ def late_answers() -> Plant:
     return patch.multiple(Delivery, _too_old=lambda self, intent: False)
 
 
+def page_without_keys() -> Plant:
+    """The page shows a post that comes again below the one that it shows already."""
+    return patch.multiple(Page, place_of=lambda self, key: None)
+
+
 def _key_of(record: Record) -> str:
     transport, workspace, channel, _ = record.thread_id.split(":", 3)
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
@@ -279,6 +286,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "page without keys": (page_without_keys, DOUBLED),
     "late answers": (late_answers, "posted too late"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""
