@@ -85,9 +85,7 @@ def make_web(
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
         is_admin=admin,
-        may_read=lambda person: may_use(
-            settings.access, Author(person), ThreadId("web", "", person, "")
-        ),
+        may_read=lambda person: may_use(settings.access, Author(person), ThreadId("web", "", person, "")),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
         views=views.routes(),
         owner=Person(id=CONSOLE_USER) if page.on_open else None,

@@ -37,7 +37,9 @@ class WebJudge(Judge):
             return
         key = key_of(one["thread"], one["id"])
         about = {"thread": one["thread"], "reply_to": one["id"], "id": one["key"], "kind": one["kind"]}
-        self.shown[key].append({**about, "key": key, "text": one["texts"][-1], "n": self.n.get(one["id"], -1)})
+        self.shown[key].append(
+            {**about, "key": key, "text": one["texts"][-1], "n": self.n.get(one["id"], -1)}
+        )
 
     def token(self, key: str) -> str:
         return str(self.sent[key]["token"])

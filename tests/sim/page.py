@@ -32,7 +32,7 @@ class Page(Platform):
         self._flying.clear()
         super().process_died()
 
-    async def find(self, thread: ThreadId, key: str) -> str | None:  # noqa: ARG002 - one process has all
+    async def find(self, thread: ThreadId, key: str) -> str | None:
         if self._fate.step(f"find {key}"):
             self._fate.die()
         return self._of_this_process.get(key)

@@ -73,7 +73,9 @@ class World:
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)
-        self.platform = (Page if on_page else Platform)(self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record))
+        self.platform = (Page if on_page else Platform)(
+            self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record)
+        )
         self._toolbox = make_toolbox([Peek(self.fate)])
         self._calm = False
         if self.stack is not None:

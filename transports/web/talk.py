@@ -162,7 +162,9 @@ class Talk:
         threads, people = self.watched()
         self.relay.ask({str(thread)} - threads if root else (), {person.id} - people, afresh=True)
         named = str(thread) if root else ""
-        return Stream(person.id, named, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
+        return Stream(
+            person.id, named, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams
+        )
 
     def look_again(self) -> None:
         """Show the threads anew whose last outcomes an earlier process had not written into their logs."""

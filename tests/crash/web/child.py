@@ -1,6 +1,6 @@
 """The bot process of the crash run on the page: the real transport and HTTP server, and a model that names messages.
 
-    python -m tests.crash.web.child --data D --port P --seed S
+python -m tests.crash.web.child --data D --port P --seed S
 """
 
 from __future__ import annotations

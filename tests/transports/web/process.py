@@ -35,7 +35,7 @@ class Process:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def link(self, person: str = "you", name: str = "") -> str:  # noqa: ARG002 - as a site has it
+    def link(self, person: str = "you", name: str = "") -> str:
         """Return the secret of the link that the last start printed."""
         return self._link
 

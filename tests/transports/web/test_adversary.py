@@ -151,7 +151,9 @@ async def test_a_token_of_another_session_is_refused(ann):
 @pytest.mark.parametrize("path", ["/api/threads", "/api/events?thread=t", "/files/t/x"])
 @pytest.mark.parametrize("cookie", ["", "x", "0" * 43, "../web.json"])
 async def test_without_a_session_nothing_is_read(ann, path, cookie):
-    async with httpx2.AsyncClient(base_url=ann.site.url, cookies={ann.site.web.address.cookie: cookie}) as stranger:
+    async with httpx2.AsyncClient(
+        base_url=ann.site.url, cookies={ann.site.web.address.cookie: cookie}
+    ) as stranger:
         assert (await stranger.get(path)).status_code == 401
         assert (await stranger.get("/look/")).status_code == 403
         page = await stranger.get("/")
