@@ -1,8 +1,9 @@
 """The limits on spending: the records of the ledger, their sums, and whether one more call fits.
 
 Amounts are whole micro-dollars, costs rounded up and limits down, so that no sum is too low. A limit
-holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, the day of all
-that a scope of the settings covers, one day, one month. Days are UTC days, and a call belongs to the day on which it began.
+holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, the day of
+all that one of the settings' own scopes covers, one day, one month. Days are UTC days, and a call belongs to the day
+on which it began.
 
 | from             | event                                               | to                                    |
 | running          | spending reaches ``warning_threshold`` of a limit   | warning: said once for that limit     |
@@ -218,8 +219,8 @@ class Policy:
 
     @classmethod
     def of(cls, budget: Budget, day_limits: Mapping[str, float] = MappingProxyType({})) -> Policy:
-        limits: dict[Scope, float | None] = budget.limit_usd.model_dump()
-        whole = {scope: _whole(usd) for scope, usd in limits.items() if usd is not None}
+        limits = ((scope, getattr(budget.limit_usd, scope, None)) for scope in get_args(Scope))
+        whole = {scope: _whole(usd) for scope, usd in limits if usd is not None}
         days = {name: _whole(usd) for name, usd in day_limits.items()}
         return cls(budget.mode == "hard", budget.warning_threshold, whole, days)
 

@@ -79,9 +79,7 @@ class Effective:
         settings = _lay_over(self.settings, scope, keys, "")
         day = scope.budget.limit_usd.day
         own = {} if day is None else {name: day}
-        return Effective(
-            settings, {**self.decided, **dict.fromkeys(keys, name)}, {**self.day_limits, **own}
-        )
+        return Effective(settings, {**self.decided, **dict.fromkeys(keys, name)}, {**self.day_limits, **own})
 
 
 def resolve(settings: Settings, place: Place) -> Effective:

@@ -359,7 +359,9 @@ class ScopeBudgetLimits(Section):
 
 
 class ScopeBudget(Section):
-    limit_usd: ScopeBudgetLimits = Field(default_factory=ScopeBudgetLimits, description="Limits in USD there.")
+    limit_usd: ScopeBudgetLimits = Field(
+        default_factory=ScopeBudgetLimits, description="Limits in USD there."
+    )
     footer: bool = Field(default=False, description="Show under each answer there what it used.")
 
 
