@@ -17,7 +17,7 @@ of everybody, and each scope that covers a message has its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -82,6 +82,16 @@ class Effective:
         return Effective(settings, {**self.decided, **dict.fromkeys(keys, name)}, {**self.day_limits, **own})
 
 
+def scope_keys(section: type[Section] = Scope, prefix: str = "") -> Iterator[str]:
+    """Yield the path of each key that a scope may have."""
+    for name, about in section.model_fields.items():
+        inner = about.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from scope_keys(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
 def resolve(settings: Settings, place: Place) -> Effective:
     """Return what holds in a place: each key by the most specific scope that has it."""
     effective = Effective(settings)
@@ -109,6 +119,12 @@ def _lay_over(base: S, over: Section, keys: list[str], prefix: str) -> S:
             changes[name] = value
             keys.append(path)
     return base.model_copy(update=changes)
+
+
+def roles_in(settings: Settings) -> frozenset[str]:
+    """Return the roles that grant access to anything."""
+    scoped = (role for scope in settings.scopes.values() for role in scope.access.roles)
+    return frozenset((*settings.access.roles, *scoped))
 
 
 class CurrentSettings:

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from bot.agent.prompt.instructions import Instructions
 from bot.budget.accounts import Accounts
-from bot.config.load import secrets_of
+from bot.config.load import models_of, secrets_of
 from bot.config.scopes import CurrentSettings, Effective
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
@@ -37,9 +37,10 @@ from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, catalog_of, offered, terms_of
+from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
-from bot.wiring.tool_set import open_tool_set
+from bot.wiring.tool_set import enabled_anywhere, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
@@ -80,15 +81,18 @@ async def serve(
     observing: Observing | None = None,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
+    reload: Reload | None = None,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
 
     *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
-    *schema_of* returns the schema that an answer must follow.
+    *schema_of* returns the schema that an answer must follow. *reload* brings changes of the settings meanwhile.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    current = CurrentSettings(settings := settings.model_copy(update={"model": model}))
+    settings = settings.model_copy(update={"model": model})
+    current = reload.current if reload else CurrentSettings(settings)
+    current.replace(settings)
     access = AccessControl(current)
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
@@ -127,7 +131,6 @@ async def serve(
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
-            models.check()
             agents = Agents(
                 current,
                 models,
@@ -138,6 +141,7 @@ async def serve(
                 partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
                 schema_of,
             )
+            agents.check(settings)
             bot = _Bot(
                 current,
                 access,
@@ -146,6 +150,7 @@ async def serve(
                 transports,
                 outboxes,
                 agents,
+                reload,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
@@ -153,6 +158,8 @@ async def serve(
             if tool_set.schedules:
                 bot.start_schedules(tasks, core, tool_set.schedules, post)
             tasks.start_soon(bot.escalation.watch, transports)
+            if reload:
+                reload.start(tasks, offload, partial(_can_reload, agents, offload), bot.escalation.report)
             async with watch(bot.live(core, model, (offload, journal_offload))):
                 await bot.serve_transports(core, stopped)
             tasks.cancel_scope.cancel()
@@ -171,6 +178,7 @@ class _Bot:
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
     agents: Agents
+    reload: Reload | None
     escalation: Escalation
     restore: Restored | None
 
@@ -179,7 +187,7 @@ class _Bot:
         return [
             *link_troubles(self.transports),
             *self.agents.tool_set.troubles,
-            *filter(None, [self.agents.instructions.problem]),
+            *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
         ]
 
     def accounts(self) -> Accounts:
@@ -281,8 +289,17 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    if any(not name.startswith("offline/") for name in offered(settings, settings.model)):
+    named = [*offered(settings, settings.model), *models_of(settings)]
+    if any(not name.startswith("offline/") for name in named):
         await offload(catalog_of(settings).load)
+
+
+async def _can_reload(agents: Agents, offload: Offload, settings: Settings) -> list[str]:
+    """Return what of these settings counts at the next start only; see `bot.wiring.reload.Check`."""
+    await _load_prices(settings, offload)
+    agents.check(settings)
+    missing = enabled_anywhere(settings) - agents.tool_set.enabled
+    return [f"tools.enabled ({name})" for name in sorted(missing)]
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:

@@ -58,7 +58,8 @@ MOST_TOOLBOXES = 64
 class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
-    ``groups`` has the name in `tools.enabled` of each tool, or the MCP server's, by the tool's name.
+    ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
+    or the name of its MCP server.
     """
 
     documents: Documents
@@ -67,6 +68,7 @@ class ToolSet:
     mask: Callable[[str], str]
     observing: Observing
     tools: list[Tool] = field(default_factory=list)
+    enabled: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
@@ -144,6 +146,7 @@ async def open_tool_set(
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
+    tool_set.enabled = frozenset(enabled)
     async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
