@@ -19,6 +19,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
@@ -72,13 +73,13 @@ class Reload:
     def start(self, tasks: TaskGroup, offload: Offload, check: Check, report: Callable[[str], None]) -> None:
         """Reload from now on. *report* tells the operators of a file that does not count."""
 
-        async def take_up() -> None:
+        async def take_up(*, asked: bool = False) -> None:
             async with self._reading:
-                await self._take_up(offload, check, report)
+                await self._take_up(offload, check, report, asked=asked)
 
         tasks.start_soon(self._watch, offload, take_up)
         if self.notify and hang_up_reloads():
-            tasks.start_soon(self._listen, self.notify, take_up)
+            tasks.start_soon(self._listen, self.notify, partial(take_up, asked=True))
 
     async def _watch(self, offload: Offload, take_up: Callable[[], Awaitable[None]]) -> None:
         """Take the file up when it has changed and has come to rest."""
@@ -98,21 +99,25 @@ class Reload:
                 with notify.reloading():
                     await take_up()
 
-    async def _take_up(self, offload: Offload, check: Check, report: Callable[[str], None]) -> None:
-        """Take up the whole file, or nothing of it."""
+    async def _take_up(
+        self, offload: Offload, check: Check, report: Callable[[str], None], *, asked: bool
+    ) -> None:
+        """Take up the whole file, or nothing of it. If a person *asked*, the log says so even if nothing changed."""
         try:
             loaded = await offload(self.file.load, self.environ)
             new = changes(self.current.settings, self.complete(loaded))
             later = [*new.restart, *await check(new.settings)]
         except ConfigInvalid as error:
             faults = self.file.faults(error)
-            if faults != self._faults:
+            if asked or faults != self._faults:
                 log.warning("settings.rejected: the ones before go on: %s", "; ".join(faults))
+            if faults != self._faults:
                 report(wording.settings_rejected(faults))
             self._faults = faults
             return
-        self.current.replace(new.settings)
-        if new.live or later != self._later or self._faults:
+        if new.live:
+            self.current.replace(new.settings)
+        if asked or new.live or later != self._later or self._faults:
             log.info(
                 "settings.reloaded: changed now: %s; at the next start: %s",
                 _named(new.live),
