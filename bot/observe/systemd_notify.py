@@ -64,9 +64,11 @@ class Notify:
         """Report a reload for as long as the block runs, so that `systemctl reload` waits for it."""
         if self._ready:  # Before, the end of a reload would count as the end of the start.
             self.send(RELOADING=1, MONOTONIC_USEC=time.monotonic_ns() // 1000)
-        yield
-        if self._ready:
-            self.send(READY=1)
+        try:
+            yield
+        finally:
+            if self._ready:
+                self.send(READY=1)
 
     def alive(self) -> None:
         self.send(WATCHDOG=1)
