@@ -184,7 +184,12 @@ def unknown_skills(settings: Settings) -> list[str]:
 
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
-    used = [f"providers.{model.partition('/')[0]}.api_key" for model in models_of(settings)]
+    # A model that is not set is chosen at the start, among those whose key is there.
+    models = [settings.model] if "model" in settings.model_fields_set else []
+    models += settings.fallback_models
+    for scope in settings.scopes.values():
+        models += [*filter(None, [scope.model]), *scope.fallback_models]
+    used = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
     used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
     for path in dict.fromkeys(used):
@@ -194,15 +199,6 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
     return faults
-
-
-def models_of(settings: Settings) -> list[str]:
-    """Return the models and fallbacks that the settings name, for everybody and in scopes, each once."""
-    # A model that is not set is chosen at the start, among those whose key is there.
-    models = [settings.model] if "model" in settings.model_fields_set else []
-    scopes = settings.scopes.values()
-    scoped = [model for scope in scopes for model in (scope.model, *scope.fallback_models) if model]
-    return list(dict.fromkeys([*models, *settings.fallback_models, *scoped]))
 
 
 def json_schema() -> dict[str, JsonValue]:

@@ -121,6 +121,12 @@ def _lay_over(base: S, over: Section, keys: list[str], prefix: str) -> S:
     return base.model_copy(update=changes)
 
 
+def day_limits(settings: Settings) -> dict[str, float]:
+    """Return the limit per day, in USD, of each scope that has one of its own."""
+    own = ((name, scope.budget.limit_usd.day) for name, scope in settings.scopes.items())
+    return {name: day for name, day in own if day is not None}
+
+
 def roles_in(settings: Settings) -> frozenset[str]:
     """Return the roles that grant access to anything."""
     scoped = (role for scope in settings.scopes.values() for role in scope.access.roles)

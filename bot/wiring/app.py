@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from bot.agent.prompt.instructions import Instructions
 from bot.budget.accounts import Accounts
-from bot.config.load import models_of, secrets_of
-from bot.config.scopes import CurrentSettings, Effective
+from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings, Effective, day_limits
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
@@ -36,7 +36,7 @@ from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, catalog_of, offered, terms_of
+from bot.wiring.model_chain import ModelChain, catalog_of, terms_of, used
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
@@ -191,8 +191,9 @@ class _Bot:
         ]
 
     def accounts(self) -> Accounts:
-        """Return the accounts under the limits for everybody."""
-        return Accounts.of(self.agents.ledger, self.current.settings.budget)
+        """Return the accounts under all limits: those for everybody, and those of each scope."""
+        settings = self.current.settings
+        return Accounts.of(self.agents.ledger, settings.budget, day_limits(settings))
 
     def parts(self) -> Parts:
         """Return the parts of the core."""
@@ -289,8 +290,7 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    named = [*offered(settings, settings.model), *models_of(settings)]
-    if any(not name.startswith("offline/") for name in named):
+    if any(not name.startswith("offline/") for name in [*used(settings), *settings.models]):
         await offload(catalog_of(settings).load)
 
 
@@ -321,7 +321,7 @@ def unpriced(settings: Settings) -> list[str]:
     """Return a warning for each model in the settings whose price is unknown."""
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
-    names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
+    names = [name for name in used(settings) if catalog.rate(name) is None]
     return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
 
 

@@ -18,7 +18,7 @@ from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import serve
-from bot.wiring.model_chain import candidates, offered
+from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from transports.console import CONSOLE_USER, Console
@@ -33,7 +33,8 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
     Raises as `bot.wiring.app.serve`.
     """
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
+    named = settings.model_copy(update={"model": model})
+    if faults := check_start(named, environ, transports=False):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
@@ -54,7 +55,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         )
         if settings.verify_providers:
             say("Asking for a word, since verify_providers says so …")
-            for fault in await verify_all(candidates(settings, model), settings, environ):
+            for fault in await verify_all(used(named), settings, environ):
                 say(f"Does not answer: {Masker(secrets)(fault)}")
         settings = with_owner(settings)
 

@@ -25,7 +25,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import completed, with_model
-from bot.wiring.model_chain import candidates, offered
+from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
@@ -67,7 +67,8 @@ async def serve_until_stopped(
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
+    named = settings.model_copy(update={"model": model})
+    if faults := check_start(named, environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
@@ -77,7 +78,7 @@ async def serve_until_stopped(
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
-        await verify_all(candidates(settings, model), settings, environ)
+        await verify_all(used(named), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
