@@ -74,7 +74,10 @@ class Effective:
     day_limits: Mapping[str, float] = field(default_factory=dict)
 
     def override(self, scope: Scope, name: str = OVERRIDE) -> Effective:
-        """Return these settings with one more scope on top of all. A stage of a playbook has one, for example."""
+        """Return these settings with one more scope on top of all, such as that of a stage of a playbook.
+
+        What is made from settings is remembered by this object: keep it for as long as it is used.
+        """
         keys: list[str] = []
         settings = _lay_over(self.settings, scope, keys, "")
         day = scope.budget.limit_usd.day
@@ -125,6 +128,12 @@ def day_limits(settings: Settings) -> dict[str, float]:
     """Return the limit per day, in USD, of each scope that has one of its own."""
     own = ((name, scope.budget.limit_usd.day) for name, scope in settings.scopes.items())
     return {name: day for name, day in own if day is not None}
+
+
+def enabled_anywhere(settings: Settings) -> frozenset[str]:
+    """Return the names in `tools.enabled` for everybody and in scopes."""
+    scoped = (name for scope in settings.scopes.values() for name in scope.tools.enabled)
+    return frozenset((*settings.tools.enabled, *scoped))
 
 
 def roles_in(settings: Settings) -> frozenset[str]:

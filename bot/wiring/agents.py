@@ -85,7 +85,7 @@ class Agents:
             try:
                 self._chain(everywhere.override(scope, name)).check()
             except ConfigInvalid as error:
-                faults.append(f"scopes.{name}.{error}")
+                faults.append(f"scopes.{name}: {error}")
         if faults:
             raise ConfigInvalid("\n".join(faults))
 

@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from bot.agent.prompt.instructions import Instructions
 from bot.budget.accounts import Accounts
-from bot.config.load import secrets_of
-from bot.config.scopes import CurrentSettings, Effective, day_limits
+from bot.config.load import check_used, secrets_of
+from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_anywhere
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
@@ -40,7 +40,7 @@ from bot.wiring.model_chain import ModelChain, catalog_of, terms_of, used
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
-from bot.wiring.tool_set import enabled_anywhere, open_tool_set
+from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
@@ -159,7 +159,8 @@ async def serve(
                 bot.start_schedules(tasks, core, tool_set.schedules, post)
             tasks.start_soon(bot.escalation.watch, transports)
             if reload:
-                reload.start(tasks, offload, partial(_can_reload, agents, offload), bot.escalation.report)
+                check = partial(_can_reload, agents, environ, offload)
+                reload.start(tasks, offload, check, bot.escalation.report)
             async with watch(bot.live(core, model, (offload, journal_offload))):
                 await bot.serve_transports(core, stopped)
             tasks.cancel_scope.cancel()
@@ -294,8 +295,12 @@ async def _load_prices(settings: Settings, offload: Offload) -> None:
         await offload(catalog_of(settings).load)
 
 
-async def _can_reload(agents: Agents, offload: Offload, settings: Settings) -> list[str]:
+async def _can_reload(
+    agents: Agents, environ: Mapping[str, str], offload: Offload, settings: Settings
+) -> list[str]:
     """Return what of these settings counts at the next start only; see `bot.wiring.reload.Check`."""
+    if faults := await offload(partial(check_used, settings, environ, transports=False)):
+        raise ConfigInvalid("\n".join(faults))
     await _load_prices(settings, offload)
     agents.check(settings)
     missing = enabled_anywhere(settings) - agents.tool_set.enabled

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_of
-from bot.config.scopes import CurrentSettings, roles_in
+from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
@@ -114,7 +114,7 @@ def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
 
 
 def _slack_features(settings: Settings, slack: Slack) -> Features:
-    return Features(slack.command or "", files="files" in settings.tools.enabled)
+    return Features(slack.command or "", files="files" in enabled_anywhere(settings))
 
 
 def _transports(
