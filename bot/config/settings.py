@@ -21,7 +21,7 @@ PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
-TEXT = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
+TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
 SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
@@ -391,7 +391,7 @@ class Scope(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
-    system: Text = Field(default="", description="Text in place of IDENTITY.md there.")
+    system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
     tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
     budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
     limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
