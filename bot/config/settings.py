@@ -7,9 +7,9 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
@@ -372,9 +372,18 @@ class ScopeLimits(Section):
 class ScopeAccess(Section):
     """Who is served there. Who is an admin is the same everywhere."""
 
-    users: Names = Field(default=(), description="User ids that are served there.")
+    users: Names = Field(
+        default=(), description="User ids that are served there; `users` and `roles` are replaced together."
+    )
     roles: Names = Field(default=(), description="Ids of Discord roles whose members are served there.")
     channels: Names = Field(default=(), description="Channel, workspace and guild ids that are served there.")
+
+    @model_validator(mode="after")
+    def _replace_both(self) -> Self:
+        """Let a list of users replace that of roles too: else whoever has a role could not be kept out."""
+        if self.model_fields_set & {"users", "roles"}:
+            self.model_fields_set.update(("users", "roles"))
+        return self
 
 
 class Scope(Section):

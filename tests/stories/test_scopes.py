@@ -116,7 +116,7 @@ async def test_a_channel_has_its_own_rules(tmp_path):
         assert "do not allow" not in (await chat.say("write", thread=LOUNGE)).text
 
 
-async def test_access_is_that_of_the_place_for_messages_commands_and_presses(tmp_path):
+async def test_access_is_that_of_the_place_for_messages_and_commands(tmp_path):
     scopes = {
         "slack:T1:C1": {"access": {"users": ["U2"]}},
         "slack:T2": {"access": {"channels": []}},

@@ -16,6 +16,7 @@ from threads.model import Author, ThreadId
 
 EVERYBODY = "for everybody"
 DEFAULT = "default"
+FOUND = "found at the start: no model is named"
 LONGEST_VALUE = 60
 """Characters of a value in the table."""
 
@@ -87,8 +88,9 @@ def _rows(settings: Settings, effective: Effective) -> Iterator[Row]:
             for name, entry in value.items():
                 yield Row(f"{path}.{name}", entry, effective.decided.get(f"{path}.{name}", EVERYBODY))
         else:
-            usual = EVERYBODY if written else DEFAULT
-            yield Row(path, _plain(value), effective.decided.get(path, usual))
+            usual = EVERYBODY if written else FOUND if path == "model" else DEFAULT
+            by = effective.decided.get(path, usual)
+            yield Row(path, None if by == FOUND else _plain(value), by)
         if path == OWN_DAY:
             yield from (
                 Row(f"{path} (of {name} alone)", usd, name) for name, usd in effective.day_limits.items()

@@ -64,7 +64,9 @@ def value_at(value, path):
 
 
 def written(document, path):
-    """Return whether a document has a key."""
+    """Return whether a document has a key. Users and roles are one."""
+    if path in {"access.users", "access.roles"} and "access" in document:
+        return not {"users", "roles"}.isdisjoint(document["access"])
     for name in path.split("."):
         if not isinstance(document, dict) or name not in document:
             return False
@@ -85,6 +87,9 @@ def test_each_key_is_of_the_most_specific_scope_that_has_it(document):
         deciding = [name for name in NAMES if written(document["scopes"].get(name, {}), path)]
         source = document["scopes"][deciding[-1]] if deciding else document
         assert effective.decided.get(path) == (deciding[-1] if deciding else None)
+        if path.startswith("access.") and deciding:
+            assert value_at(effective.settings, path) == tuple(source["access"].get(path[7:], ()))
+            continue
         assert value_at(effective.settings, path) == value_at(load({**source, "scopes": {}}), path)
 
 

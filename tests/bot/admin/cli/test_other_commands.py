@@ -1,4 +1,5 @@
 import json
+import re
 import os
 import subprocess
 import sys
@@ -294,6 +295,12 @@ def test_the_check_says_for_a_person_whether_they_are_served(tmp_path, monkeypat
     found = json.loads(told.stdout)
     assert (found["served"], found["admin"], found["person"]) == (True, True, "U9")
     assert {"key": "max_tokens", "value": 100, "by": "slack:T1"} in found["rows"]
+
+
+def test_a_model_that_is_found_at_the_start_is_not_told_as_the_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(main, ["check", "--for", "slack:T1"]).stdout
+    assert re.search("model +null +found at the start", found)
 
 
 @pytest.mark.parametrize("words", [["--for", "C1"], ["--for", "user:U1"], ["--person", "U1"]])
