@@ -83,12 +83,12 @@ def _whom(found: PlaceReport) -> str:
 
 def _rows(settings: Settings, effective: Effective) -> Iterator[Row]:
     for path in scope_keys():
-        value, written = _find(effective.settings, path), _is_written(settings, path)
+        value = _find(effective.settings, path)
+        usual = EVERYBODY if _is_written(settings, path) else FOUND if path == "model" else DEFAULT
         if isinstance(value, dict):
             for name, entry in value.items():
-                yield Row(f"{path}.{name}", entry, effective.decided.get(f"{path}.{name}", EVERYBODY))
+                yield Row(f"{path}.{name}", entry, effective.decided.get(f"{path}.{name}", usual))
         else:
-            usual = EVERYBODY if written else FOUND if path == "model" else DEFAULT
             by = effective.decided.get(path, usual)
             yield Row(path, None if by == FOUND else _plain(value), by)
         if path == OWN_DAY:

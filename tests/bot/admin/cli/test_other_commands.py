@@ -1,10 +1,11 @@
 import json
-import re
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import pytest
@@ -301,6 +302,17 @@ def test_a_model_that_is_found_at_the_start_is_not_told_as_the_default(tmp_path,
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(main, ["check", "--for", "slack:T1"]).stdout
     assert re.search("model +null +found at the start", found)
+
+
+def test_the_example_of_the_documents_runs_without_a_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
+    [example] = [block for block in re.findall("```json\n(.*?)```", page, re.DOTALL) if '"scopes"' in block]
+    (tmp_path / "settings.json").write_text(example)
+    result = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U3"])
+    assert result.exit_code == 0, result.output
+    assert "U3, who is not served" in result.stdout
 
 
 @pytest.mark.parametrize("words", [["--for", "C1"], ["--for", "user:U1"], ["--person", "U1"]])
