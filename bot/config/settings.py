@@ -536,7 +536,9 @@ class Settings(Section):
     compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
     access: Access = Field(default_factory=Access, description="Who is served.")
     scopes: dict[ScopeName, Scope] = Field(
-        default_factory=dict, description="Settings of a channel, workspace, guild or person, by its id."
+        default_factory=dict,
+        description="Settings of a channel, workspace, guild or person, by its id.",
+        json_schema_extra={"propertyNames": {"pattern": f"^({SCOPE.pattern})$"}},
     )
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")
