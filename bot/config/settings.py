@@ -22,7 +22,7 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
 TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
-SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|console):[^\s:]+(:[^\s:]+)?")
+SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|web|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
@@ -66,6 +66,7 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+ToolProfile = Literal["read-only", "ask", "trusted"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
@@ -253,19 +254,18 @@ class Access(Section):
     admins: Names = Field(default=(), description="User ids that may do everything.")
 
 
-def _rules(given: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
-    for key in given:
-        if not RULE.fullmatch(key):
-            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return given
-
-
 def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    return {"shell": "ask", **_rules(given)}
+    for key in given:
+        if not RULE.fullmatch(key):
+            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
+    return dict(given)
 
 
 class Tools(Section):
@@ -280,9 +280,13 @@ class Tools(Section):
         default_factory=lambda: _timeouts({}),
         description="Longest call of one tool, ms; adds to the defaults.",
     )
+    profile: ToolProfile | None = Field(
+        default=None,
+        description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
+    )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: _policy({}),
-        description='By tool or "tool(argument pattern)"; adds to the defaults.',
+        default_factory=lambda: dict(DEFAULT_POLICY),
+        description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(
         default="ask",
@@ -351,7 +355,8 @@ class ScopeTools(Section):
     mcp_servers: Names | None = Field(
         default=None, description="MCP servers whose tools the model is given there; null gives those of all."
     )
-    policy: Annotated[dict[Name, Verdict], AfterValidator(_rules)] = Field(
+    profile: ToolProfile | None = Field(default=None, description="A short way to a policy there.")
+    policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
         default_factory=dict, description="Rules that are added there; one for the same call replaces it."
     )
     after_outside_text: Verdict = Field(
@@ -471,9 +476,24 @@ class Discord(Section):
     bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 
+class Web(Section):
+    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
+
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
+    public_url: Url | None = Field(
+        default=None, description="What people type when a reverse proxy stands before the page."
+    )
+    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
+    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+
+
 class Transports(Section):
     slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
     discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
+    web: Web | None = Field(default=None, description="Served if present; null is not served.")
 
 
 class Store(Section):

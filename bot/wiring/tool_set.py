@@ -22,9 +22,10 @@ from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
+from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
-from bot.guards.policy import FOREIGN, Policy
+from bot.guards.policy import FOREIGN
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
@@ -126,7 +127,7 @@ class ToolSet:
 
     def _make_toolbox(self, choice: _Choice) -> Toolbox:
         given = choice.given
-        policy = Policy(given.policy, outside=given.after_outside_text)
+        policy = policy_of(given)
         return Toolbox(
             self._chosen(choice, self.tools),
             timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
@@ -173,7 +174,7 @@ async def open_tool_set(
     enabled, work = enabled_anywhere(settings), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(storage.append_audit, resources.now)
+    audit = Audit(storage.append_audit, resources.now, resources.on_audit)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
     async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
@@ -206,7 +207,7 @@ async def _approvals(
 ) -> Approvals:
     given = settings.tools
     return Approvals(
-        Policy(given.policy, outside=given.after_outside_text),
+        policy_of(given),
         await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,

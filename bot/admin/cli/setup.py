@@ -171,9 +171,13 @@ def manifest_slack(settings_file: Path | None) -> None:
 )
 @click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
 def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started or contacted."""
+    """Check the settings and the secrets they refer to. Nothing is started or contacted.
+
+    It also shows what the tool profile and the policy mean together.
+    """
     from bot.config.load import check_start
     from bot.config.load import load as read
+    from bot.config.tool_profiles import describe
     from bot.wiring.app import unpriced
 
     if person and not place:
@@ -201,11 +205,15 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
     click.echo(where)
+    profile = loaded.settings.tools.profile
+    click.echo(
+        f"Tools ({f'profile {profile}' if profile else 'no profile'}): {describe(loaded.settings.tools)}."
+    )
     click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
 
 
 def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
-    from bot.admin.reports.effective_settings import place_of, report, table
+    from bot.reports.effective_settings import place_of, report, table
 
     where = place_of(place, person)
     if where is None:
@@ -220,8 +228,14 @@ def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) 
 
 
 @click.command()
-def schema() -> None:
+@click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
+def schema(*, events: bool) -> None:
     """Print the JSON Schema of settings.json."""
-    from bot.config.load import json_schema
+    if events:
+        from bot.observe.event_lines import event_schema
 
-    print_json(json_schema())
+        print_json(event_schema())
+    else:
+        from bot.config.load import json_schema
+
+        print_json(json_schema())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, JsonValue
 
-from bot.admin.safe_text import flat
 from bot.config.scopes import OWN_DAY, Effective, Place, covering, resolve, scope_keys
 from bot.config.settings import SCOPE, Settings
+from bot.config.tool_profiles import rules_of
+from bot.reports.safe_text import flat
 from bot.routing.access import is_admin, may_use
 from threads.model import Author, ThreadId
 
@@ -83,9 +84,11 @@ def _whom(found: PlaceReport) -> str:
 
 def _rows(settings: Settings, effective: Effective) -> Iterator[Row]:
     for path in scope_keys():
-        value = _find(effective.settings, path)
+        value = (
+            rules_of(effective.settings.tools) if path == "tools.policy" else _find(effective.settings, path)
+        )
         usual = EVERYBODY if _is_written(settings, path) else FOUND if path == "model" else DEFAULT
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             for name, entry in value.items():
                 yield Row(f"{path}.{name}", entry, effective.decided.get(f"{path}.{name}", usual))
         else:
