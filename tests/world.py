@@ -268,6 +268,19 @@ class NothingAllowed:
         return False
 
 
+class NothingAsked:
+    """`AskedQuestions` of a bot that asks for no answers."""
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        return False
+
+    def expects(self, incoming: Incoming, received_at: str) -> bool:
+        return False
+
+    def answered_by(self, incoming: Incoming) -> str:
+        return ""
+
+
 async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool) -> str:
     """Write a long text to a disk of any kind; the product's tools write only to a real one."""
 
@@ -334,6 +347,7 @@ def core_parts(
         memory=None,
         schedules=None,
         permissions=NothingAllowed(),
+        asked=NothingAsked(),
         reader=None,
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),

@@ -20,7 +20,7 @@ from threads.model import Choice, Outgoing
 from transports.base.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
-_ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")
+_ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?|/answer q[0-9a-f]{8} #(?=\d)")
 """The command of a button. Its id is not needed if no other question is open."""
 
 MAX_MARKDOWN = 50_000
