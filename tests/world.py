@@ -25,7 +25,7 @@ from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.workspace import mark_output
-from bot.tools.gate import Permits, Toolbox
+from bot.tools.gate import Permits, Recovers, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
@@ -368,10 +368,11 @@ async def running(
     clock: Clock | None = None,
     tools: Sequence[Tool] = (),
     permits: Permits | None = None,
+    recovery: Recovers | None = None,
     **changes: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
-    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits)
+    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))

@@ -183,6 +183,7 @@ QUESTION_AFTER_OUTSIDE = (
     "I have read text from outside (a file, a page, another program), and it may be behind this question. "
     "Do not put a secret into your answer."
 )
+SKIP = "Skip"
 WRITE_ANSWER = "Write your answer here, or say /answer and your words."
 WRITE_INPUT = "Write here what I should do instead, or say /answer and your words."
 NOBODY_TO_ANSWER = "(I had a question, but nobody can be asked here.)"

@@ -15,7 +15,7 @@ from bot.ports import wording
 from bot.ports.errors import ToolDenied, ToolRateLimited
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import Permits
-from bot.tools.questions import DurableQuestions, Prompt, call_key, need_choice, numbered
+from bot.tools.questions import SKIP, DurableQuestions, Prompt, call_key, need_choice, options_of
 from bot.tools.quote import plain_line, quote
 from threads.model import chosen
 
@@ -98,7 +98,9 @@ class AskPerson:
         answer = self.questions.answer_of(call_key(NAME, arguments, context))
         if answer is None or not answer.by:
             return {"answer": None, "why": "Nobody answered in time.", "next": GO_ON}
-        option = chosen(numbered(arguments.answers), answer.words)
+        option = chosen(options_of(arguments.answers), answer.words)
+        if option is SKIP:
+            return {"answer": None, "why": "The person skipped the question.", "next": GO_ON}
         words = arguments.answers[int(option.words[1:]) - 1] if option else answer.words
         return {"answer": words, "by": "the person" if answer.by == context.asker.id else "an admin"}
 

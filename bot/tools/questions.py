@@ -85,7 +85,7 @@ class Asked(BaseModel):
 
     def takes(self, text: str) -> bool:
         """Return whether a message with this text is an answer."""
-        return self.free_text or chosen(numbered(self.labels), text) is not None
+        return self.free_text or chosen(options_of(self.labels), text) is not None
 
 
 class QuestionsFile(JsonState):
@@ -108,8 +108,14 @@ class Prompt:
     failure: Failure | None = None
 
 
-def numbered(labels: tuple[str, ...]) -> tuple[Option, ...]:
+SKIP = Option(wording.SKIP, approve=False, words="#skip")
+"""The button of a question without answers to choose from."""
+
+
+def options_of(labels: tuple[str, ...]) -> tuple[Option, ...]:
     """Return the options of a question. Their numbers set them apart from the buttons of an approval."""
+    if not labels:
+        return (SKIP,)
     return tuple(
         Option(f"{n}. {label}", approve=False, words=f"#{n}") for n, label in enumerate(labels, start=1)
     )
@@ -258,7 +264,7 @@ class DurableQuestions:
         asker = context.asker.id
         return Question(
             prompt.text,
-            numbered(prompt.labels),
+            options_of(prompt.labels),
             lambda who: who == asker or self._is_admin(who),
             about="your answer",
             brief=prompt.brief,
@@ -293,7 +299,7 @@ class DurableQuestions:
         self._returned &= self._state.value.asked.keys()
 
     async def _audit(self, context: ToolContext, prompt: Prompt, record: Asked) -> None:
-        option = chosen(numbered(record.labels), record.words) if record.by else None
+        option = chosen(options_of(record.labels), record.words) if record.by else None
         details: Mapping[str, str] = {
             "topic": prompt.topic,
             "about": self._mask(prompt.brief),
@@ -309,5 +315,5 @@ class DurableQuestions:
 
 def need_choice(labels: tuple[str, ...]) -> Callable[[str], str]:
     """Return the fault of words that choose none of the answers."""
-    options = numbered(labels)
+    options = options_of(labels)
     return lambda words: "" if chosen(options, words) else wording.choose_one([o.label for o in options])

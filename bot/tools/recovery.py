@@ -28,7 +28,7 @@ from bot.ports import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import LEAVE, Choice, Permits
-from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, numbered
+from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, options_of
 from bot.tools.quote import plain_line, quote
 from threads.model import chosen
 from threads.scheduled_messages import due_of
@@ -109,7 +109,7 @@ class Recovery:
         answer = await self._questions.ask(key, context, prompt)
         if answer is None or not answer.by:
             return LEAVE
-        option = chosen(numbered(prompt.labels), answer.words)
+        option = chosen(options_of(prompt.labels), answer.words)
         if option is None:
             return Choice(suggestion=OTHER_INPUT, words=answer.words)
         way = ways[int(option.words[1:]) - 1]
@@ -171,7 +171,7 @@ def _prompt(tool: Tool, arguments: Arguments, error: ToolError, ways: tuple[Way,
 
 def _need_input(labels: tuple[str, ...]) -> Callable[[str], str]:
     """Return the fault of words that are blank, or only say that there is other input."""
-    options, other = numbered(labels), f"#{labels.index(wording.RECOVERY_LABELS['other input']) + 1}"
+    options, other = options_of(labels), f"#{labels.index(wording.RECOVERY_LABELS['other input']) + 1}"
 
     def fault(words: str) -> str:
         option = chosen(options, words)
