@@ -10,17 +10,18 @@
 | tool_not_found    | other input, go on without          | second               |
 
 Where the model may help itself, it has the first try: a person is asked when the same tool fails in the same way
-again in one turn. Never asked: invalid arguments, what a rule or a person denied, scheduled messages, and more than
-`MOST_RECOVERIES` times in a turn. Nobody there means that the model gets the failure, as without this module.
+again in one turn. Never asked: invalid arguments, what a rule or a person denied, scheduled messages, more than
+`MOST_RECOVERIES` times in a turn, and once somebody chose to go on without or did not answer in time. Nobody there
+means that the model gets the failure, as without this module.
 
 A retry goes through the gate as any call does, so a call that needs an approval is approved again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from cachetools import LRUCache
 
@@ -30,7 +31,7 @@ from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import LEAVE, Choice, Permits
 from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, options_of
 from bot.tools.quote import plain_line, quote
-from threads.model import chosen
+from threads.model import ThreadId, chosen
 from threads.scheduled_messages import due_of
 
 MOST_RECOVERIES = 3
@@ -64,29 +65,31 @@ OFFERS: Mapping[str, Offer] = {
 }
 
 
-class SignIn(Protocol):
-    """Signs a person in to what a tool needs."""
+@runtime_checkable
+class NeedsSignIn(Protocol):
+    """A failure that a sign-in repairs. ``sign_in`` returns when the asker is signed in, and raises `ToolError`.
 
-    async def start(self, error: ToolError, context: ToolContext) -> None:
-        """Return when the asker of the call is signed in. Raises `ToolError`."""
-        ...
+    It is None where the asker cannot sign in.
+    """
+
+    sign_in: Callable[[], Awaitable[None]] | None
 
 
 class Recovery:
     """Asks about failed calls, and as `Permits` brings back a failure that a restart found open.
 
-    Without *asks* it never asks. *sign_in* is None where nothing can be signed in to.
+    Without *asks* it never asks.
     """
 
-    def __init__(
-        self, permits: Permits, questions: DurableQuestions, *, asks: bool, sign_in: SignIn | None = None
-    ) -> None:
-        self._permits, self._questions, self._asks, self._sign_in = permits, questions, asks, sign_in
-        self._failures: LRUCache[tuple[str, str, str, str], int] = LRUCache(MOST_TURNS)
+    def __init__(self, permits: Permits, questions: DurableQuestions, *, asks: bool) -> None:
+        self._permits, self._questions, self._asks = permits, questions, asks
+        self._failures: LRUCache[tuple[ThreadId, str, str, str], int] = LRUCache(MOST_TURNS)
+        self._left_alone: LRUCache[tuple[ThreadId, str], None] = LRUCache(MOST_TURNS)
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises the failure of a call that ran before a restart."""
-        if failure := self._failure(call_key(tool.name, arguments, context)):
+        failure = self._failure(call_key(tool.name, arguments, context))
+        if failure and failure.code not in NOT_MADE:
             raise _StoredFailure(failure)
         await self._permits.permit(tool, arguments, context)
 
@@ -107,36 +110,42 @@ class Recovery:
             return LEAVE
         prompt = _prompt(tool, arguments, error, ways)
         answer = await self._questions.ask(key, context, prompt)
+        turn = context.thread, context.message_id
         if answer is None or not answer.by:
+            self._left_alone[turn] = None
             return LEAVE
         option = chosen(options_of(prompt.labels), answer.words)
         if option is None:
             return Choice(suggestion=OTHER_INPUT, words=answer.words)
         way = ways[int(option.words[1:]) - 1]
         if way == "go on without":
+            self._left_alone[turn] = None
             return Choice(suggestion=WITHOUT, words=wording.RECOVERY_LABELS[way])
         await self._questions.use(key)
-        if way == "sign in" and self._sign_in:
-            await self._sign_in.start(error, context)
+        if way == "sign in" and isinstance(error, NeedsSignIn) and error.sign_in:
+            await error.sign_in()
         return Choice(retry=True)
 
     def _ways(self, tool: Tool, error: ToolError, context: ToolContext, *, again: bool) -> tuple[Way, ...]:
         """Return what a person may choose now. *again*: the question is open already."""
-        offer = OFFERS.get(error.code)
-        if offer is None or not self._asks or due_of(context.message_id):
+        offer, turn = OFFERS.get(error.code), (context.thread, context.message_id)
+        if offer is None or not self._asks or due_of(context.message_id) or turn in self._left_alone:
             return ()
-        failed = (str(context.thread), context.message_id, tool.name, error.code)
+        if "sign in" in offer.ways and not (isinstance(error, NeedsSignIn) and error.sign_in):
+            return ()
+        failed = (*turn, tool.name, error.code)
         self._failures[failed] = self._failures.get(failed, 0) + 1
-        asked = self._questions.count(context, "recovery")
-        if not again and (self._failures[failed] < offer.at or asked >= MOST_RECOVERIES):
-            return ()
-        if "sign in" in offer.ways and self._sign_in is None:
-            return ()
-        return offer.ways
+        may_ask = self._failures[failed] >= offer.at
+        may_ask = may_ask and self._questions.count(context, "recovery") < MOST_RECOVERIES
+        return offer.ways if again or may_ask else ()
 
     def _failure(self, key: str) -> Failure | None:
         record = self._questions.find(key)
         return record.failure if record else None
+
+
+NOT_MADE = frozenset({"sign_in_needed"})
+"""Failures of calls that were not made: after a restart they are made, and fail with a sign-in that works."""
 
 
 class _StoredFailure(ToolError):

@@ -86,7 +86,7 @@ async def test_a_message_of_the_asker_is_the_answer_and_has_no_turn_of_its_own(h
 @pytest.mark.parametrize("busy", ["steer", "queue"])
 async def test_anybody_elses_message_waits_as_always(harness, busy):
     async with harness.start(DATABASES, says("one"), says("two")) as bot:
-        bot.registry._shared = replace(bot.registry._shared, limits=Limits(busy=busy))  # noqa: SLF001
+        bot.registry._shared = replace(bot.registry._shared, limits=Limits(busy=busy))
         await bot.orchestrator.receive(message())
         question = await harness.question()
         await bot.orchestrator.receive(message(2, "SQLite", author=BOB))
@@ -215,7 +215,7 @@ async def test_nobody_answers_in_time(harness):
 async def test_waiting_takes_no_slot_and_no_time_of_the_turn_or_of_the_tool(harness):
     limits = Limits(running_turns=1, turn_timeout_s=30)
     async with harness.start(DATABASES, says("other"), says("done")) as bot:
-        bot.registry._shared = replace(bot.registry._shared, limits=limits)  # noqa: SLF001
+        bot.registry._shared = replace(bot.registry._shared, limits=limits)
         await bot.orchestrator.receive(message())
         question = await harness.question()
         assert any(isinstance(event, Waiting) for _, event in harness.platform.events)

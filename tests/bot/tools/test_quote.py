@@ -9,7 +9,9 @@ from markdown_it import MarkdownIt
 
 from bot.tools.quote import plain_line, quote
 
-HOSTILE = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|~:@& \n\t1aw/=​‮"), max_size=60) | st.text(max_size=60)
+HOSTILE = st.text(st.sampled_from("\\`*_{}[]()<>#+-.!|~:@& \n\t1aw/=\u200b\u202e"), max_size=60) | st.text(
+    max_size=60
+)
 
 
 @given(HOSTILE)
