@@ -171,8 +171,8 @@ def how_to_answer(*, choices: bool, free_text: bool) -> str:
     if not choices:
         return "Write it here: the next message from whoever I am working for is the answer."
     if free_text:
-        return "Press a button, or write here: the next message from whoever I am working for is the answer."
-    return "Press a button, or write its number here."
+        return "Choose one, or write here: the next message from whoever I am working for is the answer."
+    return "Choose one, or write here which one."
 
 
 def choose_one(labels: Sequence[str]) -> str:

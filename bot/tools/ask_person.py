@@ -15,9 +15,8 @@ from bot.ports import wording
 from bot.ports.errors import ToolDenied, ToolRateLimited
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import Permits
-from bot.tools.questions import SKIP, DurableQuestions, Prompt, call_key, need_choice, options_of
+from bot.tools.questions import DurableQuestions, Prompt, call_key, need_choice, place_of
 from bot.tools.quote import plain_line, quote
-from threads.model import chosen
 
 MOST_QUESTIONS = 5
 """Questions of the model in one turn."""
@@ -98,10 +97,10 @@ class AskPerson:
         answer = self.questions.answer_of(call_key(NAME, arguments, context))
         if answer is None or not answer.by:
             return {"answer": None, "why": "Nobody answered in time.", "next": GO_ON}
-        option = chosen(options_of(arguments.answers), answer.words)
-        if option is SKIP:
+        place = place_of(arguments.answers, answer.words)
+        if place is not None and not arguments.answers:
             return {"answer": None, "why": "The person skipped the question.", "next": GO_ON}
-        words = arguments.answers[int(option.words[1:]) - 1] if option else answer.words
+        words = answer.words if place is None else arguments.answers[place]
         return {"answer": words, "by": "the person" if answer.by == context.asker.id else "an admin"}
 
 

@@ -85,7 +85,7 @@ class Asked(BaseModel):
 
     def takes(self, text: str) -> bool:
         """Return whether a message with this text is an answer."""
-        return self.free_text or chosen(options_of(self.labels), text) is not None
+        return self.free_text or place_of(self.labels, text) is not None
 
 
 class QuestionsFile(JsonState):
@@ -113,12 +113,24 @@ SKIP = Option(wording.SKIP, approve=False, words="#skip")
 
 
 def options_of(labels: tuple[str, ...]) -> tuple[Option, ...]:
-    """Return the options of a question. Their numbers set them apart from the buttons of an approval."""
+    """Return the options of a question. Their numbers set them apart from the buttons of an approval.
+
+    They are letters where an answer is a number itself: nobody can tell what "2" means then.
+    """
     if not labels:
         return (SKIP,)
+    marks = "abcde" if any(label.isdigit() for label in labels) else "12345"
     return tuple(
-        Option(f"{n}. {label}", approve=False, words=f"#{n}") for n, label in enumerate(labels, start=1)
+        Option(f"{mark}. {label}", approve=False, words=f"#{mark}")
+        for mark, label in zip(marks, labels, strict=False)
     )
+
+
+def place_of(labels: tuple[str, ...], words: str) -> int | None:
+    """Return the place of the label that *words* choose, None if they choose none."""
+    options = options_of(labels)
+    option = chosen(options, words)
+    return options.index(option) if option else None
 
 
 def call_key(tool: str, arguments: Arguments, context: ToolContext) -> str:
@@ -315,5 +327,8 @@ class DurableQuestions:
 
 def need_choice(labels: tuple[str, ...]) -> Callable[[str], str]:
     """Return the fault of words that choose none of the answers."""
-    options = options_of(labels)
-    return lambda words: "" if chosen(options, words) else wording.choose_one([o.label for o in options])
+    return lambda words: (
+        wording.choose_one([option.label for option in options_of(labels)])
+        if place_of(labels, words) is None
+        else ""
+    )

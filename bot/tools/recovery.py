@@ -29,9 +29,9 @@ from bot.ports import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import LEAVE, Choice, Permits
-from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, options_of
+from bot.tools.questions import DurableQuestions, Failure, Prompt, call_key, need_choice, place_of
 from bot.tools.quote import plain_line, quote
-from threads.model import ThreadId, chosen
+from threads.model import ThreadId
 from threads.scheduled_messages import due_of
 
 MOST_RECOVERIES = 3
@@ -114,10 +114,10 @@ class Recovery:
         if answer is None or not answer.by:
             self._left_alone[turn] = None
             return LEAVE
-        option = chosen(options_of(prompt.labels), answer.words)
-        if option is None:
+        place = place_of(prompt.labels, answer.words)
+        if place is None:
             return Choice(suggestion=OTHER_INPUT, words=answer.words)
-        way = ways[int(option.words[1:]) - 1]
+        way = ways[place]
         if way == "go on without":
             self._left_alone[turn] = None
             return Choice(suggestion=WITHOUT, words=wording.RECOVERY_LABELS[way])
@@ -180,10 +180,5 @@ def _prompt(tool: Tool, arguments: Arguments, error: ToolError, ways: tuple[Way,
 
 def _need_input(labels: tuple[str, ...]) -> Callable[[str], str]:
     """Return the fault of words that are blank, or only say that there is other input."""
-    options, other = options_of(labels), f"#{labels.index(wording.RECOVERY_LABELS['other input']) + 1}"
-
-    def fault(words: str) -> str:
-        option = chosen(options, words)
-        return "" if words.strip() and not (option and option.words == other) else wording.WRITE_INPUT
-
-    return fault
+    other = labels.index(wording.RECOVERY_LABELS["other input"])
+    return lambda words: "" if words.strip() and place_of(labels, words) != other else wording.WRITE_INPUT

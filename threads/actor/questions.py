@@ -98,8 +98,6 @@ class Questions:
         """
         waiting = self._waiting(thread, kind)
         if question_id:
-            if self._is_of_other_kind(thread, question_id, kind):
-                return wording.OTHER_KIND[kind]
             waiting = {id_: one for id_, one in waiting.items() if id_ == question_id}
         elif (answer.approved or kind == "answer") and waiting:
             waiting = {id_: one for id_, one in waiting.items() if one.posted}
@@ -107,7 +105,8 @@ class Questions:
                 return wording.QUESTION_UNREAD
         allowed = {id_: one for id_, one in waiting.items() if one.question.may_answer(answer.by)}
         if not waiting:
-            return wording.NO_QUESTION
+            other = self._is_other_kind_open(thread, question_id, kind)
+            return wording.OTHER_KIND[kind] if other else wording.NO_QUESTION
         if not allowed:
             return wording.NOT_YOURS
         if len(allowed) > 1 and not answer.declines_all:
@@ -139,9 +138,10 @@ class Questions:
             id_: one for id_, one in of_thread.items() if one.answer is None and one.question.kind == kind
         }
 
-    def _is_of_other_kind(self, thread: ThreadId, question_id: str, kind: QuestionKind) -> bool:
-        one = self._open.get(thread, {}).get(question_id)
-        return one is not None and one.question.kind != kind
+    def _is_other_kind_open(self, thread: ThreadId, question_id: str, kind: QuestionKind) -> bool:
+        """Return whether this question is of the other kind, or any open one if the id is blank."""
+        of_thread = self._open.get(thread, {}).items()
+        return any(one.question.kind != kind for id_, one in of_thread if question_id in ("", id_))
 
     def is_open(self, thread: ThreadId, question_id: str = "") -> bool:
         """Return whether this question of the thread is open, or any if the id is blank."""

@@ -74,17 +74,17 @@ class Question:
 
 
 def chosen(options: Sequence[Option], words: str) -> Option | None:
-    """Return the option that *words* choose: by its label, with or without the number before it, or by its words.
+    """Return the option that *words* choose: by its label, with or without its number, or by its own words.
 
-    A bare number chooses the option with that number, unless a label is a number itself.
+    The own words "#2" stand for "2" as well.
     """
     said = " ".join(words.split()).casefold()
-    bare = {_bare(option.label): option for option in reversed(options)}
-    numbered = {} if any(label.isdigit() for label in bare) else {o.words.lstrip("#"): o for o in options}
-    named = {name.casefold(): option for option in options for name in (option.label, option.words)}
-    return bare.get(said) or named.get(said) or numbered.get(said)
+    by_mark = {option.words.removeprefix("#"): option for option in options}
+    by_name = {name.casefold(): option for option in options for name in (option.label, option.words)}
+    by_label = {_bare(option.label): option for option in options}
+    return {**by_mark, **by_name, **by_label}.get(said)
 
 
 def _bare(label: str) -> str:
-    """Return a label without its number, as it is compared."""
-    return " ".join(re.sub(r"\A\d+\. ", "", label).split()).casefold()
+    """Return a label without its number, or the letter in its place, as it is compared."""
+    return re.sub(r"\A\w\. ", "", label).casefold()

@@ -115,7 +115,7 @@ async def test_without_free_text_only_a_choice_is_an_answer(harness, typed, answ
     async with harness.start(asks("Postgres", "SQLite", free_text=False), says("done"), says("later")) as bot:
         await bot.orchestrator.receive(message())
         question = await harness.question()
-        assert "write its number" in question.text
+        assert "write here which one" in question.text
         await bot.orchestrator.receive(message(2, "by the way"))
         await bot.orchestrator.receive(message(3, "/answer by the way"))
         await harness.platform.settled("m3")
@@ -127,8 +127,11 @@ async def test_without_free_text_only_a_choice_is_an_answer(harness, typed, answ
 
 
 async def test_a_number_is_not_a_place_where_the_answers_are_numbers(harness):
-    await harness.one_turn(asks("3", "5"), asks("3", "5", id="c2"), presses=["5", "1"])
-    assert [harness.results(n)[0]["result"]["answer"] for n in (1, 2)] == ["5", "1"]
+    presses = ["5", "1", "b"]
+    script = [asks("3", "5", question=f"Q{n}?") for n in (1, 2, 3)]
+    questions = await harness.one_turn(*script, presses=presses)
+    assert [choice.label for choice in questions[0].choices] == ["a. 3", "b. 5"]
+    assert [harness.results(n)[0]["result"]["answer"] for n in (1, 2, 3)] == ["5", "1", "5"]
 
 
 async def test_a_question_without_choices_may_be_skipped(harness):
