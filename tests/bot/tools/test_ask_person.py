@@ -11,7 +11,7 @@ from bot.ports import wording
 from bot.tools.ask_person import MOST_QUESTIONS
 from tests.sim.loop import virtual_time
 from tests.world import ANN, Gate, calls, message, says
-from threads.model import Author, Limits, Message, QuestionClosed, Resumed, ToolCall, Waiting
+from threads.model import Attachment, Author, Limits, Message, QuestionClosed, Resumed, ToolCall, Waiting
 from threads.wording import APPROVED, NO_QUESTION, NOT_YOURS, OTHER_KIND
 from transports.base.transport import Capabilities
 
@@ -260,6 +260,31 @@ async def test_a_turn_asks_a_few_questions_at_most(harness):
 async def test_a_question_that_nobody_can_answer_is_the_models_fault(harness, arguments):
     await harness.one_turn(calls("ask_person", **arguments), says("done"), presses=[])
     assert harness.results()[0]["error"]["type"] == "validation"
+
+
+async def test_a_message_with_a_file_is_not_an_answer(harness):
+    async with harness.start(DATABASES) as bot:
+        await bot.orchestrator.receive(message())
+        await harness.question()
+        await bot.orchestrator.receive(replace(message(2, "SQLite"), files=(Attachment("F1", "a.txt"),)))
+        await anyio.sleep(10)
+        assert [record["state"] for record in stored(harness)] == ["open"]
+        assert harness.platform.outcomes == {}
+
+
+async def test_what_was_said_before_the_question_is_not_its_answer_even_after_a_restart(harness):
+    gate = Gate(DATABASES)
+    async with harness.start(gate) as bot:
+        await gate.hold(bot, message())
+        await bot.orchestrator.receive(message(2, "SQLite, by the way"))
+        gate.open.set()
+        question = await harness.question()
+    async with harness.start(says("done"), says("to the rest")) as bot:
+        await anyio.sleep(10)
+        assert harness.platform.outcomes == {}
+        await press(bot, 3, commands(question)[0])
+        await harness.platform.settled("m1", "m2")
+    assert last_answer(harness, 0) == "Postgres"
 
 
 async def test_the_same_question_works_after_a_kill_while_it_is_open(harness):
