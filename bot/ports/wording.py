@@ -191,7 +191,6 @@ NOT_ANSWERED = "(Nobody answered my question in time, so I went on without an an
 
 RECOVERABLE: Mapping[str, str] = {
     "mcp_unavailable": "the program behind it does not answer",
-    "sign_in_needed": "it needs you to sign in",
     "sandbox_error": "its sandbox could not be set up",
     "tool_timeout": "it took too long, more than once",
     "tool_rate_limited": "the service behind it limits how often it may be used",
@@ -202,7 +201,6 @@ RECOVERABLE: Mapping[str, str] = {
 RECOVERY_LABELS = {
     "retry": "Retry",
     "other input": "Other input",
-    "sign in": "Sign in",
     "go on without": "Go on without",
 }
 

@@ -23,7 +23,7 @@ from threads.scheduled_messages import due_of
 
 Name = Literal[
     "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
-    "help",
+    "mcp", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -35,6 +35,8 @@ MEANINGS: Mapping[str, str] = {
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
+    "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
+    "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
@@ -75,7 +77,9 @@ class Command:
 
     @property
     def is_turn(self) -> bool:
-        return self.name in {"compact", "retry"}
+        return self.name in {"compact", "retry"} or (
+            self.name == "mcp" and ":" in self.words.partition(" ")[0]
+        )
 
     def is_control(self, incoming: Incoming) -> bool:
         """Return whether it is carried out at once, beside any turn."""
@@ -118,6 +122,14 @@ class ScheduleCommands(Protocol):
 
     async def command(self, thread: ThreadId, words: str) -> str:
         """List the thread's schedules, or cancel one. Raises `StoreUnavailable`."""
+        ...
+
+
+class McpCommands(Protocol):
+    """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
+
+    async def command(self, words: str, incoming: Incoming) -> str:
+        """List the servers, or sign a person in or out. Raises `StoreUnavailable`."""
         ...
 
 
@@ -167,6 +179,7 @@ class Controls:
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
+    mcp: McpCommands | None = None
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -273,6 +286,14 @@ async def _schedule(command: Command, pending: PendingMessage, controls: Control
     return await controls.schedules.command(pending.incoming.thread, command.words)
 
 
+async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    if controls.mcp is None:
+        return "No MCP server is configured here: `mcp_servers` in my settings is empty."
+    if command.is_turn:
+        return wording.IN_ITS_THREAD
+    return await controls.mcp.command(command.words, pending.incoming)
+
+
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     question_id, words = _question_and_words(command)
     answer, thread = (
@@ -351,5 +372,6 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "answer": _answer,
     "memory": _memory,
     "schedule": _schedule,
+    "mcp": _mcp,
     "help": _help,
 }

@@ -3,7 +3,6 @@
 | code              | what a person may choose            | asked at the failure |
 |-------------------|-------------------------------------|----------------------|
 | mcp_unavailable   | retry, go on without                | first                |
-| sign_in_needed    | sign in, go on without              | first                |
 | sandbox_error     | retry, go on without                | first                |
 | tool_timeout      | retry, other input, go on without   | second               |
 | tool_rate_limited | retry, go on without                | second               |
@@ -14,14 +13,15 @@ again in one turn. Never asked: invalid arguments, what a rule or a person denie
 `MOST_RECOVERIES` times in a turn, and once somebody chose to go on without or did not answer in time. Nobody there
 means that the model gets the failure, as without this module.
 
-A retry goes through the gate as any call does, so a call that needs an approval is approved again.
+A retry goes through the gate as any call does, so a call that needs an approval is approved again. A missing sign-in
+at an MCP server has a question of its own, with the link; see `bot.tools.mcp.sign_in`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from cachetools import LRUCache
 
@@ -43,7 +43,7 @@ MOST_TURNS = 1_000
 LONGEST_SUBJECT = 200
 """Characters of a call's subject in the question."""
 
-Way = Literal["retry", "other input", "sign in", "go on without"]
+Way = Literal["retry", "other input", "go on without"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,11 @@ class Offer:
 
 OFFERS: Mapping[str, Offer] = {
     "mcp_unavailable": Offer(("retry", "go on without"), 1, may_have_run=True),
-    "sign_in_needed": Offer(("sign in", "go on without"), 1),
     "sandbox_error": Offer(("retry", "go on without"), 1),
     "tool_timeout": Offer(("retry", "other input", "go on without"), 2, may_have_run=True),
     "tool_rate_limited": Offer(("retry", "go on without"), 2),
     "tool_not_found": Offer(("other input", "go on without"), 2),
 }
-
-
-@runtime_checkable
-class NeedsSignIn(Protocol):
-    """A failure that a sign-in repairs. ``sign_in`` returns when the asker is signed in, and raises `ToolError`.
-
-    It is None where the asker cannot sign in.
-    """
-
-    sign_in: Callable[[], Awaitable[None]] | None
 
 
 class Recovery:
@@ -88,8 +77,7 @@ class Recovery:
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises the failure of a call that ran before a restart."""
-        failure = self._failure(call_key(tool.name, arguments, context))
-        if failure and failure.code not in NOT_MADE:
+        if failure := self._failure(call_key(tool.name, arguments, context)):
             raise _StoredFailure(failure)
         await self._permits.permit(tool, arguments, context)
 
@@ -102,7 +90,7 @@ class Recovery:
     ) -> Choice:
         """Return what a person chooses. Returns `LEAVE` if the failure is none for a person, or nobody is there.
 
-        Raises `ToolError` if a sign-in fails.
+        Raises `ToolDenied` if the disk refuses.
         """
         key = call_key(tool.name, arguments, context)
         ways = self._ways(tool, error, context, again=self._failure(key) is not None)
@@ -122,16 +110,12 @@ class Recovery:
             self._left_alone[turn] = None
             return Choice(suggestion=WITHOUT, words=wording.RECOVERY_LABELS[way])
         await self._questions.use(key)
-        if way == "sign in" and isinstance(error, NeedsSignIn) and error.sign_in:
-            await error.sign_in()
         return Choice(retry=True)
 
     def _ways(self, tool: Tool, error: ToolError, context: ToolContext, *, again: bool) -> tuple[Way, ...]:
         """Return what a person may choose now. *again*: the question is open already."""
         offer, turn = OFFERS.get(error.code), (context.thread, context.message_id)
         if offer is None or not self._asks or due_of(context.message_id) or turn in self._left_alone:
-            return ()
-        if "sign in" in offer.ways and not (isinstance(error, NeedsSignIn) and error.sign_in):
             return ()
         failed = (*turn, tool.name, error.code)
         self._failures[failed] = self._failures.get(failed, 0) + 1
@@ -142,10 +126,6 @@ class Recovery:
     def _failure(self, key: str) -> Failure | None:
         record = self._questions.find(key)
         return record.failure if record else None
-
-
-NOT_MADE = frozenset({"sign_in_needed"})
-"""Failures of calls that were not made: after a restart they are made, and fail with a sign-in that works."""
 
 
 class _StoredFailure(ToolError):

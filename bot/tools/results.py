@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from bot.ports.errors import (
+    SignInNeeded,
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -36,6 +37,7 @@ PERSON = "person"
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
     ToolDenied: "permission",
+    SignInNeeded: "permission",
     ToolNotFound: "not_found",
     ToolInvalidInput: "validation",
     ToolBusy: "rate_limit",

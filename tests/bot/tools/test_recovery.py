@@ -180,51 +180,6 @@ async def test_only_the_asker_chooses_and_no_approval_does(harness):
         await harness.platform.settled("m1", "m4")
 
 
-def needs_sign_in(*steps):
-    """Return a failure as a server that wants to know its person raises it; *steps* are what a sign-in does."""
-    error, left = ToolError("who are you?"), [*steps]
-
-    async def sign_in():
-        if isinstance(step := left.pop(0), Exception):
-            raise step
-
-    error.code, error.sign_in = "sign_in_needed", sign_in if steps else None
-    return error, left
-
-
-async def test_signing_in_makes_the_call_again(harness):
-    failure, left = needs_sign_in("fine")
-    harness.look.errors = [failure]
-    (question,) = await harness.one_turn(look(), says("done"), presses=[0])
-    assert labels(question) == ["1. Sign in", "2. Go on without"]
-    assert left == []
-    assert harness.results() == [{"success": True, "result": "found"}]
-
-
-async def test_a_restart_offers_the_same_sign_in(harness):
-    harness.look.errors = [needs_sign_in("lost")[0], needs_sign_in("fine")[0]]
-    async with harness.start(look()) as bot:
-        await bot.orchestrator.receive(message())
-        question = await harness.question()
-    async with harness.start(says("done")) as bot:
-        await press(bot, 2, commands(question)[0])
-        await harness.platform.settled("m1", "m2")
-    assert harness.results(0) == [{"success": True, "result": "found"}]
-    assert len({post.choices for post in harness.questions}) == 1
-
-
-async def test_a_failed_sign_in_leaves_the_failure(harness):
-    harness.look.errors = [needs_sign_in(ToolError("no"))[0]]
-    await harness.one_turn(look(), says("done"), presses=[0])
-    assert error(harness)["message"] == "who are you?"
-
-
-async def test_where_nobody_can_sign_in_nobody_is_asked_to(harness):
-    harness.look.errors = [needs_sign_in()[0]]
-    await harness.one_turn(look(), says("done"), presses=[])
-    assert harness.questions == []
-
-
 async def test_who_went_on_without_is_not_asked_again_in_that_turn(harness):
     harness.look.errors = [down(), down()]
     await harness.one_turn(look(), look(2, "else"), says("done"), presses=[1])
