@@ -17,6 +17,7 @@ results come back in the order of the calls.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +32,8 @@ from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
-from threads.errors import StoreUnavailable
+from threads.errors import StoreUnavailable, error_fields
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
-from threads.wording import code_of
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,9 @@ GRACE_S = 2.0
 
 LONGEST_SUMMARY = 80
 """Characters of a call's summary in a status line."""
+
+LONGEST_SHOWN = 4_000
+"""Characters of a call's arguments, and of its result, that people are shown."""
 
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
@@ -124,9 +127,10 @@ class Toolbox:
 
         async def run_one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            await on_event(ToolStarted(name, about, call.id, label(name, about)))
-            results[index] = await self._call(call, contexts[index], slots)
-            await on_event(ToolFinished(name, not results[index].is_error, call.id))
+            given = safe_prefix(json.dumps(call.arguments, ensure_ascii=False), LONGEST_SHOWN, self._mask)
+            await on_event(ToolStarted(name, about, call.id, label(name, about), self._mask(given)))
+            result = results[index] = await self._call(call, contexts[index], slots)
+            await on_event(ToolFinished(name, not result.is_error, call.id, result.content[:LONGEST_SHOWN]))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
@@ -154,7 +158,7 @@ class Toolbox:
         """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
         if isinstance(error, SignInNeeded) and error.sign_in:
             return await self._sign_in(call, error.sign_in, context, slots)
-        fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
+        fields = {"tool": call.name, "call": call.id, **error_fields(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             choice = await self._choose(call, error, context)

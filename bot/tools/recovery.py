@@ -3,7 +3,6 @@
 | code              | what a person may choose            | asked at the failure |
 |-------------------|-------------------------------------|----------------------|
 | mcp_unavailable   | retry, go on without                | first                |
-| sandbox_error     | retry, go on without                | first                |
 | tool_timeout      | retry, other input, go on without   | second               |
 | tool_rate_limited | retry, go on without                | second               |
 | tool_not_found    | other input, go on without          | second               |
@@ -57,7 +56,6 @@ class Offer:
 
 OFFERS: Mapping[str, Offer] = {
     "mcp_unavailable": Offer(("retry", "go on without"), 1, may_have_run=True),
-    "sandbox_error": Offer(("retry", "go on without"), 1),
     "tool_timeout": Offer(("retry", "other input", "go on without"), 2, may_have_run=True),
     "tool_rate_limited": Offer(("retry", "go on without"), 2),
     "tool_not_found": Offer(("other input", "go on without"), 2),

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from bot.ports.errors import (
+    SandboxFailed,
     SignInNeeded,
     ToolBusy,
     ToolDenied,
@@ -44,6 +45,9 @@ _TYPES: dict[type[ToolError], ErrorType] = {
     ToolRateLimited: "rate_limit",
 }
 
+_HOPELESS = (ToolDenied, SandboxFailed)
+"""Failures after which the same call cannot succeed."""
+
 
 class Results:
     """Writes results; *mask* removes secrets from a text."""
@@ -75,12 +79,8 @@ class Results:
         """Return a failure, with what a *person* said about it. A *suggestion* replaces the error's own."""
         kind = _TYPES.get(type(error), "unknown")
         message = self._mask(str(error))[:MAX_MESSAGE]
-        body = error_body(
-            kind,
-            message,
-            recoverable=not isinstance(error, ToolDenied),
-            suggestion=suggestion or error.suggestion,
-        )
+        hopeless = isinstance(error, _HOPELESS)
+        body = error_body(kind, message, recoverable=not hopeless, suggestion=suggestion or error.suggestion)
         if person:
             body[PERSON] = person
         if error.partial is not None:

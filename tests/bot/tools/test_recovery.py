@@ -102,7 +102,7 @@ async def test_where_the_model_may_help_itself_it_tries_first(harness, code):
     assert harness.questions == []
 
 
-@pytest.mark.parametrize("kind", [ToolDenied, ToolInvalidInput, ToolError])
+@pytest.mark.parametrize("kind", [ToolDenied, ToolInvalidInput, SandboxFailed, ToolError])
 async def test_what_no_person_can_repair_is_never_asked_about(harness, kind):
     harness.look.errors = [kind("no"), kind("no")]
     await harness.one_turn(look(), look(2, "again"), says("done"), presses=[])
@@ -116,7 +116,7 @@ async def test_an_unknown_tool_is_the_models_fault(harness):
 
 @pytest.mark.parametrize(
     ("risk", "kind", "warned"),
-    [("net", ToolTimeout, True), ("read", ToolTimeout, False), ("exec", SandboxFailed, False)],
+    [("net", ToolTimeout, True), ("read", ToolTimeout, False), ("exec", ToolRateLimited, False)],
 )
 async def test_a_retry_that_may_repeat_effects_says_so(harness, risk, kind, warned):
     harness.look.risk = risk
