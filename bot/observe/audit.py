@@ -9,7 +9,7 @@
 | grant       | a person raised a limit (also in the ledger)               | within `WRITE_EVERY_S`           |
 | cancel      | a person stopped a thread                                  | the same                         |
 | retry       | which attempt follows, when, and why                       | the same                         |
-| failover    | a model was skipped or replaced, and why                   | the same                         |
+| failover    | a model or a key was skipped or replaced, and why          | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
 | error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
 | start, stop | the process                                                | the same, also at the end        |

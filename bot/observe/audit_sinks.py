@@ -5,7 +5,7 @@ Every failure boundary logs what it caught. A line that is an error, or that has
 | log line                                   | kind     | limit                                 |
 |--------------------------------------------|----------|---------------------------------------|
 | with the fields of `retry_fields`          | retry    | none                                  |
-| ``model.failover``, ``model.passed_over``  | failover | none                                  |
+| ``model.failover``, ``model.passed_over``, ``model.key_rotated`` | failover | none            |
 | ``tool.failed``                            | tool     | none                                  |
 | any other                                  | error    | `MOST_A_MINUTE` of each event         |
 
@@ -37,9 +37,22 @@ LONGEST = 500
 KINDS: Mapping[str, AuditKind] = {
     "model.failover": "failover",
     "model.passed_over": "failover",
+    "model.key_rotated": "failover",
     "tool.failed": "tool",
 }
-DETAILS = ("code", "model", "from_model", "tool", "call", "server", "transport", "attempt", "wait_s")
+DETAILS = (
+    "code",
+    "model",
+    "from_model",
+    "key",
+    "from_key",
+    "tool",
+    "call",
+    "server",
+    "transport",
+    "attempt",
+    "wait_s",
+)
 """Fields of a log line that the audit copies."""
 
 OURS = ("bot", "threads", "transports")

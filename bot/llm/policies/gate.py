@@ -188,7 +188,8 @@ class GatedModel(ModelWrapper):
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `Model.complete`; raises the failure of an open circuit, not to be retried, without a call."""
         place = request.place or self.gate.place()
-        ticket = Ticket(place, self.name, self.size(request), request.last_resort, request.best_effort)
+        flags = (request.last_resort, request.best_effort, request.other_key)
+        ticket = Ticket(place, self.name, self.size(request), *flags)
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)
