@@ -17,7 +17,7 @@ from typing import get_args
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
-from bot.config.params import KNOWN, param_faults
+from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
 
@@ -332,10 +332,8 @@ def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, Jso
     for name, entry in _object(document.get("models")).items():
         places.append((("models", name), name.partition("/")[0], entry, name in prices))
     for path, provider, entry, priced in places:
-        kind = _object(providers.get(provider)).get("kind", _built_in_kind(provider))
         params = _object(_object(entry).get("params"))
-        if isinstance(kind, str) and kind in KNOWN:
-            yield from param_faults(f"{_path(path)}.params", kind, params, priced=priced)
+        yield from param_faults(f"{_path(path)}.params", _built_in_kind(provider), params, priced=priced)
 
 
 def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:

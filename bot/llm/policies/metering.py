@@ -72,8 +72,7 @@ class MeteredModel(ModelWrapper):
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
             usage = reported or (error.usage if isinstance(error, ProviderError) else None)
-            longest = usage.output + usage.hidden if usage else 0
-            longest += self.reasoning_tokens if usage and usage.hidden else 0
+            longest = usage.output + usage.hidden + self.reasoning_tokens if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
             self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
             raise

@@ -113,10 +113,14 @@ def test_a_dearer_value_needs_the_price_of_its_model():
     assert faults_of(elsewhere)[0].startswith("providers.openai.params.service_tier: priority costs more")
 
 
-def test_the_kind_of_a_provider_decides_also_under_a_name_of_its_own():
-    mine = {"kind": "anthropic", "api_key": "env:K", "params": {"top_k": 5}}
-    [fault] = faults_of({"providers": {"mine": mine}})
-    assert fault.startswith("providers.mine.params.top_k: Anthropic refuses it")
+def test_the_name_of_a_provider_decides_what_it_knows():
+    params = {"top_k": 5}
+    [fault] = faults_of({"models": {"anthropic/claude-x": {"params": params}}})
+    assert fault.startswith("models.anthropic/claude-x.params.top_k: Anthropic refuses it")
+    assert (
+        faults_of({"providers": {"ollama": {"params": params}}, "models": {"ollama/x": {"params": params}}})
+        == []
+    )
 
 
 def test_later_tables_win_objects_are_merged_and_the_extra_body_is_sent_as_it_is():
