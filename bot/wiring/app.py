@@ -39,7 +39,7 @@ from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, offered, reasoning_faults
+from bot.wiring.model_chain import ModelChain, candidates, offered, reasoning_faults, reasoning_warnings
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
@@ -333,6 +333,11 @@ def catalog_of(settings: Settings) -> Catalog:
 def model_faults(settings: Settings) -> list[str]:
     """Return the faults of the settings of models that only the catalog knows."""
     return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:

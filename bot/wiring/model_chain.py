@@ -81,6 +81,14 @@ def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
             yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
 
 
+def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a warning for each model that may answer and does not take the general `reasoning`."""
+    for name in candidates(settings, settings.model) if settings.reasoning else ():
+        takes, own = catalog.info(name).efforts, settings.models.get(name, ModelFacts()).reasoning
+        if own is None and settings.reasoning and settings.reasoning not in takes:
+            yield f"reasoning: {wording.effort_not_taken(name, settings.reasoning, takes)}"
+
+
 class ModelChain:
     """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
 

@@ -1,11 +1,14 @@
 """Which models may answer, how much they reason, and the keys behind them."""
 
+import re
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from bot.budget.accounts import Accounts
+from bot.config.load import load_bytes
 from bot.config.settings import Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.observe.turn_events import Observing
@@ -14,7 +17,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import AllProvidersFailed
 from bot.ports.model import EFFORTS, ModelInfo, Request
 from bot.store.model_choice import ModelChoices, ModelsFile
-from bot.wiring.app import catalog_of, model_faults
+from bot.wiring.app import catalog_of, model_faults, model_warnings
 from bot.wiring.model_chain import ModelChain, effort_of
 from tests.bot.budget.ledgers import Time, empty_disk, opened
 from tests.bot.llm.conftest import user
@@ -92,9 +95,17 @@ async def test_a_model_that_cannot_reason_as_its_settings_say_keeps_the_bot_from
     assert model_faults(settings(models={OLD: {"reasoning": "high", "efforts": ["high"]}})) == []
 
 
+def test_the_example_of_the_documentation_is_valid_and_says_nothing_odd():
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    [example] = re.findall(r"## How models are asked\n\n```json\n(.*?)```", page, re.DOTALL)
+    given = load_bytes(example.encode(), Path("settings.json"), environ={}).settings
+    assert (model_faults(given), model_warnings(given)) == ([], [])
+
+
 async def test_the_general_setting_does_nothing_where_a_model_cannot_reason(tmp_path):
     given = settings(reasoning="high", model=OLD)
     assert model_faults(given) == []
+    assert model_warnings(given) == [f"reasoning: {OLD} cannot reason, so there is nothing to choose"]
     async with chain(tmp_path, given) as models:
         assert models.describe_model(T1) == f"Model: {OLD}."
 
