@@ -313,6 +313,9 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
             continue
         if entry.get("api_key") is not None and entry.get("api_keys"):
             yield f"{path}.api_keys: takes the place of api_key; put all keys in it, and remove api_key"
+        keys = entry.get("api_keys")
+        if isinstance(keys, list) and len({str(key) for key in keys}) < len(keys):
+            yield f"{path}.api_keys: names a key twice"
         kind = _built_in_kind(name)
         if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
             yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"

@@ -102,7 +102,7 @@ class Provider(Section):
         return self.api_keys or tuple(filter(None, [self.api_key]))
 
 
-def with_one_key(settings: "Settings", name: str) -> "list[Settings]":
+def settings_by_key(settings: "Settings", name: str) -> "list[Settings]":
     """Return the settings once for each key of the provider *name*, with only that key; just them for one or none."""
     provider = settings.providers.get(name)
     if provider is None or len(provider.api_keys) < 2:
@@ -130,7 +130,7 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     for name, entry in given.items():
         written = {key: getattr(entry, key) for key in entry.model_fields_set}
         known = providers.get(name, Provider())
-        if "api_keys" in written:
+        if written.get("api_keys"):
             written.setdefault("api_key", None)
         if written.get("base_url", known.base_url) != known.base_url:
             written.setdefault("free", False)  # Something else is there than what was known to be free.

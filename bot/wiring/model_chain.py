@@ -162,7 +162,8 @@ class ModelChain:
         chosen = self._of(thread)
         states = [gate.describe(chosen) for gate in self._gates_of(chosen)]
         state = "" if "" in states else states[0]
-        return f"Model: {chosen}{_how(self._effort(chosen, thread))}{state and f' ({state})'}."
+        effort = self._effort(self._catalog.info(chosen), thread)
+        return f"Model: {chosen}{_how(effort)}{state and f' ({state})'}."
 
     def list_models(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -283,7 +284,7 @@ class ModelChain:
             self._refused_efforts.add((name, effort))
             turn.note(wording.effort_refused(name, effort))
 
-        return Candidate(info, EffortModel(model, partial(self._effort, name, thread), refused), unavailable)
+        return Candidate(info, EffortModel(model, partial(self._effort, info, thread), refused), unavailable)
 
     def _keyed(self, info: ModelInfo, place: int, account: Account) -> KeyedModel:
         """Return the model behind one key of its provider, with its retries, its queue and its price."""
@@ -297,11 +298,11 @@ class ModelChain:
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return KeyedModel(place + 1, model, partial(gate.unavailable, name))
 
-    def _effort(self, name: str, thread: ThreadId) -> Effort | None:
+    def _effort(self, info: ModelInfo, thread: ThreadId) -> Effort | None:
         """Return how much a model reasons in a thread; None leaves it to the model."""
-        chosen, fallback = self._chosen.effort_of(thread), name != self._of(thread)
-        effort = effort_of(self._settings, self._catalog.info(name), chosen, fallback=fallback)
-        return None if effort is None or (name, effort) in self._refused_efforts else effort
+        chosen, fallback = self._chosen.effort_of(thread), info.name != self._of(thread)
+        effort = effort_of(self._settings, info, chosen, fallback=fallback)
+        return None if effort is None or (info.name, effort) in self._refused_efforts else effort
 
     def _gates_of(self, name: str) -> list[Gate]:
         return [self._gate(name, place) for place in range(self._key_count(name))]

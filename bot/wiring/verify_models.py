@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from bot.config.settings import Settings, with_one_key
+from bot.config.settings import Settings, settings_by_key
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.remedy import sentence
@@ -46,7 +46,7 @@ class _Call:
 
 
 def _by_key(name: str, settings: Settings) -> Iterator[tuple[int, Settings]]:
-    single = with_one_key(settings, name.partition("/")[0])
+    single = settings_by_key(settings, name.partition("/")[0])
     return ((place + 1 if len(single) > 1 else 0, one) for place, one in enumerate(single))
 
 

@@ -13,6 +13,7 @@ from tests.fakes import openai as o
 from tests.fakes.http import Reply, Seen
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, T1
+from threads.model import Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +73,7 @@ async def test_a_key_that_fails_is_replaced_within_the_call_and_the_person_reads
         fake.faults.clear()
         assert (await chat.say("still?")).text == moved, "its prompts are in that key's cache now"
     assert fake.asked == {own: 3, following: 2}
+    assert not any(isinstance(event, Waiting) for _, event in chat.events)
     [record] = audit(tmp_path)
     assert (record["details"]["from_key"], record["details"]["key"]) == (str(own), str(following))
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

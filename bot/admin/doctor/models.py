@@ -8,7 +8,7 @@ from functools import partial
 
 from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.admin.model_failures import explain_failure
-from bot.config.settings import Settings, with_one_key
+from bot.config.settings import Settings, settings_by_key
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
@@ -66,7 +66,7 @@ async def check_model(one: Candidate, context: Context) -> Findings:
 
 async def _answers(one: Candidate, context: Context) -> list[Finding]:
     """Ask the model with each key of its provider. A key that fails is a warning while another works."""
-    single = with_one_key(one.settings, one.name.partition("/")[0])
+    single = settings_by_key(one.settings, one.name.partition("/")[0])
     if len(single) == 1:
         return [await _answer(one, context)]
     keyed = [

@@ -41,14 +41,17 @@ class CheckedAccount(Account):
 
     last: ReservedCall
     bill: int = 0
+    reserved: int = 0
 
     async def reserve(self, model: str, most: int) -> ReservedCall:
-        self.last, self.bill = await super().reserve(model, most), 0
+        self.last, self.bill, self.reserved = await super().reserve(model, most), 0, most
         return self.last
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         assert cost is not None
-        assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        assert self.bill <= cost <= self.reserved == MOST, (
+            f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        )
         super().commit(opened, usage, cost, outcome)
 
 

@@ -42,9 +42,9 @@ POLICY = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry(attempts=2))
 class Keys:
     """Models behind a key each, with real gates; the thread begins with the first of them."""
 
-    def __init__(self, *scripts, thread="t", threshold=1):
+    def __init__(self, *scripts, thread="t", **gate):
         self.models = [Scripted(*script) for script in scripts]
-        self.gates = [Gate(CallQueue(**(OPEN | {"threshold": threshold}))) for _ in scripts]
+        self.gates = [Gate(CallQueue(**(OPEN | gate))) for _ in scripts]
         keys = [
             KeyedModel(
                 number,
@@ -160,6 +160,19 @@ async def test_with_another_model_left_nobody_waits_for_any_key():
         await keys.complete(Request("", (), last_resort=False))
     assert keys.asked == [1, 1]
     assert anyio.current_time() == 1000
+
+
+async def test_a_call_in_line_for_a_key_takes_another_when_that_one_is_limited_meanwhile():
+    async def slow():
+        await anyio.sleep(3)
+        raise RateLimited(retry_after=60)
+
+    keys = Keys([slow], [], max_parallel=1)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(keys.complete)
+    assert keys.asked == [1, 2]
+    assert anyio.current_time() == pytest.approx(1003, abs=0.1)
 
 
 def test_threads_are_spread_over_the_keys_the_same_way_in_every_process():
