@@ -33,10 +33,13 @@ def variable_of(provider: str) -> str:
 def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
     """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
 
-    Raises `ConfigInvalid` if a person must enter it and nobody can be asked, or if one of several keys is missing.
+    Raises `ConfigInvalid` if a person must enter it and nobody can be asked. Several keys are only looked up: a person
+    edits their list.
     """
     provider = draft.loaded().settings.providers[name]
     if provider.api_keys:
+        if anew or key_file:
+            raise ConfigInvalid(f"providers.{name}.api_keys lists several keys; change them there")
         for reference in provider.api_keys:
             resolve_secret(reference, draft.loaded().environ)
         return

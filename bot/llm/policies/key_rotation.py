@@ -7,7 +7,7 @@
 | fails in any other way                      | raised: the provider has the trouble, or the request          |
 | is the last free one                        | retries and waits as the only key of a provider does          |
 | failed so, after another was rate limited   | that other one retries and waits                              |
-| none is left                                | a rate limit is raised if there was one, else the first failure |
+| none is left                                | a rate limit is raised, if there was one, or the first failure |
 
 So only when no key is left is another model asked, or the person told. Each key has its own gate, and so its own
 queue, rates and circuit breakers. A thread stays with one key while that is healthy, because a prompt cache may
