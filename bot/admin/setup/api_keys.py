@@ -33,8 +33,8 @@ def variable_of(provider: str) -> str:
 def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
     """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
 
-    Raises `ConfigInvalid` if a person must enter it and nobody can be asked. Several keys are only looked up: a person
-    edits their list.
+    Several keys are only looked up: a person edits their list. Raises `ConfigInvalid` if a person must enter a key
+    and nobody can be asked.
     """
     provider = draft.loaded().settings.providers[name]
     if provider.api_keys:
