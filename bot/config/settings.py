@@ -62,6 +62,7 @@ Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
+ToolProfile = Literal["read-only", "ask", "trusted"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
@@ -292,11 +293,14 @@ def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
             raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return {"shell": "ask", **given}
+    return dict(given)
 
 
 class Tools(Section):
@@ -308,9 +312,13 @@ class Tools(Section):
         default_factory=lambda: _timeouts({}),
         description="Longest call of one tool, ms; adds to the defaults.",
     )
+    profile: ToolProfile | None = Field(
+        default=None,
+        description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
+    )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: _policy({}),
-        description='By tool or "tool(argument pattern)"; adds to the defaults.',
+        default_factory=lambda: dict(DEFAULT_POLICY),
+        description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(
         default="ask",
@@ -417,9 +425,24 @@ class Discord(Section):
     bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 
+class Web(Section):
+    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
+
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
+    public_url: Url | None = Field(
+        default=None, description="What people type when a reverse proxy stands before the page."
+    )
+    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
+    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+
+
 class Transports(Section):
     slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
     discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
+    web: Web | None = Field(default=None, description="Served if present; null is not served.")
 
 
 class Store(Section):

@@ -88,8 +88,10 @@ def build_adapter(
     )
 
 
-def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1) -> Gate:
-    """Return the gate for all calls to one provider and key, whose rates so many processes share."""
+def build_gate(
+    settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1, *, place: int = 0
+) -> Gate:
+    """Return the gate for all calls with the provider's key at *place*, whose rates so many processes share."""
     queue = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
@@ -99,4 +101,4 @@ def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int
         max_wait_s=settings.breaker.max_wait_s,
         sharers=sharers,
     )
-    return Gate(queue)
+    return Gate(queue, place + 1 if len(provider.keys) > 1 else 0)

@@ -28,6 +28,7 @@ from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.llm.policies.structured_output import FittingModels
+from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
@@ -41,7 +42,7 @@ from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered, reasoning_faults, reasoning_warnings
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
@@ -81,26 +82,29 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    make_transports: Callable[[Store], Sequence[Transport]],
+    make_transports: Callable[[Storage], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
+    on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
+    """Run the bot until its transports end, or *watch* cancels the block.
 
-    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
+    storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(offload, Masker(secrets), observing or Observing())
+    resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
-    transports = make_transports(store)
-    outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
+    transports = make_transports(storage)
+    outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
+    outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -268,6 +272,7 @@ class _Bot:
             self.accounts.spend,
             self.tool_set.sandbox,
             troubles,
+            self.resources.mask,
         )
 
     def start_schedules(

@@ -8,7 +8,6 @@ queue, and the price of every attempt. The outermost and the innermost model are
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
@@ -223,11 +222,7 @@ class ModelChain:
 
     def circuits(self) -> list[CircuitStatus]:
         """Return the circuit breakers of all models that were called so far."""
-        return [
-            replace(circuit, key=place + 1 if self._key_count(circuit.model) > 1 else 0)
-            for (_, place), gate in sorted(self._gates.items())
-            for circuit in gate.circuits()
-        ]
+        return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
         return await self._accounts.overview(str(thread), user)
@@ -311,7 +306,7 @@ class ModelChain:
         """Return the gate of a key of a model's provider."""
         key = name.partition("/")[0], place
         if key not in self._gates:
-            self._gates[key] = build_gate(self._settings, self._provider(name), self._sharers)
+            self._gates[key] = build_gate(self._settings, self._provider(name), self._sharers, place=place)
         return self._gates[key]
 
     def _key_of(self, name: str) -> KeyOfThread:

@@ -54,7 +54,7 @@ def settings(url: str, **more: object) -> dict[str, object]:
 
 def audit(data) -> list[dict]:
     lines = [line for file in (data / "audit").glob("*.jsonl") for line in file.read_text().splitlines()]
-    return [record for record in map(json.loads, lines) if record.get("kind") == "failover"]
+    return [record for record in map(json.loads, lines) if record.get("kind") == "rotation"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

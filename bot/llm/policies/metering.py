@@ -15,6 +15,7 @@ provider itself has counted more.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,8 +36,11 @@ from bot.ports.model import (
     Usage,
     record_nothing,
 )
-from threads.model import Answer, OnEvent, Option, Question, Turn
+from threads.errors import error_fields
+from threads.model import Answer, OnEvent, Option, Question, Turn, UsageCounted
 from threads.wording import code_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +134,20 @@ class BudgetedModel(ModelWrapper):
         """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
-                return await self.model.complete(request, on_event)
+                completion = await self.model.complete(request, on_event)
             except OverLimit as error:
                 await self._more(error)
+            else:
+                await on_event(self._counted())
+                return completion
             finally:
                 for warning in await self.account.warnings():
                     self.turn.note(warning)
+
+    def _counted(self) -> UsageCounted:
+        usage = self.usage
+        cached = usage.cache_read / usage.prompt if usage.prompt else 0.0
+        return UsageCounted(self.model.name, usage.prompt + usage.output, cached, self.spent_usd)
 
     async def _more(self, error: OverLimit) -> None:
         """Ask a person to raise the limits; raise *error* if nobody does."""
@@ -147,6 +159,8 @@ class BudgetedModel(ModelWrapper):
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
+        fields = {**error_fields(error), "scope": ", ".join(error.scopes), "needed_usd": error.needed_usd}
+        log.info("budget.paused: %s", error, extra=fields)
         question = _question(text, offer, self.may_grant)
         answer = await self.turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:
