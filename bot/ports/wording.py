@@ -131,6 +131,14 @@ REASONS: Mapping[str, str] = {
 }
 """Why a model cannot answer, as a clause after its name."""
 
+EFFORTS: Mapping[str, str] = {
+    "off": "without reasoning",
+    "low": "with low reasoning",
+    "medium": "with medium reasoning",
+    "high": "with high reasoning",
+}
+"""How a model answers, by what was chosen as `reasoning`."""
+
 NOT_ALLOWED = "I only answer the people on my list. Ask whoever runs this bot to add you."
 STALE = (
     "I was not running when this came in and it is too old for me to start on now. "
@@ -357,3 +365,16 @@ def cut_by_the_model(read: int, sent: int) -> str:
         f"(The model seems to have read only a part of our conversation: {read:,} of about {sent:,} tokens. "
         "Say /compact, or /new to start over.)"
     )
+
+
+def effort_not_taken(model: str, effort: str, takes: Sequence[str]) -> str:
+    """Return a clause on a choice of `reasoning` that a model does not take."""
+    if not takes:
+        return f"{model} cannot reason, so there is nothing to choose"
+    if effort == "off":
+        return f"{model} always reasons, so it cannot be off; it takes {', '.join(takes)}"
+    return f"{model} does not take {effort} reasoning, only {', '.join(takes)}"
+
+
+def effort_refused(model: str, effort: str) -> str:
+    return f"({model} refuses to answer {EFFORTS[effort]}, so it reasoned as it usually does.)"

@@ -30,7 +30,8 @@ MEANINGS: Mapping[str, str] = {
     "/stop": "stop what I am doing here, and drop waiting messages",
     "/status": "show what I am doing here",
     "/new": "archive this conversation and start over",
-    "/model [NAME]": "show the model of this thread, or choose another; `default` is the usual one",
+    "/model [NAME] [off | low | medium | high]": "show the model of this thread, or choose another and how much it "
+    "reasons; `default` is the usual one",
     "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
@@ -95,8 +96,8 @@ class ModelCommands(Protocol):
         """Return the thread's model, the other models, and how to choose one."""
         ...
 
-    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
-        """Choose a model for the thread, or say why that is not possible.
+    async def choose_model(self, thread: ThreadId, words: str, conversation: Sequence[Message]) -> str:
+        """Choose a model for the thread, how much it reasons, or both, or say why that is not possible.
 
         Raises `StoreUnavailable`, and `CapabilityMissing` for a model that cannot read the whole conversation.
         """

@@ -40,7 +40,7 @@ from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, offered
+from bot.wiring.model_chain import ModelChain, candidates, offered, reasoning_faults, reasoning_warnings
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
@@ -259,7 +259,7 @@ class _Bot:
 
         def troubles() -> list[str]:
             circuits = [one for one in self.models.circuits() if one.state != "closed"]
-            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+            return [*self.troubles(), *(f"{circuit.title}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
             self.settings.data,
@@ -340,7 +340,18 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 
 def catalog_of(settings: Settings) -> Catalog:
     free = {name for name, provider in settings.providers.items() if provider.free}
-    return Catalog(settings.models, settings.prices, free)
+    kinds = {"offline": "offline"} | {name: provider.kind for name, provider in settings.providers.items()}
+    return Catalog(settings.models, settings.prices, free, kinds=kinds)
+
+
+def model_faults(settings: Settings) -> list[str]:
+    """Return the faults of the settings of models that only the catalog knows."""
+    return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:

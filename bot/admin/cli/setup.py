@@ -168,13 +168,14 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.wiring.app import unpriced
+    from bot.wiring.app import model_faults, model_warnings
 
     warnings: list[str] = []
     try:
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
-        warnings = [*unpriced(loaded.settings)]
+        faults += model_faults(loaded.settings)
+        warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))

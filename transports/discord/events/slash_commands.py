@@ -102,7 +102,9 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
 
     def _add_model(self) -> None:
         @self.command(name="model", description=MODEL_DESCRIPTION)
-        @app_commands.describe(name="The model to take; `default` is the usual one")
+        @app_commands.describe(
+            name="A model, how much it reasons (such as high), or both; `default` is the usual one"
+        )
         async def model(interaction: discord.Interaction, name: str = "") -> None:
             await self._run_command(interaction, f"/model {name}")
 
