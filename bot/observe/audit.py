@@ -49,8 +49,8 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation", "tool",
-    "budget", "circuit", "error", "start", "stop",
+    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
+    "tool", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
 
 Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
