@@ -63,7 +63,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
-ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
 class Section(BaseModel):
@@ -305,7 +305,8 @@ def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
 
 class Tools(Section):
     enabled: tuple[ToolName, ...] = Field(
-        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+        default=("files", "shell", "web_fetch", "memory", "skills", "ask_person"),
+        description="Tools the model is given.",
     )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
@@ -325,7 +326,11 @@ class Tools(Section):
         description="Minimum verdict for tools that write, run or send, once text from outside was read.",
     )
     approval_expires_s: Seconds = Field(
-        default=3600, description="Seconds until an open question counts as no."
+        default=3600, description="Seconds until an open question counts as no, or as not answered."
+    )
+    recovery: Literal["ask", "model"] = Field(
+        default="ask",
+        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."

@@ -243,6 +243,7 @@ class _Bot:
             memory=tool_set.memory,
             schedules=tool_set.schedules,
             permissions=tool_set.approvals,
+            asked=tool_set.questions,
             reader=tool_set.documents,
             troubles=self.troubles,
             explain=partial(_explain, settings),

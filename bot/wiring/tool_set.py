@@ -29,6 +29,7 @@ from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals, ApprovalsFile
+from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
 from bot.tools.files.edit import EditFile
 from bot.tools.files.quota import Quota
@@ -37,6 +38,8 @@ from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
+from bot.tools.questions import DurableQuestions, QuestionsFile
+from bot.tools.recovery import Recovery
 from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
@@ -68,6 +71,7 @@ class ToolSet:
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
+    questions: DurableQuestions = field(init=False)
     toolbox: Toolbox = field(init=False)
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
@@ -116,13 +120,19 @@ async def open_tool_set(
             await _schedule(tool_set, settings, resources, storage.states)
         await _web(tool_set, settings, resources, tasks)
         tool_set.approvals = await _approvals(tool_set, settings, resources, storage.states)
+        tool_set.questions = await _questions(tool_set, settings, resources, storage.states)
+        if "ask_person" in enabled:
+            tool_set.tools.append(AskPerson(tool_set.questions))
+        asking = AskingPermits(tool_set.approvals, tool_set.questions)
+        recovery = Recovery(asking, tool_set.questions, asks=settings.tools.recovery == "ask")
         tool_set.toolbox = Toolbox(
             [ObservedTool(tool, resources.observing) for tool in tool_set.tools],
             timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
             default_timeout_s=settings.tools.default_timeout_ms / 1000,
-            permits=ObservedPermits(tool_set.approvals, resources.observing),
+            permits=ObservedPermits(recovery, resources.observing),
             mask=resources.mask,
             off=tool_set.off,
+            recovery=recovery,
         )
         yield tool_set
         tasks.cancel_scope.cancel()
@@ -141,6 +151,19 @@ async def _approvals(
         note=tool_set.audit.note,
         mask=resources.mask,
         expires_s=given.approval_expires_s,
+    )
+
+
+async def _questions(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
+) -> DurableQuestions:
+    return DurableQuestions(
+        await states.open("questions", QuestionsFile()),
+        now=resources.now,
+        is_admin=partial(is_admin, settings.access),
+        note=tool_set.audit.note,
+        mask=resources.mask,
+        expires_s=settings.tools.approval_expires_s,
     )
 
 
