@@ -16,6 +16,9 @@ from typing import Protocol, TypeVar, TypeVarTuple
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
+Bytes = bytes | bytearray
+"""Content to write. A bytearray must not change meanwhile."""
+
 
 class Offload(Protocol):
     """Runs a blocking function off the event loop. It waits for the function even if its caller is cancelled."""
@@ -140,11 +143,13 @@ def _make_folder(path: Path) -> list[Path]:
     return [*outer, path.parent]
 
 
-def write_all(file: File, data: bytes) -> None:
+def write_all(file: File, data: Bytes) -> None:
     """Write all bytes, in as many writes as it takes."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+    written = 0
+    with memoryview(data) as view:  # closed, or the traceback of an error would keep the bytes from growing
+        while written < len(view):
+            with view[written:] as rest:
+                written += file.write(rest)
 
 
 @dataclass(slots=True)
@@ -155,12 +160,12 @@ class Replacement:
     """
 
     path: Path
-    data: bytes
+    data: Bytes
     new: bool = False
     error: OSError | None = None
 
 
-def replace_file(disk: Disk, path: Path, data: bytes, new: bool = False) -> None:
+def replace_file(disk: Disk, path: Path, data: Bytes, new: bool = False) -> None:
     """Replace the file, all or nothing and durably. Raises OSError, and leaves the old file in place."""
     replacement = Replacement(path, data, new)
     replace_files(disk, [replacement])
@@ -207,7 +212,7 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
-def write_new(disk: Disk, path: Path, data: bytes) -> None:
+def write_new(disk: Disk, path: Path, data: Bytes) -> None:
     """Create the file and fsync it. A missing folder is created."""
     try:
         file = disk.create(path)
