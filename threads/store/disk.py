@@ -112,7 +112,7 @@ class PosixDisk:
             os.fsync(file.fileno())
 
     def rename(self, source: Path, target: Path) -> None:
-        source.rename(target)
+        os.rename(source, target)  # noqa: PTH104 - a Path's own makes another Path
 
     def unlink(self, path: Path) -> None:
         path.unlink()
@@ -184,24 +184,24 @@ def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
         except OSError as error:
             for one in new:
                 one.error = error
-    steps: Sequence[Callable[[Replacement], None]] = (
-        lambda one: _write_temporary(disk, one),
-        lambda one: disk.rename(temporary_of(one.path), one.path),
-        lambda one: disk.fsync_folder(one.path.parent),
+    steps: Sequence[Callable[[Replacement, Path], None]] = (
+        lambda one, temporary: _write_temporary(disk, temporary, one.data),
+        lambda one, temporary: disk.rename(temporary, one.path),
+        lambda one, _: disk.fsync_folder(one.path.parent),
     )
+    temporaries = [temporary_of(one.path) for one in replacements]
     for step in steps:
-        for one in replacements:
+        for one, temporary in zip(replacements, temporaries, strict=True):
             if one.error is None:
                 try:
-                    step(one)
+                    step(one, temporary)
                 except OSError as error:
                     one.error = error
 
 
-def _write_temporary(disk: Disk, one: Replacement) -> None:
-    temporary = temporary_of(one.path)
+def _write_temporary(disk: Disk, temporary: Path, data: Bytes) -> None:
     try:
-        write_new(disk, temporary, one.data)
+        write_new(disk, temporary, data)
     except OSError:
         with suppress(OSError):  # a leftover is ignored, and replaced by the next try
             disk.unlink(temporary)
