@@ -104,7 +104,10 @@ class Message:
 
 
 Fact = Callable[[Known | None, Sequence[Message]], Known]
-"""Returns what is known about a conversation: from what was known before, None at first, and the new messages."""
+"""Returns what is known about a conversation, never None.
+
+It gets what was known before, None at first, and the messages that are new since then.
+"""
 
 
 class History(list[Message]):
