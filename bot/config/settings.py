@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
 from bot.guards.redaction import mask
+from bot.ports.model import Effort
 
 WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
@@ -59,6 +60,9 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
+TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
+ToolProfile = Literal["read-only", "ask", "trusted"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
@@ -76,15 +80,36 @@ class Provider(Section):
     )
     base_url: Url | None = Field(default=None, description="Null uses the provider's own address.")
     api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
-    requests_per_minute: Count | None = Field(default=None, description="Null means no limit.")
-    tokens_per_minute: Count | None = Field(default=None, description="Null means no limit.")
+    api_keys: Annotated[tuple[Secret, ...], Field(max_length=20)] = Field(
+        default=(),
+        description="References to several keys, in place of `api_key`; a call that one refuses takes the next.",
+    )
+    requests_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
+    tokens_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
     max_parallel: Count = Field(
-        default=256, description="Calls at once; starts with few and grows with success."
+        default=256, description="Calls at once with one key; starts with few and grows with success."
     )
     model_map: dict[Name, Names] = Field(
         default_factory=dict, description="Which model to try after another; empty tries none."
     )
     free: bool = Field(default=False, description="Its models cost nothing; Ollama's cloud models still do.")
+    params: Params = Field(
+        default_factory=dict, description="More parameters of each request; names and values are checked."
+    )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The references of all keys, in order."""
+        return self.api_keys or tuple(filter(None, [self.api_key]))
+
+
+def settings_by_key(settings: "Settings", name: str) -> "list[Settings]":
+    """Return the settings once for each key of the provider *name*, with only that key; just them for one or none."""
+    provider = settings.providers.get(name)
+    if provider is None or len(provider.api_keys) < 2:
+        return [settings]
+    single = (provider.model_copy(update={"api_key": key, "api_keys": ()}) for key in provider.api_keys)
+    return [settings.model_copy(update={"providers": {**settings.providers, name: one}}) for one in single]
 
 
 def built_in_providers() -> dict[str, Provider]:
@@ -106,6 +131,8 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     for name, entry in given.items():
         written = {key: getattr(entry, key) for key in entry.model_fields_set}
         known = providers.get(name, Provider())
+        if written.get("api_keys"):
+            written.setdefault("api_key", None)
         if written.get("base_url", known.base_url) != known.base_url:
             written.setdefault("free", False)  # Something else is there than what was known to be free.
         providers[name] = known.model_copy(update=written)
@@ -122,8 +149,12 @@ class LlmRetry(Section):
     max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=3, description="Retries of one call.")
     base_delay_ms: Millis = Field(default=2000, description="First wait, ms.")
     max_delay_ms: Millis = Field(default=30_000, description="Longest wait, ms.")
-    backoff: Literal["exponential", "linear", "jittered"] = Field(
-        default="exponential", description="How waits grow."
+    retryable: tuple[TransientCode, ...] = Field(
+        default=("rate_limited", "timeout", "unavailable", "connection"),
+        description="Failures after which a call is retried; empty retries none.",
+    )
+    backoff: Literal["exponential", "linear", "fixed", "jittered"] = Field(
+        default="exponential", description="How waits grow; fixed ones do not."
     )
     jitter: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.2, description="Share by which a wait varies."
@@ -153,12 +184,24 @@ class Price(Section):
 
 
 class ModelFacts(Section):
-    """What a model can do, where it is not known or known wrongly."""
+    """One model: how it is asked, and what it can do where that is not known or known wrongly."""
 
     tools: bool | None = Field(default=None, description="It can call tools.")
     vision: bool | None = Field(default=None, description="It can see images.")
     streaming: bool | None = Field(default=None, description="It can stream its answer.")
     context_window: Count | None = Field(default=None, description="Longest conversation, tokens.")
+    efforts: tuple[Effort, ...] | None = Field(
+        default=None, description="What `reasoning` may be for it; an empty list means that it cannot reason."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much it reasons; null uses the general `reasoning`."
+    )
+    reasoning_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
+        default=0,
+        description="Tokens of reasoning that its provider does not count as part of `max_tokens`; "
+        "set aside with each call.",
+    )
+    params: Params = Field(default_factory=dict, description="More parameters of each request for it.")
 
 
 class Breaker(Section):
@@ -250,11 +293,14 @@ def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
             raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return {"shell": "ask", **given}
+    return dict(given)
 
 
 class Tools(Section):
@@ -266,9 +312,13 @@ class Tools(Section):
         default_factory=lambda: _timeouts({}),
         description="Longest call of one tool, ms; adds to the defaults.",
     )
+    profile: ToolProfile | None = Field(
+        default=None,
+        description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
+    )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: _policy({}),
-        description='By tool or "tool(argument pattern)"; adds to the defaults.',
+        default_factory=lambda: dict(DEFAULT_POLICY),
+        description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(
         default="ask",
@@ -290,6 +340,17 @@ class Links(Section):
     allow: Names = Field(default=(), description="Hosts whose links stay live.")
 
 
+class McpOAuth(Section):
+    """Sign-in at an MCP server that has a `url`."""
+
+    account: Literal["person", "bot"] = Field(
+        default="person", description="`person`: each asker's own account; `bot`: one account for all."
+    )
+    client_id: Name | None = Field(default=None, description="Null registers the bot by itself.")
+    client_secret: Secret | None = Field(default=None, description="Reference to the client's secret.")
+    redirect_port: Port = Field(default=8976, description="Port of the redirect address on 127.0.0.1.")
+
+
 class McpServer(Section):
     """An MCP server: a `command` spoken to on stdio, or a `url`."""
 
@@ -300,6 +361,7 @@ class McpServer(Section):
     )
     url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
+    oauth: McpOAuth | None = Field(default=None, description="How to sign in; null does not sign in.")
 
 
 class Schedule(Section):
@@ -363,9 +425,24 @@ class Discord(Section):
     bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 
+class Web(Section):
+    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
+
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
+    public_url: Url | None = Field(
+        default=None, description="What people type when a reverse proxy stands before the page."
+    )
+    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
+    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+
+
 class Transports(Section):
     slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
     discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
+    web: Web | None = Field(default=None, description="Served if present; null is not served.")
 
 
 class Store(Section):
@@ -415,6 +492,9 @@ class Settings(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason before they answer; null uses the model's own."
+    )
     verify_providers: bool = Field(default=False, description="Test every provider at start.")
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
@@ -422,7 +502,7 @@ class Settings(Section):
     llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
     stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
     models: dict[ModelName, ModelFacts] = Field(
-        default_factory=dict, description="What models can do, by provider/model."
+        default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")

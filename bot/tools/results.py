@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from bot.ports.errors import (
+    SandboxFailed,
+    SignInNeeded,
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -33,11 +35,15 @@ MAX_MESSAGE, MAX_ITEMS = 20_000, 20
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
     ToolDenied: "permission",
+    SignInNeeded: "permission",
     ToolNotFound: "not_found",
     ToolInvalidInput: "validation",
     ToolBusy: "rate_limit",
     ToolRateLimited: "rate_limit",
 }
+
+_HOPELESS = (ToolDenied, SandboxFailed)
+"""Failures after which the same call cannot succeed."""
 
 
 class Results:
@@ -61,9 +67,8 @@ class Results:
     async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
         message = self._mask(str(error))[:MAX_MESSAGE]
-        body = error_body(
-            kind, message, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
-        )
+        hopeless = isinstance(error, _HOPELESS)
+        body = error_body(kind, message, recoverable=not hopeless, suggestion=error.suggestion)
         if error.partial is not None:
             body["partial"] = error.partial
         return await self._result(call, body, error.origin, context, is_error=True)

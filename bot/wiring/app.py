@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import no_memory
+from bot.agent.prompt.user_message import build_user_message, no_memory
 from bot.budget.accounts import Accounts
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
@@ -28,6 +28,7 @@ from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, price_fix
 from bot.llm.policies.structured_output import FittingModels
+from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
@@ -39,14 +40,14 @@ from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, offered
+from bot.wiring.model_chain import ModelChain, candidates, offered, reasoning_faults, reasoning_warnings
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, ThreadId, Turn
+from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import Spill, lock_data_folder
@@ -81,26 +82,29 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    make_transports: Callable[[Store], Sequence[Transport]],
+    make_transports: Callable[[Storage], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
+    on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
+    """Run the bot until its transports end, or *watch* cancels the block.
 
-    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
+    storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(offload, Masker(secrets), observing or Observing())
+    resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
-    transports = make_transports(store)
-    outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
+    transports = make_transports(storage)
+    outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
+    outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -203,10 +207,13 @@ class _Bot:
             compaction=settings.compaction,
             footer=settings.budget.footer,
             read_memory=tool_set.memory.read if tool_set.memory else no_memory,
+            build_message=tool_set.mcp.build if tool_set.mcp else build_user_message,
             veil=veil,
         )
 
         async def run(turn: Turn) -> str:
+            if tool_set.mcp and (problem := await tool_set.mcp.prepare(turn)):
+                return problem
             empty = agent.empty
             if schema_of:
                 empty = replace(empty, output_schema=schema_of(turn.incoming))
@@ -242,6 +249,8 @@ class _Bot:
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
+            mcp=tool_set.mcp,
+            on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
         )
 
     def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
@@ -249,7 +258,7 @@ class _Bot:
 
         def troubles() -> list[str]:
             circuits = [one for one in self.models.circuits() if one.state != "closed"]
-            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+            return [*self.troubles(), *(f"{circuit.title}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
             self.settings.data,
@@ -263,6 +272,7 @@ class _Bot:
             self.accounts.spend,
             self.tool_set.sandbox,
             troubles,
+            self.resources.mask,
         )
 
     def start_schedules(
@@ -285,7 +295,10 @@ class _Bot:
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
-        sink = skip_answered(core.orchestrator.receive, self.restore, core.journal.knows, self.outboxes)
+        receive: Sink = core.orchestrator.receive
+        if self.tool_set.mcp:
+            receive = self.tool_set.mcp.concealing(receive)
+        sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
             try:
@@ -326,7 +339,18 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 
 def catalog_of(settings: Settings) -> Catalog:
     free = {name for name, provider in settings.providers.items() if provider.free}
-    return Catalog(settings.models, settings.prices, free)
+    kinds = {"offline": "offline"} | {name: provider.kind for name, provider in settings.providers.items()}
+    return Catalog(settings.models, settings.prices, free, kinds=kinds)
+
+
+def model_faults(settings: Settings) -> list[str]:
+    """Return the faults of the settings of models that only the catalog knows."""
+    return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:

@@ -12,26 +12,35 @@ from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
-from bot.ports.errors import report
 from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
-from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permissions, ScheduleCommands
+from bot.routing.commands import (
+    Controls,
+    McpCommands,
+    MemoryCommands,
+    ModelCommands,
+    Permissions,
+    ScheduleCommands,
+)
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
 from bot.store.restored_answers import Restored
 from bot.wiring.instrumentation import observe_outcome, observe_run
 from threads.absent_transport import AbsentOutlet
+from threads.actor.questions import Questions
 from threads.actor.recovery import Plan, plan
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
+from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
+from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -42,9 +51,9 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory`` and ``schedules`` are None when they are off, and ``reader`` when files are only stored. ``restored``
-    is the backup that the data folder came from. ``explain`` returns the text about a failure for the thread, and
-    ``escalate`` reports it to the operators.
+    ``memory``, ``schedules`` and ``mcp`` are None when they are off, and ``reader`` when files are only stored.
+    ``restored`` is the backup that the data folder came from. ``explain`` returns the text about a failure for the
+    thread, and ``escalate`` reports it to the operators. ``on_questions`` gets the open questions of all threads.
     """
 
     store: Store
@@ -70,6 +79,8 @@ class Parts:
     escalate: Callable[[Exception, ThreadId, str], None]
     on_feedback: Callable[[Feedback], Awaitable[None]]
     on_stop: Callable[[PendingMessage, int, int], None]
+    mcp: McpCommands | None = None
+    on_questions: Callable[[Questions], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,14 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
+    delivery = Delivery(
+        store,
+        outlet=outlet,
+        mask=parts.mask,
+        choices=choices,
+        now=parts.now,
+        max_age_s=parts.recovery.max_age_s,
+    )
     actors = ActorParts(
         store=store,
         delivery=delivery,
@@ -120,7 +138,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
+        parts.mcp,
     )
+    parts.on_questions(actors.questions)
     orchestrator = Orchestrator(
         tasks,
         journal=store.journal,
@@ -182,15 +202,10 @@ def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
 
 
 def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, reference: str) -> None:
-    received = pending.received
-    ids = {"thread_id": received.thread_id, "message_id": received.message_id}
-    described = report(error, reference, parts.now(), **ids)
-    log.error(
-        "turn.failed: %s",
-        described.message,
-        exc_info=error,
-        extra={**ids, "correlation_id": reference, "report": described.model_dump()},
-    )
+    received, cause = pending.received, first_cause(error)
+    ids = {"thread_id": received.thread_id, "message_id": received.message_id, "correlation_id": reference}
+    fields = {**ids, **error_fields(cause)}
+    log.error("turn.failed: %s: %s", type(cause).__name__, cause, exc_info=error, extra=fields)
     parts.escalate(error, pending.incoming.thread, reference)
 
 

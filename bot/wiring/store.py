@@ -12,6 +12,8 @@ from functools import partial
 from importlib.metadata import version
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from bot.agent.prompt.memory import MemoryStore
 from bot.agent.prompt.memory_files import MemoryFiles
@@ -20,20 +22,23 @@ from bot.budget.ledger import Ledger
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.observe.audit import Append, AuditFiles
+from bot.observe.audit import Append, AuditFiles, AuditRecord, ignore
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
 from bot.store.restored_answers import Restored, restored
 from threads.file_store import FileStore
 from threads.ports import Store
-from threads.store.disk import Disk, Offload
+from threads.store.disk import Disk, Offload, PosixDisk
 from threads.store.json_file import JsonFiles, States
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools."""
+    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools.
+
+    ``on_audit`` gets each record of the audit.
+    """
 
     disk: Disk
     offload: Offload
@@ -41,6 +46,7 @@ class Resources:
     now: Callable[[], datetime]
     mask: Masker
     observing: Observing
+    on_audit: Callable[[AuditRecord], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,3 +130,24 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.prepare,
         store.restored,
     )
+
+
+@asynccontextmanager
+async def states_beside(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[States]:
+    """Yield the small values of the store for a command beside a running bot: nothing is locked or migrated.
+
+    Raises `ConfigInvalid`.
+    """
+    if settings.store.kind == "files":
+        yield JsonFiles(PosixDisk(), settings.data, anyio.to_thread.run_sync)
+        return
+    try:
+        from bot.store.postgres.states import PostgresStates  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigInvalid(NO_DRIVER) from error
+    # The others need no notice: who uses such a value reads it again first.
+    states = PostgresStates(resolve_secret(settings.store.dsn, environ), anyio.lowlevel.checkpoint)
+    try:
+        yield states
+    finally:
+        await states.close()

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from bot.admin import backup
 from bot.admin.cli import main
-from bot.admin.reports import audit_trail
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
+from bot.reports import audit_trail
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage
 from tests.bot.admin.cli.data_folders import (
     document,
     exchange,
@@ -138,6 +138,15 @@ def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_
     gateway["free"] = True
     (tmp_path / "settings.json").write_text(json.dumps(given))
     assert "price" not in CliRunner().invoke(main, ["check"]).stderr
+
+
+def test_the_check_shows_what_the_tool_profile_means(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tools = {"profile": "read-only", "policy": {"shell(make *)": "ask"}}
+    (tmp_path / "settings.json").write_text(json.dumps({"model": "offline/demo", "tools": tools}))
+    shown = CliRunner().invoke(main, ["check"]).stdout
+    assert "Tools (profile read-only): allow: reading; deny: writing, commands, MCP; ask: the web." in shown
+    assert "Rules before these: shell(make *) ask." in shown
 
 
 def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):
