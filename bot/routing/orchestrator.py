@@ -79,7 +79,7 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    clean = replace(event, text=scrub(event.text))
+                    clean = event if (text := scrub(event.text)) == event.text else replace(event, text=text)
                     await self._journal.receive(clean, self._limit(clean))
             case Edited() | Deleted():
                 if not await self._journal.forward(event):

@@ -122,7 +122,7 @@ class ActorTurn:
         self._conversation.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
-        self.messages[:] = messages
+        self.messages.replace(messages)
         self._conversation.saved = False
 
     async def compact(self, messages: list[Message]) -> None:
@@ -286,7 +286,7 @@ class ActorTurn:
                 self.add(*[await render(incoming) for incoming in new])
                 if not await self._conversation.checkpoint(self.tell):
                     # They are not durable in the conversation, so each gets a turn of its own.
-                    del self.messages[before:]
+                    self.messages.replace(self.messages[:before])
                     self._mailbox.put_back(joined)
                     return
                 await self.begun()
