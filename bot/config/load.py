@@ -18,6 +18,7 @@ from typing import get_args
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
 
@@ -134,6 +135,7 @@ def references(settings: Settings) -> dict[str, str]:
     found: dict[str, str | None] = {}
     for name, provider in settings.providers.items():
         found[f"providers.{name}.api_key"] = provider.api_key
+        found |= {f"providers.{name}.api_keys[{n}]": key for n, key in enumerate(provider.api_keys)}
     if slack := settings.transports.slack:
         found["transports.slack.bot_token"] = slack.bot_token
         found["transports.slack.app_token"] = slack.app_token
@@ -192,13 +194,13 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     models += settings.fallback_models
     for scope in settings.scopes.values():
         models += [*filter(None, [scope.model]), *scope.fallback_models]
-    used = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
+    keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
+    used = [path for key in keys for path in known if path == key or path.startswith(f"{key}s[")]
     used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
     for path in dict.fromkeys(used):
         try:
-            if path in known:
-                resolve_secret(known[path], environ)
+            resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
     return faults
@@ -308,6 +310,7 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
+        *_param_faults(document, providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
         *_server_name_faults(document),
         *_web_faults(_object(_object(document.get("transports")).get("web"))),
@@ -368,12 +371,32 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
             yield f"{path}: a provider's name is made of letters, digits, dots, - and _"
         if not isinstance(entry, dict):
             continue
-        kind = built_in[name].kind if name in built_in else "openai-compatible"
+        if entry.get("api_key") is not None and entry.get("api_keys"):
+            yield f"{path}.api_keys: takes the place of api_key; put all keys in it, and remove api_key"
+        keys = entry.get("api_keys")
+        if isinstance(keys, list) and len({str(key) for key in keys}) < len(keys):
+            yield f"{path}.api_keys: names a key twice"
+        kind = _built_in_kind(name)
         if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
             yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
+
+
+def _built_in_kind(provider: str) -> str:
+    built_in = built_in_providers()
+    return built_in[provider].kind if provider in built_in else "openai-compatible"
+
+
+def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]) -> Iterator[str]:
+    places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
+    prices = _object(document.get("prices"))
+    for name, entry in _object(document.get("models")).items():
+        places.append((("models", name), name.partition("/")[0], entry, name in prices))
+    for path, provider, entry, priced in places:
+        params = _object(_object(entry).get("params"))
+        yield from param_faults(f"{_path(path)}.params", _built_in_kind(provider), params, priced=priced)
 
 
 def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
 from bot.guards.redaction import mask
+from bot.ports.model import Effort
 
 WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
@@ -66,8 +67,10 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
+TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
-ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
 class Section(BaseModel):
@@ -84,15 +87,36 @@ class Provider(Section):
     )
     base_url: Url | None = Field(default=None, description="Null uses the provider's own address.")
     api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
-    requests_per_minute: Count | None = Field(default=None, description="Null means no limit.")
-    tokens_per_minute: Count | None = Field(default=None, description="Null means no limit.")
+    api_keys: Annotated[tuple[Secret, ...], Field(max_length=20)] = Field(
+        default=(),
+        description="References to several keys, in place of `api_key`; a call that one refuses takes the next.",
+    )
+    requests_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
+    tokens_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
     max_parallel: Count = Field(
-        default=256, description="Calls at once; starts with few and grows with success."
+        default=256, description="Calls at once with one key; starts with few and grows with success."
     )
     model_map: dict[Name, Names] = Field(
         default_factory=dict, description="Which model to try after another; empty tries none."
     )
     free: bool = Field(default=False, description="Its models cost nothing; Ollama's cloud models still do.")
+    params: Params = Field(
+        default_factory=dict, description="More parameters of each request; names and values are checked."
+    )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The references of all keys, in order."""
+        return self.api_keys or tuple(filter(None, [self.api_key]))
+
+
+def settings_by_key(settings: "Settings", name: str) -> "list[Settings]":
+    """Return the settings once for each key of the provider *name*, with only that key; just them for one or none."""
+    provider = settings.providers.get(name)
+    if provider is None or len(provider.api_keys) < 2:
+        return [settings]
+    single = (provider.model_copy(update={"api_key": key, "api_keys": ()}) for key in provider.api_keys)
+    return [settings.model_copy(update={"providers": {**settings.providers, name: one}}) for one in single]
 
 
 def built_in_providers() -> dict[str, Provider]:
@@ -114,6 +138,8 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     for name, entry in given.items():
         written = {key: getattr(entry, key) for key in entry.model_fields_set}
         known = providers.get(name, Provider())
+        if written.get("api_keys"):
+            written.setdefault("api_key", None)
         if written.get("base_url", known.base_url) != known.base_url:
             written.setdefault("free", False)  # Something else is there than what was known to be free.
         providers[name] = known.model_copy(update=written)
@@ -130,8 +156,12 @@ class LlmRetry(Section):
     max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=3, description="Retries of one call.")
     base_delay_ms: Millis = Field(default=2000, description="First wait, ms.")
     max_delay_ms: Millis = Field(default=30_000, description="Longest wait, ms.")
-    backoff: Literal["exponential", "linear", "jittered"] = Field(
-        default="exponential", description="How waits grow."
+    retryable: tuple[TransientCode, ...] = Field(
+        default=("rate_limited", "timeout", "unavailable", "connection"),
+        description="Failures after which a call is retried; empty retries none.",
+    )
+    backoff: Literal["exponential", "linear", "fixed", "jittered"] = Field(
+        default="exponential", description="How waits grow; fixed ones do not."
     )
     jitter: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.2, description="Share by which a wait varies."
@@ -161,12 +191,24 @@ class Price(Section):
 
 
 class ModelFacts(Section):
-    """What a model can do, where it is not known or known wrongly."""
+    """One model: how it is asked, and what it can do where that is not known or known wrongly."""
 
     tools: bool | None = Field(default=None, description="It can call tools.")
     vision: bool | None = Field(default=None, description="It can see images.")
     streaming: bool | None = Field(default=None, description="It can stream its answer.")
     context_window: Count | None = Field(default=None, description="Longest conversation, tokens.")
+    efforts: tuple[Effort, ...] | None = Field(
+        default=None, description="What `reasoning` may be for it; an empty list means that it cannot reason."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much it reasons; null uses the general `reasoning`."
+    )
+    reasoning_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
+        default=0,
+        description="Tokens of reasoning that its provider does not count as part of `max_tokens`; "
+        "set aside with each call.",
+    )
+    params: Params = Field(default_factory=dict, description="More parameters of each request for it.")
 
 
 class Breaker(Section):
@@ -270,7 +312,8 @@ def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
 
 class Tools(Section):
     enabled: tuple[ToolName, ...] = Field(
-        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+        default=("files", "shell", "web_fetch", "memory", "skills", "ask_person"),
+        description="Tools the model is given.",
     )
     mcp_servers: Names | None = Field(
         default=None, description="MCP servers whose tools the model is given; null gives those of all."
@@ -293,7 +336,11 @@ class Tools(Section):
         description="Minimum verdict for tools that write, run or send, once text from outside was read.",
     )
     approval_expires_s: Seconds = Field(
-        default=3600, description="Seconds until an open question counts as no."
+        default=3600, description="Seconds until an open question counts as no, or as not answered."
+    )
+    recovery: Literal["ask", "model"] = Field(
+        default="ask",
+        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
@@ -416,6 +463,9 @@ class Scope(Section):
     max_tokens: Count = Field(default=8192, description="Longest answer there, tokens.")
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason there; null uses the model's own."
     )
     system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
     tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
@@ -543,6 +593,9 @@ class Settings(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason before they answer; null uses the model's own."
+    )
     system: Text = Field(
         default="", description="Text about who the bot is, in place of IDENTITY.md; empty uses that file."
     )
@@ -553,7 +606,7 @@ class Settings(Section):
     llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
     stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
     models: dict[ModelName, ModelFacts] = Field(
-        default_factory=dict, description="What models can do, by provider/model."
+        default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")

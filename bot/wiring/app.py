@@ -37,7 +37,14 @@ from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, catalog_of, terms_of, used
+from bot.wiring.model_chain import (
+    ModelChain,
+    catalog_of,
+    reasoning_faults,
+    reasoning_warnings,
+    terms_of,
+    used,
+)
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, Storage, leaving, make_storage
@@ -222,6 +229,7 @@ class _Bot:
             memory=tool_set.memory,
             schedules=tool_set.schedules,
             permissions=tool_set.approvals,
+            asked=tool_set.questions,
             reader=tool_set.documents,
             troubles=self.troubles,
             explain=self._explain,
@@ -243,7 +251,7 @@ class _Bot:
 
         def troubles() -> list[str]:
             circuits = [one for one in self.agents.chain.circuits() if one.state != "closed"]
-            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+            return [*self.troubles(), *(f"{circuit.title}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
             self.current.settings.data,
@@ -330,6 +338,16 @@ def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resource
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     """Return the web address of a thread, blank if it has none."""
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
+
+
+def model_faults(settings: Settings) -> list[str]:
+    """Return the faults of the settings of models that only the catalog knows."""
+    return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:

@@ -16,6 +16,7 @@ from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
+    AskedQuestions,
     Controls,
     McpCommands,
     MemoryCommands,
@@ -74,6 +75,7 @@ class Parts:
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     reader: Reader | None
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -136,6 +138,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.memory,
         parts.schedules,
         parts.permissions,
+        parts.asked,
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
@@ -158,13 +161,19 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         max_age_s=parts.recovery.max_age_s,
         resume=parts.recovery.resume,
         turn_s=parts.limits.turn_timeout_s,
-        asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
+        asked=partial(_is_asked, parts),
         served=parts.outboxes.__contains__,
     )
     store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
     orchestrator.recover(planned(ledger.pending.values(), parts.now()))
     delivery.repair()
     return Core(orchestrator, registry, store.journal, actors.slots)
+
+
+def _is_asked(parts: Parts, pending: PendingMessage) -> bool:
+    """Return whether a question about this message is open."""
+    message = pending.incoming.thread, pending.incoming.id
+    return parts.permissions.asks(*message) or parts.asked.asks(*message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.wiring.app import unpriced
+    from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
         raise click.UsageError("--person needs --for")
@@ -186,7 +186,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     try:
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
-        warnings = [*unpriced(loaded.settings)]
+        faults += model_faults(loaded.settings)
+        warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))

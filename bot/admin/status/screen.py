@@ -109,7 +109,7 @@ def _last_sign(silent_s: float | None) -> str:
 
 def _circuit(one: CircuitStatus) -> Line:
     waiting = f"; {one.waiting} calls wait" if one.waiting else ""
-    text = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
+    text = f"{one.title} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
     return Line("", text, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
 
 
