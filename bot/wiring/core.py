@@ -37,7 +37,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
@@ -52,9 +52,10 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory``, ``schedules`` and ``mcp`` are None when they are off, and ``reader`` when files are only stored.
-    ``restored`` is the backup that the data folder came from. ``explain`` returns the text about a failure for the
-    thread, and ``escalate`` reports it to the operators. ``on_questions`` gets the open questions of all threads.
+    ``models`` returns the models for a message. ``memory``, ``schedules`` and ``mcp`` are None when they are off, and
+    ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from. ``explain``
+    returns the text about a failure for the thread, and ``escalate`` reports it to the operators. ``on_questions``
+    gets the open questions of all threads.
     """
 
     store: Store
@@ -70,7 +71,7 @@ class Parts:
     restored: Restored | None
     allowed: Allowed
     is_admin: Callable[[str], bool]
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
     permissions: Permissions
