@@ -213,12 +213,23 @@ def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str |
     return None, faults, unknown
 
 
+def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the place and the words of each fault in a document that should have been a *root*."""
+    return [
+        (
+            detail["loc"],
+            _unknown_key(detail["loc"], root) if detail["type"] == "extra_forbidden" else _fault(detail),
+        )
+        for detail in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
 def _fault(detail: ErrorDetails) -> str:
     words = re.sub(r"^\w+ should ", "must ", detail["msg"]).replace("Field required", "is required")
-    return f"{_path(detail['loc'])}: {words}"
+    return f"{path_of(detail['loc'])}: {words}"
 
 
-def _path(location: Iterable[str | int]) -> str:
+def path_of(location: Iterable[str | int]) -> str:
     """Write a place as ``a.b[1]``, with nothing of it able to break the line."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_plain(step)}" for step in location)
     return "".join(step for step in steps if step != ".[key]").removeprefix(".")
@@ -228,14 +239,14 @@ def _plain(key: str) -> str:
     return ascii(key[:60])[1:-1] or '""'
 
 
-def _unknown_key(location: tuple[str | int, ...]) -> str:
-    section: type[Section] = Settings
+def _unknown_key(location: tuple[str | int, ...], root: type[Section] = Settings) -> str:
+    section = root
     for step in location[:-1]:
-        field = section.model_fields.get(str(step))
+        field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
-    return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
+    return f'{path_of(location)}: unknown key; the nearest known one is "{nearest[0]}"'
 
 
 def section_in(annotation: object) -> type[Section] | None:
@@ -286,7 +297,7 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
         (f"fallback_models[{i}]", name)
         for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else [])
     ]
-    named += [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    named += [(path_of(("models", name)), name) for name in _object(document.get("models"))]
     for path, model in named:
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue
@@ -300,7 +311,7 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
 def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
     built_in = built_in_providers()
     for name, entry in providers.items():
-        path = _path(("providers", name))
+        path = path_of(("providers", name))
         if OFFLINE.startswith(f"{name}/"):
             yield f"{path}: is built in and has no settings"
             continue
@@ -320,7 +331,7 @@ def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
     for name, entry in servers.items():
         if not isinstance(entry, dict):
             continue
-        path = _path(("mcp_servers", name))
+        path = path_of(("mcp_servers", name))
         if (entry.get("command") is None) == (entry.get("url") is None):
             yield f"{path}: must have either a command or a url"
         for variable, value in _object(entry.get("env")).items():

@@ -24,7 +24,7 @@ CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
-def _matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
+def matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
     def check(value: str | Path) -> str | Path:
         if not pattern.fullmatch(str(value)):
             raise PydanticCustomError("form", words)
@@ -41,17 +41,17 @@ def _no_secret(value: str) -> str:
 
 Secret = Annotated[
     str,
-    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
+    matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
     AfterValidator(_no_secret),
     Field(json_schema_extra={"pattern": "^(env|file):"}),
 ]
-ModelName = Annotated[str, _matches(MODEL_NAME, 'must be "provider/model"')]
+ModelName = Annotated[str, matches(MODEL_NAME, 'must be "provider/model"')]
 Url = Annotated[
     str,
-    _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
+    matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
 ]
-Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
-Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
+Name = Annotated[str, matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Folder = Annotated[Path, matches(PLAIN, "must be a path, without control characters")]
 Names = tuple[Name, ...]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -171,7 +171,7 @@ class Failover(Section):
 
 
 class Escalation(Section):
-    channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
+    channel: Annotated[Name, matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
         default=None,
         description="Channel for failures of all models, and for transports that disconnect and come back: "
         '"slack:T1:C1".',
@@ -331,7 +331,7 @@ class Slack(Section):
     bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
     app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
     api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
-    command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
+    command: Annotated[str, matches(SLASH, "must be a slash and lower case letters")] | None = Field(
         default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
     )
     suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(

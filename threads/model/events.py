@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from .messages import Outcome
 
@@ -91,6 +92,22 @@ class QuestionClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class StageShown:
+    """One stage of a playbook, for a list of them."""
+
+    name: str
+    state: Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
+
+
+@dataclass(frozen=True, slots=True)
+class StagesChanged:
+    """A playbook went on. ``stages`` are all of its stages, in their order. It replaces the event before."""
+
+    title: str
+    stages: tuple[StageShown, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TurnSettled:
     """The message has its outcome. No more events of this turn follow.
 
@@ -116,6 +133,7 @@ TurnEvent = (
     | ToolStarted
     | ToolFinished
     | QuestionClosed
+    | StagesChanged
     | TurnSettled
 )
 
