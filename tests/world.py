@@ -330,7 +330,7 @@ def core_parts(
         restored=None,
         allowed=lambda _: True,
         is_admin=lambda _: False,
-        models=model,
+        models=lambda _: model,
         memory=None,
         schedules=None,
         permissions=NothingAllowed(),

@@ -87,7 +87,7 @@ class PostgresLedger:
     async def reserve(self, call: Call, most: int, policy: Policy) -> int:
         """Reserve; while the server is away it waits, as everything does, until its turn's time is over."""
         scopes, keys = _columns(call.keys)
-        caps = [policy.limits.get(scope) if policy.hard else None for scope, _ in call.keys]
+        caps = [policy.limit(key) if policy.hard else None for key in call.keys]
         record = Reserve(call=call, micros=most)
         rows: list[Row] = []
         try:

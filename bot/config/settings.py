@@ -21,10 +21,12 @@ PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
+TEXT = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
+SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
-def matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
+def _matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
     def check(value: str | Path) -> str | Path:
         if not pattern.fullmatch(str(value)):
             raise PydanticCustomError("form", words)
@@ -41,17 +43,22 @@ def _no_secret(value: str) -> str:
 
 Secret = Annotated[
     str,
-    matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
+    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
     AfterValidator(_no_secret),
     Field(json_schema_extra={"pattern": "^(env|file):"}),
 ]
-ModelName = Annotated[str, matches(MODEL_NAME, 'must be "provider/model"')]
+ModelName = Annotated[str, _matches(MODEL_NAME, 'must be "provider/model"')]
 Url = Annotated[
     str,
-    matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
+    _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
 ]
-Name = Annotated[str, matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
-Folder = Annotated[Path, matches(PLAIN, "must be a path, without control characters")]
+Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Text = Annotated[
+    str,
+    _matches(TEXT, "must be some text, without control characters but line breaks and tabs"),
+    Field(max_length=64_000),
+]
+Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
 Names = tuple[Name, ...]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -171,7 +178,7 @@ class Failover(Section):
 
 
 class Escalation(Section):
-    channel: Annotated[Name, matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
+    channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
         default=None,
         description="Channel for failures of all models, and for transports that disconnect and come back: "
         '"slack:T1:C1".',
@@ -246,20 +253,27 @@ class Access(Section):
     admins: Names = Field(default=(), description="User ids that may do everything.")
 
 
+def _rules(given: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+    for key in given:
+        if not RULE.fullmatch(key):
+            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
+    return given
+
+
 def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
-    for key in given:
-        if not RULE.fullmatch(key):
-            raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return {"shell": "ask", **given}
+    return {"shell": "ask", **_rules(given)}
 
 
 class Tools(Section):
     enabled: tuple[ToolName, ...] = Field(
         default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+    )
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given; null gives those of all."
     )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
@@ -320,6 +334,79 @@ class Degradation(Section):
     )
 
 
+class ScopeTools(Section):
+    enabled: tuple[ToolName, ...] = Field(default=(), description="Tools the model is given there.")
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given there; null gives those of all."
+    )
+    policy: Annotated[dict[Name, Verdict], AfterValidator(_rules)] = Field(
+        default_factory=dict, description="Rules that are added there; one for the same call replaces it."
+    )
+    after_outside_text: Verdict = Field(
+        default="ask", description="Minimum verdict there once text from outside was read."
+    )
+
+
+class ScopeBudgetLimits(Section):
+    turn: Usd | None = Field(default=None, description="USD per turn there; null means no limit.")
+    thread: Usd | None = Field(default=None, description="USD per thread there; null means no limit.")
+    user_day: Usd | None = Field(
+        default=None, description="USD per user and day for whoever asks there; null means no limit."
+    )
+    day: Usd | None = Field(
+        default=None, description="USD per day for all that this scope covers, beside the limits of everyone."
+    )
+
+
+class ScopeBudget(Section):
+    limit_usd: ScopeBudgetLimits = Field(
+        default_factory=ScopeBudgetLimits, description="Limits in USD there."
+    )
+    footer: bool = Field(default=False, description="Show under each answer there what it used.")
+
+
+class ScopeLimits(Section):
+    max_steps: Count = Field(default=50, description="Model calls in one turn there.")
+
+
+class ScopeAccess(Section):
+    """Who is served there. Who is an admin is the same everywhere."""
+
+    users: Names = Field(default=(), description="User ids that are served there.")
+    roles: Names = Field(default=(), description="Ids of Discord roles whose members are served there.")
+    channels: Names = Field(default=(), description="Channel, workspace and guild ids that are served there.")
+
+
+class Scope(Section):
+    """The settings of one channel, workspace, guild or person. Only the keys that are written count.
+
+    Each key is one of `Settings`, at the same path: `bot.config.scopes` lays it over the one for everybody.
+    """
+
+    model: ModelName | None = Field(default=None, description="provider/model that answers there.")
+    fallback_models: tuple[ModelName, ...] = Field(
+        default=(), description="Tried in order there if the model fails."
+    )
+    max_tokens: Count = Field(default=8192, description="Longest answer there, tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        default=None, description="Null uses the model's own."
+    )
+    system: Text = Field(default="", description="Text in place of IDENTITY.md there.")
+    tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
+    budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
+    limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
+    access: ScopeAccess = Field(default_factory=ScopeAccess, description="Who is served there.")
+
+
+ScopeName = Annotated[
+    str,
+    _matches(
+        SCOPE,
+        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID"',
+    ),
+]
+
+
 class Prompt(Section):
     """One of the prompts that Slack offers in a new conversation."""
 
@@ -331,7 +418,7 @@ class Slack(Section):
     bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
     app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
     api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
-    command: Annotated[str, matches(SLASH, "must be a slash and lower case letters")] | None = Field(
+    command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
         default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
     )
     suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
@@ -415,6 +502,9 @@ class Settings(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
+    system: Text = Field(
+        default="", description="Text about who the bot is, in place of IDENTITY.md; empty uses that file."
+    )
     verify_providers: bool = Field(default=False, description="Test every provider at start.")
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
@@ -436,6 +526,9 @@ class Settings(Section):
     recovery: Recovery = Field(default_factory=Recovery, description="After a restart.")
     compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
     access: Access = Field(default_factory=Access, description="Who is served.")
+    scopes: dict[ScopeName, Scope] = Field(
+        default_factory=dict, description="Settings of a channel, workspace, guild or person, by its id."
+    )
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from bot.config.settings import ModelName, Name, Section, Usd, matches
+from bot.config.settings import ModelName, Name, Section, Usd
 from bot.ports.tool import ErrorType
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -32,11 +32,7 @@ A stage or a command that took too long is a ``timeout``.
 
 Resolution = Literal["skip", "retry-later", "abort"]
 
-Identifier = Annotated[
-    str,
-    matches(NAME, "must be small letters, digits, - and _, at most 40 of them"),
-    Field(json_schema_extra={"pattern": f"^{NAME.pattern}$"}),
-]
+Identifier = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 Path = Annotated[str, Field(min_length=1, max_length=500)]
 Words = Annotated[str, Field(min_length=1, max_length=20_000)]
 StageSeconds = Annotated[float, Field(gt=0, le=DAY_S)]

@@ -135,13 +135,15 @@ class Permissions(Protocol):
 class Controls:
     """What commands act on. ``memory`` and ``schedules`` are None when they are off.
 
+    ``models`` returns the models for a message: they depend on its place and its author.
+
     ``troubles`` returns a clause for each thing that does not work now. ``on_stop`` gets the stopping message and how
     many turns and waiting messages it stopped. ``is_admin`` takes the id of a person.
     """
 
     registry: Registry
     questions: Questions
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
     permissions: Permissions
@@ -200,7 +202,7 @@ async def _stop(_: Command, pending: PendingMessage, controls: Controls) -> str:
 async def _status(_: Command, pending: PendingMessage, controls: Controls) -> str:
     running, waiting = await controls.registry.status_everywhere(pending.incoming.thread)
     doing = "Working on a message" if running else "Idle"
-    told = f"{doing}; {waiting} waiting. {controls.models.describe_model(pending.incoming.thread)}"
+    told = f"{doing}; {waiting} waiting. {controls.models(pending.incoming).describe_model(pending.incoming.thread)}"
     return f"{told} Trouble: {down.rstrip('.')}." if (down := ", ".join(controls.troubles())) else told
 
 
@@ -214,12 +216,14 @@ async def _model(command: Command, pending: PendingMessage, controls: Controls) 
     thread = pending.incoming.thread
     if command.words:
         conversation = await controls.registry.conversation(thread)
-        return await controls.models.choose_model(thread, command.words, conversation)
-    return controls.models.list_models(thread)
+        return await controls.models(pending.incoming).choose_model(thread, command.words, conversation)
+    return controls.models(pending.incoming).list_models(thread)
 
 
 async def _usage(_: Command, pending: PendingMessage, controls: Controls) -> str:
-    return await controls.models.describe_usage(pending.incoming.thread, pending.incoming.author.id)
+    return await controls.models(pending.incoming).describe_usage(
+        pending.incoming.thread, pending.incoming.author.id
+    )
 
 
 async def _memory(command: Command, pending: PendingMessage, controls: Controls) -> str:

@@ -15,41 +15,38 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from pydantic import JsonValue
 
-from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import Accounts
 from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings, Effective
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import Catalog, price_fix
-from bot.llm.policies.structured_output import FittingModels
+from bot.llm.catalog import price_fix
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.model import Request
-from bot.routing.access import allowed, is_admin
+from bot.routing.access import AccessControl
 from bot.routing.rate_limit import RateLimiter
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
+from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, offered
+from bot.wiring.model_chain import ModelChain, candidates, catalog_of, offered, terms_of
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
-from bot.wiring.tool_set import ToolSet, open_tool_set
+from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, ThreadId, Turn
+from threads.model import Limits, Outgoing, ThreadId
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
-from threads.store.data_folder import Spill, lock_data_folder
+from threads.store.data_folder import lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
@@ -65,9 +62,6 @@ TOOL_THREADS = 4
 
 DISK_THREADS = 8
 """The bot's own disk operations that run at once. A slow disk takes several in the time of one."""
-
-SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
-"""Returns the JSON Schema for the answer to a message, or None. With a schema the answer is JSON."""
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -94,6 +88,8 @@ async def serve(
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
+    current = CurrentSettings(settings := settings.model_copy(update={"model": model}))
+    access = AccessControl(current)
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
     resources = _resources(offload, Masker(secrets), observing or Observing())
@@ -106,10 +102,11 @@ async def serve(
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
-        accounts = Accounts.of(storage.ledger, settings.budget)
         async with (
             aclosing(SharedHttp()) as http,
-            open_tool_set(settings, environ, resources, storage, attach=takes_files) as tool_set,
+            open_tool_set(
+                settings, environ, resources, storage, attach=takes_files, is_admin=access.is_admin
+            ) as tool_set,
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
             storage.ledger.writing(),
@@ -117,14 +114,11 @@ async def serve(
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)
+            await _load_prices(settings, offload)
             models = ModelChain(
-                model,
-                settings,
+                terms_of(Effective(settings), storage.ledger, tool_set.toolbox(settings.tools).specs),
                 environ,
-                tools=tool_set.toolbox.specs,
                 http=http,
-                catalog=await _load_catalog(settings, model, offload),
-                accounts=accounts,
                 chosen=chosen,
                 random=random.random,
                 now=storage.now,
@@ -133,21 +127,29 @@ async def serve(
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
+            models.check()
+            agents = Agents(
+                current,
+                models,
+                tool_set,
+                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                store,
+                storage.ledger,
+                partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
+                schema_of,
+            )
             bot = _Bot(
-                settings,
+                current,
+                access,
                 resources,
                 store,
                 transports,
                 outboxes,
-                accounts,
-                models,
-                tool_set,
-                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                agents,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
-            veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
-            core = await open_core(tasks, bot.parts(bot.run(veil, schema_of)))
+            core = await open_core(tasks, bot.parts())
             if tool_set.schedules:
                 bot.start_schedules(tasks, core, tool_set.schedules, post)
             tasks.start_soon(bot.escalation.watch, transports)
@@ -162,15 +164,13 @@ async def serve(
 class _Bot:
     """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from."""
 
-    settings: Settings
+    current: CurrentSettings
+    access: AccessControl
     resources: Resources
     store: Store
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
-    accounts: Accounts
-    models: ModelChain
-    tool_set: ToolSet
-    instructions: Instructions
+    agents: Agents
     escalation: Escalation
     restore: Restored | None
 
@@ -178,46 +178,18 @@ class _Bot:
         """Return a clause for each thing that does not work now."""
         return [
             *link_troubles(self.transports),
-            *self.tool_set.troubles,
-            *filter(None, [self.instructions.problem]),
+            *self.agents.tool_set.troubles,
+            *filter(None, [self.agents.instructions.problem]),
         ]
 
-    def run(self, veil: Callable[[OnEvent], OnEvent], schema_of: SchemaOf | None) -> Run:
-        """Return the function that answers turns: an agent that reads its instructions again for each turn."""
-        settings, tool_set = self.settings, self.tool_set
+    def accounts(self) -> Accounts:
+        """Return the accounts under the limits for everybody."""
+        return Accounts.of(self.agents.ledger, self.current.settings.budget)
 
-        def spill(thread: ThreadId) -> Spill:
-            async def save(name: str, text: str, *, outside: bool) -> str:
-                return await tool_set.spill(await self.store.workspace(thread), name, text, outside=outside)
-
-            return save
-
-        agent = Agent(
-            FittingModels(self.models) if schema_of else self.models,
-            tool_set.toolbox,
-            "",
-            self.store.workspace,
-            spill,
-            max_steps=settings.limits.max_steps,
-            empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
-            compaction=settings.compaction,
-            footer=settings.budget.footer,
-            read_memory=tool_set.memory.read if tool_set.memory else no_memory,
-            veil=veil,
-        )
-
-        async def run(turn: Turn) -> str:
-            empty = agent.empty
-            if schema_of:
-                empty = replace(empty, output_schema=schema_of(turn.incoming))
-            return await replace(agent, system=await self.instructions.prompt(), empty=empty).run(turn)
-
-        return run
-
-    def parts(self, run: Run) -> Parts:
+    def parts(self) -> Parts:
         """Return the parts of the core."""
-        settings, resources, tool_set = self.settings, self.resources, self.tool_set
-        admin, limits = partial(is_admin, settings.access), limits_of(settings)
+        settings, resources, tool_set = self.current.settings, self.resources, self.agents.tool_set
+        limits = limits_of(settings)
         return Parts(
             store=self.store,
             attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
@@ -225,43 +197,49 @@ class _Bot:
             mask=resources.mask,
             observing=resources.observing,
             outboxes=self.outboxes,
-            run=run,
+            run=self.agents.run,
             limits=limits,
-            rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=admin),
+            rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=self.access.is_admin),
             recovery=settings.recovery,
             restored=self.restore,
-            allowed=partial(allowed, settings.access),
-            is_admin=admin,
-            models=self.models,
+            allowed=self.access.allowed,
+            is_admin=self.access.is_admin,
+            models=self.agents.models,
             memory=tool_set.memory,
             schedules=tool_set.schedules,
             permissions=tool_set.approvals,
             reader=tool_set.documents,
             troubles=self.troubles,
-            explain=partial(_explain, settings),
+            explain=self._explain,
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
         )
 
+    def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:
+        """Return the text about a failure for the thread. For an admin it says how to fix it."""
+        if self.access.is_admin(pending.incoming.author.id):
+            return explain_to_operator(error, reference, self.current.settings)
+        return wording.explain(error, reference)
+
     def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
         """Return the parts whose state is observed."""
 
         def troubles() -> list[str]:
-            circuits = [one for one in self.models.circuits() if one.state != "closed"]
+            circuits = [one for one in self.agents.chain.circuits() if one.state != "closed"]
             return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
-            self.settings.data,
+            self.current.settings.data,
             model,
             self.transports,
             disk_threads,
             core.registry,
             core.slots,
             core.journal,
-            self.models.circuits,
-            self.accounts.spend,
-            self.tool_set.sandbox,
+            self.agents.chain.circuits,
+            lambda: self.accounts().spend(),
+            self.agents.tool_set.sandbox,
             troubles,
         )
 
@@ -275,11 +253,11 @@ class _Bot:
             schedules,
             core.orchestrator.receive,
             core.journal.knows,
-            partial(allowed, self.settings.access),
-            self.accounts.may_schedule,
+            self.access.allowed,
+            lambda: self.accounts().may_schedule(),
             post,
             frozenset(self.outboxes),
-            self.settings.recovery.max_age_s,
+            self.current.settings.recovery.max_age_s,
         )
         tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
 
@@ -301,12 +279,10 @@ class _Bot:
                 tasks.start_soon(serve, transport)
 
 
-async def _load_catalog(settings: Settings, model: str, offload: Offload) -> Catalog:
-    """Return the catalog of models, with its prices unless every model is offline."""
-    catalog = catalog_of(settings)
-    if any(not name.startswith("offline/") for name in offered(settings, model)):
-        await offload(catalog.load)
-    return catalog
+async def _load_prices(settings: Settings, offload: Offload) -> None:
+    """Read the list of prices, unless every model is offline."""
+    if any(not name.startswith("offline/") for name in offered(settings, settings.model)):
+        await offload(catalog_of(settings).load)
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
@@ -322,11 +298,6 @@ def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resource
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     """Return the web address of a thread, blank if it has none."""
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
-
-
-def catalog_of(settings: Settings) -> Catalog:
-    free = {name for name, provider in settings.providers.items() if provider.free}
-    return Catalog(settings.models, settings.prices, free)
 
 
 def unpriced(settings: Settings) -> list[str]:
@@ -360,10 +331,3 @@ def limits_of(settings: Settings) -> Limits:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def _explain(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
-    """Return the text about a failure for the thread. For an admin it says how to fix it."""
-    if is_admin(settings.access, pending.incoming.author.id):
-        return explain_to_operator(error, reference, settings)
-    return wording.explain(error, reference)

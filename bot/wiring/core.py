@@ -28,7 +28,7 @@ from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory`` and ``schedules`` are None when they are off, and ``reader`` when files are only stored. ``restored``
-    is the backup that the data folder came from. ``explain`` returns the text about a failure for the thread, and
-    ``escalate`` reports it to the operators.
+    ``models`` returns the models for a message. ``memory`` and ``schedules`` are None when they are off, and
+    ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from. ``explain``
+    returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     """
 
     store: Store
@@ -60,7 +60,7 @@ class Parts:
     restored: Restored | None
     allowed: Allowed
     is_admin: Callable[[str], bool]
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
     permissions: Permissions

@@ -8,13 +8,16 @@ outermost and the innermost model are observed: they are a step and a model call
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
-from bot.budget.accounts import Account, Accounts
+from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
+from bot.config.scopes import Effective
 from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter, build_gate, is_local
@@ -57,22 +60,36 @@ def offered(settings: Settings, default: str) -> list[str]:
     return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
 
 
-class ModelChain:
-    """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What may differ from place to place: the settings there, what models cost, who pays, and the tools."""
 
-    Raises `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used.
-    """
+    settings: Settings
+    catalog: Catalog
+    accounts: Accounts
+    tools: tuple[ToolSpec, ...]
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    free = {name for name, provider in settings.providers.items() if provider.free}
+    return Catalog(settings.models, settings.prices, free)
+
+
+def terms_of(effective: Effective, ledger: SpendingLedger, tools: tuple[ToolSpec, ...]) -> Terms:
+    settings = effective.settings
+    accounts = Accounts.of(ledger, settings.budget, effective.day_limits)
+    return Terms(settings, catalog_of(settings), accounts, tools)
+
+
+class ModelChain:
+    """The `Models` and `ModelCommands` of one place. `under` makes those of another one."""
 
     def __init__(
         self,
-        default: str,
-        settings: Settings,
+        terms: Terms,
         environ: Mapping[str, str],
         *,
-        tools: tuple[ToolSpec, ...],
         http: SharedHttp,
-        catalog: Catalog,
-        accounts: Accounts,
         chosen: ModelChoices,
         random: Callable[[], float],
         now: Callable[[], datetime],
@@ -83,25 +100,37 @@ class ModelChain:
             *of
         ),
     ) -> None:
-        self.name = default
-        self._settings, self._environ, self._http, self._now = settings, environ, http, now
-        self._tools, self._random, self._sharers = tools, random, sharers
-        self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
+        self.terms = terms
+        self._environ, self._http, self._now = environ, http, now
+        self._random, self._sharers, self._chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
-        self._offered = offered(settings, default)
         self._gates: dict[str, Gate] = {}
         self._adapters: dict[str, Model] = {}
-        for name in candidates(settings, default):
+
+    @property
+    def name(self) -> str:
+        """The model of threads that chose none."""
+        return self.terms.settings.model
+
+    def under(self, terms: Terms) -> ModelChain:
+        """Return a chain with other terms. Queues, circuit breakers, connections and choices are the same."""
+        chain = copy(self)
+        chain.terms = terms
+        return chain
+
+    def check(self) -> None:
+        """Raise `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used."""
+        for name in candidates(self._settings, self.name):
             self._adapter(name)
-        if fault := self._lacks(default):
+        if fault := self._lacks(self.name):
             raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{default} if that is wrong"
+                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
             )
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
-        account = await self._accounts.open(str(thread), asker, turn.incoming.key)
+        account = await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
         if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
         failover = Failover(
@@ -162,7 +191,15 @@ class ModelChain:
         return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
-        return await self._accounts.overview(str(thread), user)
+        return await self.terms.accounts.overview(str(thread), user)
+
+    @property
+    def _settings(self) -> Settings:
+        return self.terms.settings
+
+    @property
+    def _offered(self) -> list[str]:
+        return offered(self._settings, self.name)
 
     def _is_admin(self, who: str) -> bool:
         return who in self._settings.access.admins
@@ -184,7 +221,7 @@ class ModelChain:
         return True
 
     def _lacks(self, name: str) -> str:
-        fault = missing(self._catalog.info(name), Request("", (), self._tools))
+        fault = missing(self.terms.catalog.info(name), Request("", (), self.terms.tools))
         return str(fault) if fault else ""
 
     def _refused(self, name: str) -> str:
@@ -194,8 +231,8 @@ class ModelChain:
 
     def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
         """Raise `CapabilityMissing` if the conversation is longer than the model can read."""
-        window, current = self._catalog.info(name).context_window, self._of(thread)
-        size = size_of("", conversation, self._tools) if conversation else 0
+        window, current = self.terms.catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self.terms.tools) if conversation else 0
         if window is None or size <= window or name == current:
             return
         error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
@@ -205,12 +242,14 @@ class ModelChain:
     def _candidate(self, name: str, account: Account) -> Candidate:
         provider = name.partition("/")[0]
         gate = self._gate(provider)
-        metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+        metered = MeteredModel(
+            self._adapter(name), account, self.terms.catalog, partial(most_tokens, model=name)
+        )
         attempt = ObservedModel(metered, account, self._observing)
         local = is_local(self._provider(provider))
         gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
-        return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
+        return Candidate(self.terms.catalog.info(name), model, lambda: gate.unavailable(name))
 
     def _gate(self, provider: str) -> Gate:
         if provider not in self._gates:
@@ -219,7 +258,7 @@ class ModelChain:
 
     def _adapter(self, name: str) -> Model:
         if name not in self._adapters:
-            vision = self._catalog.info(name).vision
+            vision = self.terms.catalog.info(name).vision
             adapter = build_adapter(
                 name, self._settings, self._environ, http=self._http, now=self._now, vision=vision
             )

@@ -12,9 +12,8 @@ from bot.config.settings import Settings
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
-from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates
+from bot.wiring.model_chain import candidates, catalog_of
 from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
