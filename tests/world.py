@@ -333,6 +333,7 @@ def core_parts(
         models=lambda _: model,
         memory=None,
         schedules=None,
+        plays=None,
         permissions=NothingAllowed(),
         reader=None,
         troubles=lambda: link_troubles([transport]),

@@ -52,7 +52,7 @@ class Player:
 
     library: Library
     parts: StageParts
-    spending: Callable[[Turn, str], Awaitable[Spending]]
+    spending: Callable[[str], Awaitable[Spending]]
     return_later: Callable[[Run], Awaitable[datetime | None]]
     forget_return: Callable[[Run], Awaitable[None]]
     offload: Offload
@@ -113,7 +113,7 @@ class Player:
             return wording.no_stage(before, stage)
         run = skipped(before) if verb == "skip" else retried(before, stage)
         last = replace(turn.incoming, id=before.message_id).key
-        spent = before.before_usd + (await self.spending(turn, last)).spent_usd
+        spent = before.before_usd + (await self.spending(last)).spent_usd
         mine = {"message_id": turn.incoming.id, "before_usd": spent, "spent_usd": spent}
         if before.state == "failed":
             mine["worked_s"] = 0.0  # a person gives it new time
@@ -145,7 +145,7 @@ class Player:
     async def _border(self, turn: Turn, before: Run, run: Run, worked_s: float) -> Run:
         """Make a border durable: the conversation, then the run. Return the run as it is stored."""
         await turn.checkpoint()
-        money = await self.spending(turn, turn.incoming.key)
+        money = await self.spending(turn.incoming.key)
         spent = before.before_usd + money.spent_usd
         update: dict[str, object] = {"spent_usd": spent, "worked_s": before.worked_s + worked_s}
         if run.visit_id != before.visit_id:

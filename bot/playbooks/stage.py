@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Protocol
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.agent.prompt.user_message import ReadMemory
+from bot.agent.loop import Agent
 from bot.llm.policies.structured_output import check, validator
 from bot.playbooks.definition import Check, FailureType, Stage
 from bot.playbooks.run_state import (
@@ -29,11 +29,10 @@ from bot.playbooks.tool_errors import failure_of
 from bot.playbooks.wording import question
 from bot.ports.errors import BudgetExceeded, CapabilityMissing, ProviderError, SchemaMismatch, ToolError
 from bot.ports.outside_text import tainted
-from bot.ports.tool import ToolContext, Tools
+from bot.ports.tool import ToolContext
 from bot.tools.files.workspace import open_path, require_regular
 from threads.errors import BotError
-from threads.model import Answer, Message, Option, Question, ThreadId, ToolCall, ToolResult
-from threads.store.data_folder import Spill
+from threads.model import Answer, Incoming, Message, Option, Question, ToolCall, ToolResult
 from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
 from threads.wording import friendly
@@ -56,22 +55,24 @@ class StageFailed(Exception):
         self.failure = failure
 
 
-class StageAgent(Protocol):
-    """Answers the turn of a stage with its model, its tools and its money; raises `threads.errors.BotError`s."""
+class StageAgents(Protocol):
+    """Makes the agents that answer the turns of stages."""
 
-    async def __call__(self, turn: StageTurn, run: Run, stage: Stage) -> str: ...
+    async def usual(self, incoming: Incoming) -> Agent:
+        """Return the agent that would answer a usual message there. Checks use its tools, by its rules."""
+        ...
+
+    async def of_stage(self, turn: StageTurn, run: Run, stage: Stage) -> Agent:
+        """Return the agent with the model, tools, schema and money of a stage. Raises `StageFailed`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class StageParts:
-    """What all attempts use. ``tools`` run the checks' commands and read files, by the usual rules."""
+    """What all attempts use."""
 
-    act: StageAgent
-    tools: Tools
+    agents: StageAgents
     runs: Runs
-    workspace: Callable[[ThreadId], Awaitable[Path]]
-    spill: Callable[[ThreadId], Spill]
-    read_memory: ReadMemory
     work: Offload
     is_admin: Callable[[str], bool]
 
@@ -90,7 +91,7 @@ class StageAttempt:
         turn = self.turn
         if not self.messages:
             await self._set_up()
-        text = await self.parts.act(turn, self.run, self.stage)
+        text = await (await self.parts.agents.of_stage(turn, self.run, self.stage)).run(turn)
         await turn.checkpoint()
         result = Result(value=self._value(text), outside=tainted(turn.messages))
         for number, one in enumerate(self.stage.assert_.checks):
@@ -115,7 +116,8 @@ class StageAttempt:
         for _, read in files:
             if read.is_error:
                 raise StageFailed(failure_of("read_file", read))
-        turn.add(await build_setup(turn, run, self.stage, files, self.parts.read_memory))
+        memory = (await self._usual()).read_memory
+        turn.add(await build_setup(turn, run, self.stage, files, memory))
 
     def _value(self, text: str) -> JsonValue:
         """Return the result in an answer. Raises `StageFailed`."""
@@ -149,7 +151,7 @@ class StageAttempt:
             raise StageFailed(Failure(type="declined", message="A person said no.", recoverable=False))
 
     async def _file(self, path: str) -> None:
-        workspace = await self.parts.workspace(self.turn.incoming.thread)
+        workspace = await (await self._usual()).workspace(self.turn.incoming.thread)
         try:
             await self.parts.work(_must_be_there, workspace, path)
         except ToolError as error:
@@ -202,11 +204,13 @@ class StageAttempt:
 
     async def _use(self, tool: str, call_id: str, **arguments: JsonValue) -> ToolResult:
         """Call a tool as the model would: by the same rules, with the same result."""
-        thread = self.turn.incoming.thread
-        workspace, spill = await self.parts.workspace(thread), self.parts.spill(thread)
-        context = ToolContext.of(self.turn, workspace, spill, sees=False)
-        [result] = await self.parts.tools.run([ToolCall(call_id, tool, arguments)], context, self.turn.tell)
+        agent, thread = await self._usual(), self.turn.incoming.thread
+        context = ToolContext.of(self.turn, await agent.workspace(thread), agent.spill(thread), sees=False)
+        [result] = await agent.tools.run([ToolCall(call_id, tool, arguments)], context, self.turn.tell)
         return result
+
+    async def _usual(self) -> Agent:
+        return await self.parts.agents.usual(self.turn.incoming)
 
 
 def failure_from(error: BotError) -> Failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,13 @@ class StageTurn:
         )
         self.playing = turn
         self._visit_id, self._clock, self._asked = visit_id, clock, 0
+
+    @property
+    def paying(self) -> StageTurn:
+        """Return the same turn with the message that plays, whose account pays for all stages."""
+        paying = copy(self)
+        paying.incoming = self.playing.incoming
+        return paying
 
     @property
     def attempt(self) -> int:

@@ -33,8 +33,10 @@ NO_PLAYBOOKS = (
 )
 HOW = "/play NAME, with more words if it needs them, starts one."
 CONTROLS = "/play retry [STAGE], /play skip or /play stop"
+NO_SCHEDULES = (
+    "Nothing can be scheduled here. Whoever runs this bot adds `schedule` to `tools.enabled` for that."
+)
 TOO_MANY = "Too many playbooks are under way. Try again when one of them is over."
-NOT_SAVED = "The playbook cannot be saved to my disk at the moment."
 
 
 def listing(playbooks: Sequence[Playbook], problems: Sequence[str]) -> str:

@@ -23,6 +23,10 @@ class ModelChoices:
     def of(self, thread: ThreadId) -> str | None:
         return self._state.value.models.get(str(thread)) if self._count else None
 
+    def ignored(self) -> ModelChoices:
+        """Return these choices, of which none counts."""
+        return ModelChoices(self._state, count=False)
+
     async def choose(self, thread: ThreadId, model: str | None) -> None:
         """Store the choice, or remove it if None. Raises `StoreUnavailable`, and nothing has changed then."""
 

@@ -76,14 +76,15 @@ class Agents:
 
     def models(self, incoming: Incoming) -> ModelChain:
         """Return the models of a message's place and author."""
-        return self._chain(self.current.at(Place.of(incoming)))
+        return self.chain_for(self.current.at(Place.of(incoming)))
 
-    def _chain(self, effective: Effective, tools: Collection[str] | None = None) -> ModelChain:
+    def chain_for(self, effective: Effective, tools: Collection[str] | None = None) -> ModelChain:
+        """Return the models under these settings. Their calls carry the specs of the *tools*."""
         toolbox = self.tool_set.toolbox(effective.settings.tools, tools)
         return self.chain.under(terms_of(effective, self.ledger, toolbox.specs))
 
     def _make(self, effective: Effective, tools: Collection[str] | None) -> Agent:
-        settings, memory, chain = effective.settings, self.tool_set.memory, self._chain(effective, tools)
+        settings, memory, chain = effective.settings, self.tool_set.memory, self.chain_for(effective, tools)
         return Agent(
             FittingModels(chain) if self.schema_of else chain,
             self.tool_set.toolbox(settings.tools, tools),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -31,19 +31,21 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
 from bot.routing.rate_limit import RateLimiter
+from bot.schedules.scheduler import Scheduler
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, catalog_of, offered, terms_of
+from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
 from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Limits, Outgoing, ThreadId
+from threads.model import Limits, Outgoing, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -51,9 +53,6 @@ from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
-
-if TYPE_CHECKING:
-    from bot.schedules.store import Schedules
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +137,7 @@ async def serve(
                 partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
                 schema_of,
             )
+            playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
             bot = _Bot(
                 current,
                 access,
@@ -146,12 +146,12 @@ async def serve(
                 transports,
                 outboxes,
                 agents,
+                playbooks,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
             core = await open_core(tasks, bot.parts())
-            if tool_set.schedules:
-                bot.start_schedules(tasks, core, tool_set.schedules, post)
+            bot.start_schedules(tasks, core, post)
             tasks.start_soon(bot.escalation.watch, transports)
             async with watch(bot.live(core, model, (offload, journal_offload))):
                 await bot.serve_transports(core, stopped)
@@ -171,6 +171,7 @@ class _Bot:
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
     agents: Agents
+    playbooks: Playbooks
     escalation: Escalation
     restore: Restored | None
 
@@ -197,7 +198,7 @@ class _Bot:
             mask=resources.mask,
             observing=resources.observing,
             outboxes=self.outboxes,
-            run=self.agents.run,
+            run=self.run,
             limits=limits,
             rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=self.access.is_admin),
             recovery=settings.recovery,
@@ -207,6 +208,7 @@ class _Bot:
             models=self.agents.models,
             memory=tool_set.memory,
             schedules=tool_set.schedules,
+            plays=self.playbooks.commands,
             permissions=tool_set.approvals,
             reader=tool_set.documents,
             troubles=self.troubles,
@@ -215,6 +217,11 @@ class _Bot:
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
         )
+
+    async def run(self, turn: Turn) -> str:
+        """Answer a turn, or play its playbook."""
+        plays = turn.incoming.first == "play" and not turn.known_answer
+        return await (self.playbooks.player.run(turn) if plays else self.agents.run(turn))
 
     def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:
         """Return the text about a failure for the thread. For an admin it says how to fix it."""
@@ -244,13 +251,11 @@ class _Bot:
         )
 
     def start_schedules(
-        self, tasks: TaskGroup, core: Core, schedules: Schedules, post: Callable[[Outgoing], Awaitable[str]]
+        self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the task that sends scheduled messages when they are due."""
-        from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
-
+        """Start the task that sends scheduled messages when they are due, or only lets parked playbooks go on."""
         scheduler = Scheduler(
-            schedules,
+            self.agents.tool_set.returns,
             core.orchestrator.receive,
             core.journal.knows,
             self.access.allowed,
@@ -258,6 +263,7 @@ class _Bot:
             post,
             frozenset(self.outboxes),
             self.current.settings.recovery.max_age_s,
+            only_returns=self.agents.tool_set.schedules is None,
         )
         tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
 

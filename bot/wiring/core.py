@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
+from bot.playbooks.commands import PlayCommands
 from bot.ports.errors import report
 from bot.ports.status import UP
 from bot.ports.wording import choices
@@ -42,8 +43,8 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory`` and ``schedules`` are None when they are off, and
-    ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from. ``explain``
+    ``models`` returns the models for a message. ``memory``, ``schedules`` and ``plays`` are None when they are off,
+    and ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from. ``explain``
     returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     """
 
@@ -63,6 +64,7 @@ class Parts:
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
+    plays: PlayCommands | None
     permissions: Permissions
     reader: Reader | None
     troubles: Callable[[], Sequence[str]]
@@ -116,6 +118,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.models,
         parts.memory,
         parts.schedules,
+        parts.plays,
         parts.permissions,
         parts.troubles,
         parts.on_stop,
@@ -136,8 +139,8 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         plan,
         max_age_s=parts.recovery.max_age_s,
         resume=parts.recovery.resume,
-        turn_s=parts.limits.turn_timeout_s,
-        asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
+        turn_s=partial(_turn_s, parts),
+        goes_on=partial(_goes_on, parts),
         served=parts.outboxes.__contains__,
     )
     store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
@@ -174,6 +177,23 @@ class _Taker:
 
     async def changed(self, event: FollowUp) -> None:
         await self.orchestrator.change(event)
+
+
+def _turn_s(parts: Parts, pending: PendingMessage) -> float:
+    """Return the seconds that the turn of a message from before the start may take."""
+    play_s = parts.plays.runs.time_s(pending) if parts.plays else 0.0
+    return max(play_s, parts.limits.turn_timeout_s)
+
+
+def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
+    """Return whether the turn of a message waited for a person, or came further than its attempt before."""
+    thread, asks = pending.incoming.thread, parts.permissions.asks
+    if asks(thread, pending.incoming.id):
+        return True
+    if parts.plays is None:
+        return False
+    runs = parts.plays.runs
+    return asks(thread, runs.stage_id(pending)) or runs.goes_on(pending, parts.recovery.max_age_s)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:

@@ -102,7 +102,7 @@ class ModelChain:
     ) -> None:
         self.terms = terms
         self._environ, self._http, self._now = environ, http, now
-        self._random, self._sharers, self._chosen = random, sharers, chosen
+        self._random, self._sharers, self.chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._gates: dict[str, Gate] = {}
         self._adapters: dict[str, Model] = {}
@@ -118,6 +118,12 @@ class ModelChain:
         chain.terms = terms
         return chain
 
+    def without_choices(self) -> ModelChain:
+        """Return a chain that always begins with the model of its settings, whatever a thread chose."""
+        chain = copy(self)
+        chain.chosen = self.chosen.ignored()
+        return chain
+
     def check(self) -> None:
         """Raise `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used."""
         for name in candidates(self._settings, self.name):
@@ -131,7 +137,7 @@ class ModelChain:
         """Return the thread's model with all its policies, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
         account = await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
-        if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
+        if (chosen := self.chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
         failover = Failover(
             [self._candidate(name, account) for name in candidates(self._settings, self._of(thread))],
@@ -170,7 +176,7 @@ class ModelChain:
     async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
         if name.lower() == "default":
             self._must_fit(thread, self.name, conversation)
-            await self._chosen.choose(thread, None)
+            await self.chosen.choose(thread, None)
             return f"This thread uses {self.name} again."
         if name not in self._offered:
             close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
@@ -183,7 +189,7 @@ class ModelChain:
         if fault := self._lacks(name) or self._refused(name):
             return f"I stay with {self._of(thread)}: {fault}."
         self._must_fit(thread, name, conversation)
-        await self._chosen.choose(thread, name)
+        await self.chosen.choose(thread, name)
         return f"From the next message on, {name} answers in this thread."
 
     def circuits(self) -> list[CircuitStatus]:
@@ -210,7 +216,7 @@ class ModelChain:
 
     def _of(self, thread: ThreadId) -> str:
         """Return the thread's model: the one it chose, if that can be used."""
-        chosen = self._chosen.of(thread)
+        chosen = self.chosen.of(thread)
         return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
 
     def _usable(self, name: str) -> bool:
