@@ -93,7 +93,7 @@ class Player:
             return wording.TOO_MANY
         if before and before.state == "parked":
             await self.forget_return(before)
-        return await self.runs.save(run)
+        return run
 
     async def _new(self, turn: Turn, before: Run | None, name: str, words: str) -> Run | str:
         if before and before.state == "parked":

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import logging
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    ValidationError,
+)
+from pydantic_core import to_json
 
 from bot.playbooks.definition import END, FailureType, Playbook, Stage
 from threads.model import Author
 from threads.store.json_file import JsonState
+
+log = logging.getLogger(__name__)
 
 LONGEST_MESSAGE, LONGEST_RESULT, LONGEST_RESULTS = 500, 20_000, 60_000
 """Characters of one failure's message, of one result, and of all results of a run."""
@@ -59,7 +71,9 @@ class Run(Record):
     message_id: str
     asker: Author
     words: str
-    playbook: Playbook
+    playbook: Annotated[
+        Playbook, PlainSerializer(lambda playbook: playbook.model_dump(mode="json", by_alias=True))
+    ]
     digest: str
     state: RunState = "running"
     stage: str
@@ -116,7 +130,20 @@ class Run(Record):
         return self.state in ("failed", "done") or self.stage == END
 
 
+def _readable(runs: object) -> object:
+    """Return the runs without those that another version wrote and this one cannot read."""
+    if not isinstance(runs, dict):
+        return runs
+    readable = {}
+    for thread, run in runs.items():
+        try:
+            readable[thread] = run if isinstance(run, Run) else Run.model_validate_json(to_json(run))
+        except ValidationError as error:
+            log.warning("playbook.unreadable: a run is dropped: %s", error.errors()[0]["msg"])
+    return readable
+
+
 class RunsFile(JsonState):
     """``runs`` has the last run of each thread."""
 
-    runs: dict[str, Run] = Field(default_factory=dict)
+    runs: Annotated[dict[str, Run], BeforeValidator(_readable)] = Field(default_factory=dict)
