@@ -26,6 +26,7 @@ from bot.playbooks.tool_errors import unmended_errors
 from bot.playbooks.transitions import failed, out_of_time, passed, pause_s, retried, skipped
 from threads.errors import BotError, Fenced, NewerSchema, StoreUnavailable
 from threads.model import Message, Resumed, Text, Turn, Waiting
+from threads.scheduled_messages import due_of
 from threads.store.disk import Offload
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,8 @@ class Player:
 
     async def _directed(self, turn: Turn, before: Run | None, verb: str, stage: str) -> Run | str:
         """Return a run that was stopped, parked or ended, where a person wants it to go on."""
-        if before is None or before.state == "done":
+        comes_back = due_of(turn.incoming.id) is not None
+        if before is None or before.state == "done" or (comes_back and before.state != "parked"):
             return wording.NOT_HERE
         if not may_direct(before, turn.incoming.author.id, self.parts.is_admin):
             return wording.ONLY_ASKER

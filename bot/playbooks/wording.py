@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import JsonValue
@@ -12,15 +12,6 @@ from bot.playbooks.definition import Playbook
 from bot.playbooks.run_state import Result, Run
 from threads.invisible_text import escaped
 from threads.model import StagesChanged, StageShown
-
-SIGNS: Mapping[str, str] = {
-    "passed": "✓",
-    "failed": "✗",
-    "skipped": "↷",
-    "parked": "⏸",
-    "running": "▸",
-    "waiting": "○",
-}
 
 LONGEST_SHOWN = 2_000
 """Characters of a result in a question."""
@@ -58,8 +49,7 @@ def stages_of(run: Run, *, playing: bool = True) -> StagesChanged:
 
 def stage_lines(run: Run, *, playing: bool = False) -> str:
     """Return the stages of a run with their signs, one a line."""
-    event = stages_of(run, playing=playing)
-    return "\n".join(f"{SIGNS[stage.state]} {stage.name}" for stage in event.stages)
+    return stages_of(run, playing=playing).lines
 
 
 def outcome(run: Run, until: datetime | None = None) -> str:

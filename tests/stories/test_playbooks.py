@@ -9,9 +9,10 @@ from textwrap import dedent
 import anyio
 import pytest
 
+from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, error
-from tests.serving import Chat, compatible, serving
+from tests.serving import Chat, anthropic, compatible, serving
 from tests.world import ANN
 from threads.model import Author, StagesChanged
 
@@ -496,3 +497,67 @@ async def test_a_person_schedules_a_playbook_and_a_model_cannot(tmp_path):
         assert chat.posts[-1].text.startswith(
             "⏰ Scheduled by ann: /play triage check the alerts\n\n**triage**: done"
         )
+
+
+SONNET = "anthropic/claude-sonnet-5-5"
+
+
+def paid(fake, turn_usd=None):
+    limits = {"turn": turn_usd, "thread": None, "user_day": None, "day": None, "month": None}
+    return {
+        "model": SONNET,
+        "providers": anthropic(fake.base_url, model_map={}, requests_per_minute=None),
+        "budget": {"limit_usd": limits},
+        "access": {"admins": [BOSS.id]},
+        "max_tokens": 1000,
+    }
+
+
+def costly(usd, where="stages:", extra="limits: {{usd: {}}}\n    stages:"):
+    return unrecoverable("abort").replace(where, extra.format(usd))
+
+
+async def asked_for_money(chat):
+    await chat.until(lambda: any(post.choices or post.reply_to for post in chat.posts))
+    return next(post for post in chat.posts if post.choices)
+
+
+@pytest.mark.parametrize("whose", ["stage", "playbook"])
+async def test_a_budget_that_ends_mid_way_asks_a_person_and_then_ends_the_run(tmp_path, whose):
+    playbook = costly(0.05)
+    if whose == "stage":
+        playbook = costly(0.001, "prompt: Second.", "prompt: Second., usd: {}")
+    write(tmp_path, "three", playbook)
+    async with a.FakeAnthropic([a.answer(a.Text("1"))]) as fake, serving(tmp_path, paid(fake)) as chat:
+        if whose == "playbook":
+            fake.script = [a.answer(a.Text("1"), end_usage={"output_tokens": 3000})]
+        await chat.send("/play three")
+        question = await asked_for_money(chat)
+        assert "The next step may cost up to $" in question.text
+        assert len(fake.requests) == 1
+        await chat.say(question.choices[1].command, author=BOSS)
+        await chat.settled("m1")
+        assert chat.posts[-1].text.split("\n\n")[0].endswith("\n✓ one\n✗ two\n○ three")
+        assert chat.outcomes["m1"] == "answered"
+
+
+async def test_a_person_can_grant_a_stage_more(tmp_path):
+    write(tmp_path, "three", costly(0.001, "prompt: First.", "prompt: First., usd: {}").replace("abort", "skip"))
+    replies = [a.answer(a.Text(words)) for words in "123"]
+    async with a.FakeAnthropic(replies) as fake, serving(tmp_path, paid(fake)) as chat:
+        await chat.send("/play three")
+        question = await asked_for_money(chat)
+        assert fake.requests == []
+        await chat.say(question.choices[0].command, author=BOSS)
+        await chat.settled("m1")
+        assert "✓ one\n↷ two\n✓ three" in chat.posts[-1].text
+        assert ", $0.0" in chat.posts[-1].text, "the outcome says what it cost"
+
+
+async def test_all_stages_together_cost_no_more_than_one_message_may(tmp_path):
+    write(tmp_path, "three", unrecoverable("skip"))
+    heavy = a.answer(a.Text("1"), end_usage={"output_tokens": 2500})
+    async with a.FakeAnthropic([heavy]) as fake, serving(tmp_path, paid(fake, turn_usd=0.04)) as chat:
+        await chat.send("/play three")
+        await asked_for_money(chat)
+        assert len(fake.requests) == 1

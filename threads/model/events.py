@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,12 +91,24 @@ class QuestionClosed:
     by: str = ""
 
 
+StageState = Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
+
+STAGE_SIGNS: Mapping[StageState, str] = {
+    "waiting": "○",
+    "running": "▸",
+    "passed": "✓",
+    "failed": "✗",
+    "skipped": "↷",
+    "parked": "⏸",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class StageShown:
     """One stage of a playbook, for a list of them."""
 
     name: str
-    state: Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
+    state: StageState
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +117,16 @@ class StagesChanged:
 
     title: str
     stages: tuple[StageShown, ...]
+
+    @property
+    def lines(self) -> str:
+        """Return the stages with their signs, one a line."""
+        return "\n".join(f"{STAGE_SIGNS[stage.state]} {stage.name}" for stage in self.stages)
+
+    @property
+    def text(self) -> str:
+        """Return the name of the playbook, and its stages below."""
+        return f"{self.title}\n{self.lines}"
 
 
 @dataclass(frozen=True, slots=True)
