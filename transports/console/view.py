@@ -37,8 +37,8 @@ MAX_TOOL_LINES = 200
 class LiveTurn:
     """A turn that runs. ``since`` and ``until`` are seconds of the caller's monotonic clock.
 
-    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. ``stages`` are those
-    of a playbook.
+    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. ``stages`` are
+    those of a playbook.
     """
 
     message_id: str
