@@ -161,15 +161,17 @@ def manifest_slack(settings_file: Path | None) -> None:
 @settings_option
 @json_option
 def check(settings_file: Path | None, as_json: bool) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started or contacted."""
+    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted."""
     from bot.config.load import check_start
     from bot.config.load import load as read
+    from bot.playbooks.library import FOLDER, Library
     from bot.wiring.app import unpriced
 
     warnings: list[str] = []
     try:
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
+        faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
         warnings = [*unpriced(loaded.settings)]
     except ConfigInvalid as error:
         if not as_json:
@@ -190,8 +192,12 @@ def check(settings_file: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-def schema() -> None:
+@click.option("--playbook", is_flag=True, help="Print the JSON Schema of a playbook.")
+def schema(playbook: bool) -> None:
     """Print the JSON Schema of settings.json."""
-    from bot.config.load import json_schema
+    if playbook:
+        from bot.playbooks.definition import json_schema
+    else:
+        from bot.config.load import json_schema
 
     print_json(json_schema())

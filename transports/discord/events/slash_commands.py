@@ -47,7 +47,10 @@ COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
         "The question's id, or `all`; `always` takes back all that was always allowed here",
     ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
-    "play": ("The playbooks, or play one", "The playbook and what it needs; `status`, `stop`, `skip`, `retry`"),
+    "play": (
+        "The playbooks, or play one",
+        "The playbook and what it needs; `status`, `stop`, `skip`, `retry`",
+    ),
     "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
 }
 """The commands that may take words, with what those are."""
