@@ -150,7 +150,14 @@ def _reached(start: str, leads: Mapping[str, set[str]]) -> set[str]:
 
 
 def _invalid(document: _Document, faults: list[Fault]) -> PlaybookInvalid:
-    return PlaybookInvalid(*(f"line {_line(document, place)}: {words}" for place, words in faults))
+    """Return the error with these faults. One around another is left out: it says no more."""
+    places = [place for place, _ in faults]
+    lines = sorted(
+        (_line(document, place), words)
+        for place, words in faults
+        if not any(other != place and other[: len(place)] == place for other in places)
+    )
+    return PlaybookInvalid(*(f"line {line}: {words}" for line, words in lines))
 
 
 def _line(document: _Document, place: Place) -> int:

@@ -63,7 +63,8 @@ class Run(Record):
     turns. When the stage was entered, ``entered_usd`` had been spent in all, and ``entered_granted_usd`` granted in
     this turn. ``worked_s`` counts to the last border, at ``border_at`` (UTC, ISO 8601). A person is asked until
     ``asking_until``. ``returns`` counts how often it was parked. ``redirect`` is what a person chose while a stage
-    runs: "skip STAGE" or "retry STAGE". ``holder`` grows with each turn that takes the run up.
+    runs: "skip STAGE" or "retry STAGE". ``holder`` grows with each turn that takes the run up, the last
+    time at ``taken_at``.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Run(Record):
     border_at: str = ""
     asking_until: str = ""
     holder: int = 0
+    taken_at: str = ""
 
     @property
     def current(self) -> Stage:

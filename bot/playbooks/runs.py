@@ -22,6 +22,10 @@ MOST_RUNS = 200
 """Runs that are stored; those that are over go first."""
 
 
+LEFT_ALONE = timedelta(days=14)
+"""A run that no turn has taken up for so long is not under way: none may work for more than a week."""
+
+
 class TooManyRuns(Exception):
     """As many runs as may be stored are not over yet."""
 
@@ -61,8 +65,10 @@ class Runs:
         def change(old: RunsFile) -> RunsFile:
             nonlocal taken
             before = old.runs.get(run.thread)
-            taken = run.model_copy(update={"holder": (before.holder if before else 0) + 1})
-            return RunsFile(runs=_with_room({**old.runs, run.thread: taken}, run.thread))
+            holder = (before.holder if before else 0) + 1
+            taken = run.model_copy(update={"holder": holder, "taken_at": self._at(timedelta())})
+            runs = {**old.runs, run.thread: taken}
+            return RunsFile(runs=_with_room(runs, run.thread, self._at(LEFT_ALONE)))
 
         await self._state.change(change)
         return taken
@@ -72,7 +78,7 @@ class Runs:
 
         Raises `Fenced` if another turn has taken the run up, and `StoreUnavailable`.
         """
-        saved = run.model_copy(update={"border_at": self.now().isoformat(timespec="milliseconds")})
+        saved = run.model_copy(update={"border_at": self._at(timedelta())})
 
         def replaced(before: Run) -> Run:
             redirect = "" if before.redirect == carried_out else before.redirect
@@ -153,6 +159,9 @@ class Runs:
         run = self.of(pending.incoming.thread)
         return run if run and run.message_id == pending.incoming.id else None
 
+    def _at(self, ago: timedelta) -> str:
+        return (self.now() - ago).isoformat(timespec="milliseconds")
+
     async def _replace(self, run: Run, function: Callable[[Run], Run]) -> Run:
         replaced = run
 
@@ -168,13 +177,14 @@ class Runs:
         return replaced
 
 
-def _with_room(runs: dict[str, Run], newest: str) -> dict[str, Run]:
-    """Return the runs without the oldest of those that are over, if there are too many."""
+def _with_room(runs: dict[str, Run], newest: str, oldest: str) -> dict[str, Run]:
+    """Return the runs without the oldest of those that are over or left alone, if there are too many."""
     surplus = len(runs) - MOST_RUNS
     if surplus <= 0:
         return runs
     over = sorted(
-        (run for run in runs.values() if run.over and run.thread != newest), key=lambda run: run.border_at
+        (run for run in runs.values() if run.thread != newest and (run.over or run.taken_at < oldest)),
+        key=lambda run: run.taken_at,
     )
     if len(over) < surplus:
         raise TooManyRuns

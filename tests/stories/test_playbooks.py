@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import anyio
@@ -13,7 +14,6 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, error
 from tests.serving import Chat, anthropic, compatible, serving
-from tests.world import ANN
 from threads.model import Author, StagesChanged
 
 pytestmark = pytest.mark.anyio
@@ -220,9 +220,6 @@ async def test_a_parked_run_comes_back_by_itself_once_also_after_a_restart(tmp_p
         assert (await chat.say("/play three")).text.startswith("three waits here.")
     schedules = tmp_path / "schedules.json"
     [schedule] = (content := json.loads(schedules.read_text()))["schedules"]
-    schedule["next_at"] = "2026-11-21T10:00:00Z"
-    from datetime import UTC, datetime, timedelta
-
     schedule["next_at"] = (datetime.now(UTC) - timedelta(seconds=5)).isoformat()
     schedules.write_text(json.dumps(content))
     async with playing(tmp_path, text("2 again"), text("3"), chat=chat) as (chat, fake):
@@ -277,7 +274,7 @@ async def test_a_persons_yes_lets_the_stage_pass_and_shows_the_result_first(tmp_
         await chat.until(lambda: any(post.choices for post in chat.posts))
         question = chat.posts[0]
         assert question.text == "Shall I send this?\n\nDear all"
-        yes, no = question.choices
+        yes, _ = question.choices
         assert (
             await chat.say(yes.command, author=EVE)
         ).text == "This is not yours to decide. Ask whoever runs this bot."
@@ -485,8 +482,6 @@ async def test_a_person_schedules_a_playbook_and_a_model_cannot(tmp_path):
         assert (await chat.say("/play at 9 o'clock")).text.startswith("Say /play at, the time, the time zone")
     schedules = tmp_path / "schedules.json"
     [schedule] = (content := json.loads(schedules.read_text()))["schedules"]
-    from datetime import UTC, datetime, timedelta
-
     schedule["next_at"] = (datetime.now(UTC) - timedelta(seconds=5)).isoformat()
     schedules.write_text(json.dumps(content))
     async with playing(tmp_path, text('{"severity": "low"}'), text("Noted."), chat=chat, tools=tools) as (
@@ -542,7 +537,9 @@ async def test_a_budget_that_ends_mid_way_asks_a_person_and_then_ends_the_run(tm
 
 
 async def test_a_person_can_grant_a_stage_more(tmp_path):
-    write(tmp_path, "three", costly(0.001, "prompt: First.", "prompt: First., usd: {}").replace("abort", "skip"))
+    write(
+        tmp_path, "three", costly(0.001, "prompt: First.", "prompt: First., usd: {}").replace("abort", "skip")
+    )
     replies = [a.answer(a.Text(words)) for words in "123"]
     async with a.FakeAnthropic(replies) as fake, serving(tmp_path, paid(fake)) as chat:
         await chat.send("/play three")
