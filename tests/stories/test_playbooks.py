@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import anyio
 import pytest
+from click.testing import CliRunner
 
+from bot.admin.cli import main
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
-from tests.fakes.http import Stall, error
+from tests.fakes.http import Stall, Wait, error
 from tests.serving import Chat, anthropic, compatible, serving
 from threads.model import Author, StagesChanged
 
@@ -558,3 +561,62 @@ async def test_all_stages_together_cost_no_more_than_one_message_may(tmp_path):
         await chat.send("/play three")
         await asked_for_money(chat)
         assert len(fake.requests) == 1
+
+
+async def test_a_command_is_run_by_the_usual_rules_and_its_exit_code_counts(tmp_path):
+    write(
+        tmp_path,
+        "build",
+        """\
+        name: build
+        description: Build it.
+        stages:
+          - name: make
+            act: {prompt: Make it.}
+            assert: {checks: [{command: "echo done > made.txt"}, {file: made.txt}, {command: "exit 3", exit_code: 3}]}
+            next: {success: fail}
+          - name: fail
+            act: {prompt: Fail.}
+            assert: {checks: [{command: "exit 1"}]}
+        """,
+    )
+    tools = {"enabled": ["files", "shell"], "policy": {"shell(echo *)": "allow"}, "sandbox": "unsafe-host"}
+    async with playing(tmp_path, text("1"), text("2"), tools=tools) as (chat, _):
+        await chat.send("/play build")
+        await chat.until(lambda: any(post.choices or post.reply_to == "m1" for post in chat.posts))
+        if "The shell is off" in chat.posts[-1].text:
+            pytest.skip("no sandbox here")
+        assert "exit 3" in chat.posts[0].text, "the first command is allowed, the second is asked about"
+        await chat.say(chat.posts[0].choices[0].command)
+        await chat.until(lambda: sum(bool(post.choices) for post in chat.posts) == 2)
+        await chat.say([post for post in chat.posts if post.choices][1].choices[0].command)
+        await chat.settled("m1")
+        assert chat.posts[-1].text.startswith(
+            "**build**: ended\n✓ make\n✗ fail\n\nfail: `exit 1` ended with exit code 1, not 0."
+        )
+
+
+async def test_a_message_meanwhile_joins_the_stage_that_runs(tmp_path):
+    write(tmp_path, "three", unrecoverable("skip"))
+    look = o.chat_answer(o.Tool("c1", "list_files", {"path": "."}))
+    gate = anyio.Event()
+    slow = replace(look, steps=(Wait(gate), *look.steps))
+    async with playing(tmp_path, slow, text("1"), text("2"), text("3")) as (chat, fake):
+        await chat.send("/play three")
+        await asked(chat, fake, 1)
+        await chat.send("mind the gap")
+        await chat.send("/play three")
+        gate.set()
+        await chat.settled("m1", "m2", "m3")
+        assert chat.outcomes["m2"] == "merged"
+        assert "mind the gap" in prompts(fake)[1]
+        assert chat.outcomes["m3"] == "answered", "another playbook waits for its turn"
+
+
+async def test_why_tells_what_a_playbook_did(tmp_path):
+    write(tmp_path, "triage", TRIAGE)
+    look = o.chat_answer(o.Tool("c1", "list_files", {"path": "."}))
+    async with playing(tmp_path, look, text('{"severity": "low"}'), text("Noted.")) as (chat, _):
+        await chat.say("/play triage x")
+    told = CliRunner().invoke(main, ["why", "m1", "--data", str(tmp_path)]).output
+    assert "list_files" in told
