@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from bot.config.load import SettingsFile
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
+from bot.wiring.chat import completed
+from bot.wiring.reload import Reload
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
@@ -63,10 +68,17 @@ async def serving(
     environ: Mapping[str, str] = KEYS,
     chat: Chat | None = None,
     observing: Observing | None = None,
+    file: Path | None = None,
 ) -> AsyncIterator[Chat]:
-    """Serve over *data* on *chat* until the block ends; *fields* are those of the settings."""
+    """Serve over *data* on *chat* until the block ends; *fields* are those of the settings.
+
+    Changes of *file* are taken up. It has to hold the same settings at first.
+    """
     settings = Settings.model_validate({**FAST, **fields, "data": data}, strict=False)
-    chat = chat or Chat()
+    chat, reload = chat or Chat(), None
+    if file:
+        complete = partial(completed, settings, model or settings.model)
+        reload = Reload(CurrentSettings(settings), SettingsFile(file, data), environ, complete)
     chat.ready = anyio.Event()  # a chat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
 
@@ -77,6 +89,7 @@ async def serving(
                 model=model or settings.model,
                 make_transports=lambda _: [chat],
                 observing=observing,
+                reload=reload,
             )
 
         tasks.start_soon(run)

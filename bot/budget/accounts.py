@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from typing import Protocol
 
@@ -35,6 +36,10 @@ WHOSE = {
     "day": "everyone today",
     "month": "everyone this month",
 }
+
+
+MOST_SCOPES = 50
+"""Scopes whose spending is listed."""
 
 
 class SpendingLedger(Protocol):
@@ -122,15 +127,22 @@ class Accounts:
 
 
 def spent_on(day: str, budgets: Budgets, policy: Policy) -> list[Spend]:
-    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day."""
+    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day.
 
-    def spend(key: Key) -> Spend:
+    For each scope with a limit of its own it follows what was spent there. It is named by the scope.
+    """
+
+    def spend(key: Key, name: str) -> Spend:
         total, limit = budgets.total(key), budgets.limit(key, policy)
         most = None if limit is None else dollars(limit)
-        return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
+        return Spend(name, dollars(total.spent), dollars(total.reserved), most)
 
     keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
-    return [spend(key) for key in keys]
+    own = islice(policy.day_limits, MOST_SCOPES)
+    return [
+        *(spend(key, key[0]) for key in keys),
+        *(spend(("scope_day", f"{day} {name}"), name) for name in own),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class PostgresLedger:
         while True:
             today = self.today
             keys: list[Key] = [("day", today), ("month", today[:7]), ("schedule_day", today)]
+            keys += [key for key in self.budgets.totals if key[0] == "scope_day" and key[1].startswith(today)]
             try:
                 await self._calls.rows(LAPSE)
                 self._take(await self._calls.rows(READ, _columns(keys)))

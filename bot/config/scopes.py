@@ -17,7 +17,7 @@ of everybody, and each scope that covers a message has its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -74,12 +74,25 @@ class Effective:
     day_limits: Mapping[str, float] = field(default_factory=dict)
 
     def override(self, scope: Scope, name: str = OVERRIDE) -> Effective:
-        """Return these settings with one more scope on top of all. A stage of a playbook has one, for example."""
+        """Return these settings with one more scope on top of all, such as that of a stage of a playbook.
+
+        What is made from settings is remembered by this object: keep it for as long as it is used.
+        """
         keys: list[str] = []
         settings = _lay_over(self.settings, scope, keys, "")
         day = scope.budget.limit_usd.day
         own = {} if day is None else {name: day}
         return Effective(settings, {**self.decided, **dict.fromkeys(keys, name)}, {**self.day_limits, **own})
+
+
+def scope_keys(section: type[Section] = Scope, prefix: str = "") -> Iterator[str]:
+    """Yield the path of each key that a scope may have."""
+    for name, about in section.model_fields.items():
+        inner = about.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from scope_keys(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
 
 
 def resolve(settings: Settings, place: Place) -> Effective:
@@ -109,6 +122,24 @@ def _lay_over(base: S, over: Section, keys: list[str], prefix: str) -> S:
             changes[name] = value
             keys.append(path)
     return base.model_copy(update=changes)
+
+
+def day_limits(settings: Settings) -> dict[str, float]:
+    """Return the limit per day, in USD, of each scope that has one of its own."""
+    own = ((name, scope.budget.limit_usd.day) for name, scope in settings.scopes.items())
+    return {name: day for name, day in own if day is not None}
+
+
+def enabled_anywhere(settings: Settings) -> frozenset[str]:
+    """Return the names in `tools.enabled` for everybody and in scopes."""
+    scoped = (name for scope in settings.scopes.values() for name in scope.tools.enabled)
+    return frozenset((*settings.tools.enabled, *scoped))
+
+
+def roles_in(settings: Settings) -> frozenset[str]:
+    """Return the roles that grant access to anything."""
+    scoped = (role for scope in settings.scopes.values() for role in scope.access.roles)
+    return frozenset((*settings.access.roles, *scoped))
 
 
 class CurrentSettings:

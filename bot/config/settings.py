@@ -7,9 +7,9 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
@@ -21,7 +21,7 @@ PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
-TEXT = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
+TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
 SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
@@ -372,9 +372,18 @@ class ScopeLimits(Section):
 class ScopeAccess(Section):
     """Who is served there. Who is an admin is the same everywhere."""
 
-    users: Names = Field(default=(), description="User ids that are served there.")
+    users: Names = Field(
+        default=(), description="User ids that are served there; `users` and `roles` are replaced together."
+    )
     roles: Names = Field(default=(), description="Ids of Discord roles whose members are served there.")
     channels: Names = Field(default=(), description="Channel, workspace and guild ids that are served there.")
+
+    @model_validator(mode="after")
+    def _replace_both(self) -> Self:
+        """Let a list of users replace that of roles too: else whoever has a role could not be kept out."""
+        if self.model_fields_set & {"users", "roles"}:
+            self.model_fields_set.update(("users", "roles"))
+        return self
 
 
 class Scope(Section):
@@ -391,7 +400,7 @@ class Scope(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
-    system: Text = Field(default="", description="Text in place of IDENTITY.md there.")
+    system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
     tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
     budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
     limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
@@ -527,7 +536,9 @@ class Settings(Section):
     compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
     access: Access = Field(default_factory=Access, description="Who is served.")
     scopes: dict[ScopeName, Scope] = Field(
-        default_factory=dict, description="Settings of a channel, workspace, guild or person, by its id."
+        default_factory=dict,
+        description="Settings of a channel, workspace, guild or person, by its id.",
+        json_schema_extra={"propertyNames": {"pattern": f"^({SCOPE.pattern})$"}},
     )
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")

@@ -252,6 +252,22 @@ def where(thread: str, correlation_id: str) -> str:
     return f"It was in {thread} (ref {correlation_id})"
 
 
+SETTINGS_REJECTED = "settings.json has a fault, so the settings before it go on"
+FAULTS_NAMED = 5
+
+
+def settings_rejected(faults: Sequence[str]) -> str:
+    """Say to whoever runs the bot that a changed settings.json does not count; *faults* name no secret or path."""
+    more = len(faults) - FAULTS_NAMED
+    lines = [
+        *(f"- {fault}" for fault in faults[:FAULTS_NAMED]),
+        *([f"- and {more} more"] if more > 0 else []),
+    ]
+    return "\n".join(
+        ["settings.json was changed and has a fault, so I go on with the settings before it:", *lines]
+    )
+
+
 def transport_down(name: str, since: datetime) -> str:
     """Say to whoever runs the bot that a platform cannot be reached; *since* is UTC."""
     return (

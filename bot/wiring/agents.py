@@ -21,7 +21,9 @@ from bot.agent.prompt.instructions import Instructions
 from bot.agent.prompt.user_message import no_memory
 from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
+from bot.config.settings import Settings
 from bot.llm.policies.structured_output import FittingModels
+from bot.ports.config_error import ConfigInvalid
 from bot.ports.model import Request
 from bot.wiring.model_chain import ModelChain, terms_of
 from bot.wiring.tool_set import ToolSet
@@ -73,6 +75,19 @@ class Agents:
         settings = effective.settings
         system = await self.instructions.prompt(settings.system, skills="skills" in settings.tools.enabled)
         return replace(self._agents[key], system=system)
+
+    def check(self, settings: Settings) -> None:
+        """Raise `ConfigInvalid` if a model that the settings name, for everybody or in a scope, cannot be used."""
+        everywhere = Effective(settings)
+        self.chain_for(everywhere).check()
+        faults = []
+        for name, scope in settings.scopes.items():
+            try:
+                self.chain_for(everywhere.override(scope, name)).check()
+            except ConfigInvalid as error:
+                faults.append(f"scopes.{name}: {error}")
+        if faults:
+            raise ConfigInvalid("\n".join(faults))
 
     def models(self, incoming: Incoming) -> ModelChain:
         """Return the models of a message's place and author."""

@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from bot.agent.prompt.instructions import Instructions
 from bot.budget.accounts import Accounts
-from bot.config.load import secrets_of
-from bot.config.scopes import CurrentSettings, Effective
+from bot.config.load import check_used, secrets_of
+from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_anywhere
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
@@ -37,8 +37,9 @@ from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, catalog_of, offered, terms_of
+from bot.wiring.model_chain import ModelChain, catalog_of, terms_of, used
 from bot.wiring.playbooks import Playbooks, open_playbooks
+from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, leaving, make_storage
 from bot.wiring.tool_set import open_tool_set
@@ -79,15 +80,18 @@ async def serve(
     observing: Observing | None = None,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
+    reload: Reload | None = None,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
 
     *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
-    *schema_of* returns the schema that an answer must follow.
+    *schema_of* returns the schema that an answer must follow. *reload* brings changes of the settings meanwhile.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
-    current = CurrentSettings(settings := settings.model_copy(update={"model": model}))
+    settings = settings.model_copy(update={"model": model})
+    current = reload.current if reload else CurrentSettings(settings)
+    current.replace(settings)
     access = AccessControl(current)
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
@@ -126,7 +130,6 @@ async def serve(
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
-            models.check()
             agents = Agents(
                 current,
                 models,
@@ -137,6 +140,7 @@ async def serve(
                 partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
                 schema_of,
             )
+            agents.check(settings)
             playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
             bot = _Bot(
                 current,
@@ -147,12 +151,16 @@ async def serve(
                 outboxes,
                 agents,
                 playbooks,
+                reload,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
             core = await open_core(tasks, bot.parts())
             bot.start_schedules(tasks, core, post)
             tasks.start_soon(bot.escalation.watch, transports)
+            if reload:
+                check = partial(_can_reload, agents, environ, offload)
+                reload.start(tasks, offload, check, bot.escalation.report)
             async with watch(bot.live(core, model, (offload, journal_offload))):
                 await bot.serve_transports(core, stopped)
             tasks.cancel_scope.cancel()
@@ -172,6 +180,7 @@ class _Bot:
     outboxes: Mapping[str, Outbox]
     agents: Agents
     playbooks: Playbooks
+    reload: Reload | None
     escalation: Escalation
     restore: Restored | None
 
@@ -180,12 +189,13 @@ class _Bot:
         return [
             *link_troubles(self.transports),
             *self.agents.tool_set.troubles,
-            *filter(None, [self.agents.instructions.problem]),
+            *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
         ]
 
     def accounts(self) -> Accounts:
-        """Return the accounts under the limits for everybody."""
-        return Accounts.of(self.agents.ledger, self.current.settings.budget)
+        """Return the accounts under all limits: those for everybody, and those of each scope."""
+        settings = self.current.settings
+        return Accounts.of(self.agents.ledger, settings.budget, day_limits(settings))
 
     def parts(self) -> Parts:
         """Return the parts of the core."""
@@ -287,8 +297,20 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    if any(not name.startswith("offline/") for name in offered(settings, settings.model)):
+    if any(not name.startswith("offline/") for name in [*used(settings), *settings.models]):
         await offload(catalog_of(settings).load)
+
+
+async def _can_reload(
+    agents: Agents, environ: Mapping[str, str], offload: Offload, settings: Settings
+) -> list[str]:
+    """Return what of these settings counts at the next start only; see `bot.wiring.reload.Check`."""
+    if faults := await offload(partial(check_used, settings, environ, transports=False)):
+        raise ConfigInvalid("\n".join(faults))
+    await _load_prices(settings, offload)
+    agents.check(settings)
+    missing = enabled_anywhere(settings) - agents.tool_set.enabled
+    return [f"tools.enabled ({name})" for name in sorted(missing)]
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
@@ -310,7 +332,7 @@ def unpriced(settings: Settings) -> list[str]:
     """Return a warning for each model in the settings whose price is unknown."""
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
-    names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
+    names = [name for name in used(settings) if catalog.rate(name) is None]
     return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
 
 

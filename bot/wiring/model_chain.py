@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
 from bot.budget.accounts import Account, Accounts, SpendingLedger
@@ -33,6 +34,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import CapabilityMissing
 from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
+from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads.model import Answer, Message, ThreadId, Turn
@@ -53,6 +55,14 @@ def candidates(settings: Settings, name: str) -> list[str]:
     return list(
         dict.fromkeys([name, *(f"{provider}/{other}" for other in downgrades), *settings.fallback_models])
     )
+
+
+def used(settings: Settings) -> list[str]:
+    """Return the models that may be asked without anybody choosing them, for everybody and in scopes."""
+    everywhere = Effective(settings)
+    places = [everywhere, *(everywhere.override(scope) for scope in settings.scopes.values())]
+    found = (candidates(place.settings, place.settings.model) for place in places)
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def offered(settings: Settings, default: str) -> list[str]:
@@ -114,9 +124,9 @@ class ModelChain:
 
     def under(self, terms: Terms) -> ModelChain:
         """Return a chain with other terms. Queues, circuit breakers, connections and choices are the same."""
-        chain = copy(self)
-        chain.terms = terms
-        return chain
+        other = copy(self)
+        other.terms = terms
+        return other
 
     def without_choices(self) -> ModelChain:
         """Return a chain that always begins with the model of its settings, whatever a thread chose."""
@@ -208,7 +218,7 @@ class ModelChain:
         return offered(self._settings, self.name)
 
     def _is_admin(self, who: str) -> bool:
-        return who in self._settings.access.admins
+        return is_admin(self._settings.access, who)
 
     def _may_grant(self, asker: str) -> Callable[[str], bool]:
         allowed = self._settings.budget.asker_may_grant

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from bot.config.load import check_start, resolve_secret, secrets_of
+from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_of
+from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
@@ -23,8 +24,9 @@ from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve, utc_now
-from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates, offered
+from bot.wiring.chat import completed, with_model
+from bot.wiring.model_chain import offered, used
+from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
 from threads.ports import Store
@@ -45,21 +47,28 @@ NOTHING_NAMED = (
 )
 
 
-async def run_transports(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`.
+async def run_transports(
+    settings: Settings, environ: Mapping[str, str], file: SettingsFile | None = None
+) -> None:
+    """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`. Changes of *file* are taken up.
 
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file))
 
 
 async def serve_until_stopped(
-    settings: Settings, environ: Mapping[str, str], stop: Stop, notify: Notify
+    settings: Settings,
+    environ: Mapping[str, str],
+    stop: Stop,
+    notify: Notify,
+    file: SettingsFile | None = None,
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
+    named = settings.model_copy(update={"model": model})
+    if faults := check_start(named, environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
@@ -69,14 +78,24 @@ async def serve_until_stopped(
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
-        await verify_all(candidates(settings, model), settings, environ)
+        await verify_all(used(named), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
         observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
-        make = partial(_transports, settings, environ, model)
-        await serve(settings, environ, model=model, make_transports=make, watch=watch, observing=observing)
+        current = CurrentSettings(settings)
+        make = partial(_transports, current, environ, model)
+        complete = partial(completed, settings, model)
+        await serve(
+            settings,
+            environ,
+            model=model,
+            make_transports=make,
+            watch=watch,
+            observing=observing,
+            reload=Reload(current, file, environ, complete, notify) if file else None,
+        )
 
 
 def _metrics() -> Metrics:
@@ -95,16 +114,17 @@ def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
 
 
 def _slack_features(settings: Settings, slack: Slack) -> Features:
-    return Features(slack.command or "", files="files" in settings.tools.enabled)
+    return Features(slack.command or "", files="files" in enabled_anywhere(settings))
 
 
 def _transports(
-    settings: Settings, environ: Mapping[str, str], model: str, store: Store
+    current: CurrentSettings, environ: Mapping[str, str], model: str, store: Store
 ) -> Sequence[Transport]:
+    settings = current.settings
     slack, discord = settings.transports.slack, settings.transports.discord
     return [
         *([_slack(settings, slack, environ, store)] if slack else []),
-        *([_discord(settings, discord, environ, model, store)] if discord else []),
+        *([_discord(current, discord, environ, model, store)] if discord else []),
     ]
 
 
@@ -145,11 +165,12 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
 
 
 def discord_options(
-    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str
+    current: CurrentSettings, discord: Discord, environ: Mapping[str, str], model: str
 ) -> DiscordOptions:
     """Return Discord's options. Raises `ConfigInvalid` for a secret that cannot be read."""
     from transports.discord.client import Options  # noqa: PLC0415 - loaded only when asked for
 
+    settings = current.settings
     return Options(
         token=resolve_secret(discord.token, environ),
         api_base_url=discord.api_base_url,
@@ -159,21 +180,21 @@ def discord_options(
         typing=discord.typing,
         in_place=frozenset(discord.in_place),
         bots=frozenset(discord.bots),
-        roles=frozenset(settings.access.roles),
+        roles=lambda: roles_in(current.settings),
         models=("default", *offered(settings, model)),
         max_age_s=settings.recovery.max_age_s,
     )
 
 
 def _discord(
-    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
+    current: CurrentSettings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
 ) -> Transport:
     from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - loaded only when asked for
     from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415
 
     transport = DiscordTransport(
-        discord_options(settings, discord, environ, model),
-        settings.data,
+        discord_options(current, discord, environ, model),
+        current.settings.data,
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
@@ -181,7 +202,7 @@ def _discord(
         marks=store.marks("discord"),
         hold=store.hold,
     )
-    if settings.store.kind == "postgres":
+    if current.settings.store.kind == "postgres":
         transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership
     return transport

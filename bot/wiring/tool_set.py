@@ -19,6 +19,7 @@ from cachetools import LRUCache
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
+from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
@@ -59,7 +60,8 @@ class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
     ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
-    ``groups`` has the name in `tools.enabled` of each tool, or the MCP server's, by the tool's name.
+    ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
+    or the name of its MCP server.
     """
 
     documents: Documents
@@ -68,6 +70,7 @@ class ToolSet:
     mask: Callable[[str], str]
     observing: Observing
     tools: list[Tool] = field(default_factory=list)
+    enabled: frozenset[str] = frozenset()
     groups: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
@@ -146,6 +149,7 @@ async def open_tool_set(
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
+    tool_set.enabled = enabled
     async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
@@ -164,12 +168,6 @@ async def open_tool_set(
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
         yield tool_set
         tasks.cancel_scope.cancel()
-
-
-def enabled_anywhere(settings: Settings) -> set[str]:
-    """Return the tools that are enabled for everybody or in a scope."""
-    scoped = (name for scope in settings.scopes.values() for name in scope.tools.enabled)
-    return {*settings.tools.enabled, *scoped}
 
 
 async def _approvals(

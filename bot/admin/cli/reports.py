@@ -98,13 +98,15 @@ def usage(
     from bot.admin.reports.budget_state import budgets
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
+    from bot.config.scopes import day_limits
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
     report = usage_report.report(data.reader, by, usage_report.period(since, month, now))
     if report.files:
-        policy = Policy.of(data.loaded.settings.budget)
+        settings = data.loaded.settings
+        policy = Policy.of(settings.budget, day_limits(settings))
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
     if as_json:
         click.echo(usage_report.as_json(report))

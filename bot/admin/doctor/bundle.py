@@ -55,7 +55,7 @@ PLAIN_KEYS = frozenset({
 NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
 """Maps by model, provider or tool."""
 
-PRIVATE_NAMES = frozenset({"mcp_servers", "env", "headers"})
+PRIVATE_NAMES = frozenset({"mcp_servers", "env", "headers", "scopes"})
 """Maps whose keys are left out."""
 
 OMITTED = frozenset({"$schema", "data"})

@@ -13,7 +13,7 @@ from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
 from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates, catalog_of
+from bot.wiring.model_chain import catalog_of, used
 from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
@@ -40,7 +40,7 @@ async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Cand
     settings, model, why = await with_model(settings, environ)
     return [
         Candidate(name, place, settings, "" if place else f" ({why})")
-        for place, name in enumerate(candidates(settings, model))
+        for place, name in enumerate(used(settings.model_copy(update={"model": model})))
     ]
 
 
