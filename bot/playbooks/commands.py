@@ -68,13 +68,12 @@ class PlayCommands:
     async def command(self, incoming: Incoming, words: str) -> str:
         """Carry out a command that is no turn, and return the reply. Raises `StoreUnavailable`."""
         match words.split():
-            case [] | ["list"]:
-                return await self._list()
             case ["at", *when]:
                 return await self._schedule(incoming, when)
-            case [verb, *stage]:
+            case ["status" | "stop" | "skip" | "retry" as verb, *stage]:
                 return await self._direct(incoming, verb, " ".join(stage))
-        return AT
+            case _:
+                return await self._list()
 
     async def drop(self, thread: ThreadId) -> None:
         """Remove the thread's run: its conversation begins anew. Raises `StoreUnavailable`."""

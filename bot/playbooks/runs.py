@@ -58,6 +58,7 @@ class Runs:
     async def take_up(self, run: Run) -> Run:
         """Store a run that a turn begins or goes on with, and return it with its new holder.
 
+        If the same message has begun a run already, that one goes on, as far as any worker has brought it.
         Raises `TooManyRuns` and `StoreUnavailable`.
         """
         taken = run
@@ -65,8 +66,10 @@ class Runs:
         def change(old: RunsFile) -> RunsFile:
             nonlocal taken
             before = old.runs.get(run.thread)
+            goes_on = before is not None and before.message_id == run.message_id
             holder = (before.holder if before else 0) + 1
-            taken = run.model_copy(update={"holder": holder, "taken_at": self._at(timedelta())})
+            update = {"holder": holder, "taken_at": self._at(timedelta())}
+            taken = (before if before and goes_on else run).model_copy(update=update)
             runs = {**old.runs, run.thread: taken}
             return RunsFile(runs=_with_room(runs, run.thread, self._at(LEFT_ALONE)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -148,7 +148,7 @@ class StageAttempt:
             )
             self.run = await self.parts.runs.keep_answer(self.run, name, approved=asking)
         if not self.run.answers[name]:
-            raise StageFailed(Failure(type="declined", message="A person said no.", recoverable=False))
+            raise StageFailed(_declined("A person said no."))
 
     async def _file(self, path: str) -> None:
         workspace = await (await self._usual()).workspace(self.turn.incoming.thread)
@@ -174,7 +174,10 @@ class StageAttempt:
         """Ask a person, and return whether it is a yes. Raises `StageFailed` if nobody answers."""
         assert one.person is not None
         runs = self.parts.runs
-        until = runs.now() + timedelta(seconds=one.within_s)
+        now, asked = runs.now(), self.run.asking_until  # from before a restart
+        until = datetime.fromisoformat(asked) if asked else now + timedelta(seconds=one.within_s)
+        if until <= now:
+            raise StageFailed(NOBODY_ANSWERED)
         self.run = await runs.asking(self.run, until)
 
         async def keep(answer: Answer) -> None:
@@ -189,13 +192,14 @@ class StageAttempt:
                 about=f"a decision in stage {self.stage.name}",
                 brief=f"{self.stage.name}: {one.person[:60]}",
                 same=name,
-                within_s=one.within_s,
+                within_s=(until - now).total_seconds(),
                 keep=keep,
             )
         )
-        if answer is None or not answer.by:
-            why = "Nobody can be asked here." if answer is None else "Nobody answered in time."
-            raise StageFailed(Failure(type="declined", message=why, recoverable=False))
+        if answer is None:
+            raise StageFailed(NOBODY_HERE)
+        if not answer.by:
+            raise StageFailed(NOBODY_ANSWERED)
         return answer.approved
 
     def _may_answer(self, one: Check) -> Callable[[str], bool]:
@@ -237,6 +241,13 @@ def _must_be_there(workspace: Path, path: str) -> None:
     """Raise `ToolError` unless the workspace has this regular file. Blocking."""
     with open_path(workspace, path, FILE) as fd:
         require_regular(fd, "used")
+
+
+def _declined(message: str) -> Failure:
+    return Failure(type="declined", message=message, recoverable=False)
+
+
+NOBODY_HERE, NOBODY_ANSWERED = _declined("Nobody can be asked here."), _declined("Nobody answered in time.")
 
 
 def _not_met(message: str) -> Failure:

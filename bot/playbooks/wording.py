@@ -103,7 +103,7 @@ def status(run: Run, *, playing: bool) -> str:
 
 
 def going_on(run: Run) -> str:
-    return f"(I was interrupted, and went on in stage {run.stage} of {run.playbook.name}.)"
+    return f"({run.playbook.name} went on in stage {run.stage}.)"
 
 
 def failure_told(run: Run) -> str:

@@ -30,6 +30,7 @@ from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
+from bot.routing.commands import as_turn
 from bot.routing.rate_limit import RateLimiter
 from bot.schedules.scheduler import Scheduler
 from bot.store.model_choice import ModelChoices, ModelsFile
@@ -230,7 +231,7 @@ class _Bot:
 
     async def run(self, turn: Turn) -> str:
         """Answer a turn, or play its playbook."""
-        plays = turn.incoming.first == "play" and not turn.known_answer
+        plays = as_turn(turn.incoming).first == "play" and not turn.known_answer  # also after an edit
         return await (self.playbooks.player.run(turn) if plays else self.agents.run(turn))
 
     def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:

@@ -17,7 +17,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
 from tests.serving import Chat, anthropic, compatible, serving
-from threads.model import Author, StagesChanged
+from threads.model import Author, Edited, StagesChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -307,7 +307,7 @@ async def test_a_question_is_open_again_after_a_restart_and_its_stage_is_not_pai
         await chat.say(yes.command)
         await chat.settled("m1")
         assert len(fake.requests) == 1
-        assert "(I was interrupted, and went on in stage draft of send.)" in chat.posts[-1].text
+        assert "(send went on in stage draft.)" in chat.posts[-1].text
         assert chat.posts[-1].text.endswith("**send**: done\n✓ draft\n✓ send\n\nSent.")
 
 
@@ -324,7 +324,7 @@ async def test_a_run_goes_on_in_the_stage_in_which_the_process_died(tmp_path, st
         await chat.settled("m1")
         assert len(fake.requests) == 4 - stage, "what passed a border is not done again"
         name = ["one", "two", "three"][stage - 1]
-        assert f"(I was interrupted, and went on in stage {name} of three.)" in chat.posts[-1].text
+        assert f"(three went on in stage {name}.)" in chat.posts[-1].text
         assert chat.posts[-1].text.endswith("**three**: done\n✓ one\n↷ two\n✓ three\n\n3")
 
 
@@ -620,3 +620,21 @@ async def test_why_tells_what_a_playbook_did(tmp_path):
         await chat.say("/play triage x")
     told = CliRunner().invoke(main, ["why", "m1", "--data", str(tmp_path)]).output
     assert "list_files" in told
+
+
+async def test_a_message_that_is_edited_into_a_playbook_plays_it(tmp_path):
+    write(tmp_path, "triage", TRIAGE)
+    gate = anyio.Event()
+    slow = replace(text("hi"), steps=(Wait(gate), *text("hi").steps))
+    async with playing(tmp_path, slow, text('{"severity": "low"}'), text("Noted."), busy="queue") as (
+        chat,
+        fake,
+    ):
+        await chat.send("hello")
+        await asked(chat, fake, 1)
+        second = await chat.send("/play triage old")
+        await chat.sink(Edited(second.id, second.thread, "/play triage new"))
+        gate.set()
+        await chat.settled("m1", "m2")
+        assert "What was asked for: new" in prompts(fake)[1]
+        assert chat.posts[-1].text.startswith("**triage**: done")

@@ -102,3 +102,11 @@ async def test_a_run_that_this_version_cannot_read_is_dropped_alone(tmp_path, ca
     path.write_text(path.read_text().replace('"fake:W:C:1","message_id"', '"fake:W:C:1","odd"', 1))
     assert list(state_in(tmp_path).value.runs) == ["fake:W:C:2"]
     assert "playbook.unreadable" in caplog.text
+
+
+async def test_a_worker_that_has_not_heard_of_a_run_goes_on_with_it(tmp_path):
+    runs = runs_in(tmp_path)
+    run = await runs.take_up(run_of(stage("a"), stage("b"), thread=str(T1), message_id="m1"))
+    await runs.save(run.model_copy(update={"stage": "b", "entries": 2}))
+    taken = await runs.take_up(run_of(stage("a"), stage("b"), thread=str(T1), message_id="m1"))
+    assert (taken.stage, taken.holder) == ("b", 2)

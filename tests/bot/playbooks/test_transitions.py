@@ -179,3 +179,22 @@ def test_a_run_on_disk_is_the_run_in_memory(stages, data):
                 else failed(run, Failure(type=kind, message="no"), (GONE,))
             )
     assert Run.model_validate_json(run.model_dump_json()) == run
+
+
+@given(playbooks(), st.floats(0, 2), st.floats(0, 2), st.data())
+def test_no_run_spends_more_than_its_playbook_nor_a_visit_more_than_its_stage(stages, whole, each, data):
+    stages = [one.model_copy(update={"act": one.act.model_copy(update={"usd": each})}) for one in stages]
+    run = run_of(*stages)
+    playbook = run.playbook.model_copy(update={"limits": Bounds(usd=whole)})
+    run, spent, of_visit = run.model_copy(update={"playbook": playbook}), 0.0, 0.0
+    while run.state == "running":
+        left = max(0.0, run.most_usd - (spent - run.before_usd))
+        paid = left * data.draw(st.floats(0, 1))
+        spent, of_visit = spent + paid, of_visit + paid
+        assert spent <= whole + 1e-9
+        assert of_visit <= each + 1e-9
+        kind = data.draw(st.sampled_from(["ok", *TYPES]))
+        after = ok(run) if kind == "ok" else failed(run, Failure(type=kind, message="no"))
+        if after.entries != run.entries:
+            after, of_visit = after.model_copy(update={"entered_usd": spent}), 0.0
+        run = after
