@@ -23,7 +23,7 @@ from threads.scheduled_messages import due_of, plays
 
 Name = Literal[
     "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "play",
-    "help",
+    "mcp", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -36,6 +36,8 @@ MEANINGS: Mapping[str, str] = {
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
     "/play [NAME …]": "list the playbooks, or play one; also `status`, `stop`, `skip`, `retry [STAGE]` and `at`",
+    "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
+    "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
@@ -46,9 +48,6 @@ HELP = "\n".join(
 
 ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule", "play"})
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
-
-TURNS = frozenset({"compact", "retry"})
-"""Commands that are turns. So is `/play`, with most of its words."""
 
 NO_SCHEDULES = (
     "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
@@ -75,6 +74,12 @@ class Command:
     name: Name | Literal[""]
     typed: str
     words: str = ""
+
+    @property
+    def is_turn(self) -> bool:
+        return self.name in {"compact", "retry"} or (
+            self.name == "mcp" and ":" in self.words.partition(" ")[0]
+        )
 
 
 class ModelCommands(Protocol):
@@ -136,6 +141,14 @@ class PlayCommands(Protocol):
         ...
 
 
+class McpCommands(Protocol):
+    """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
+
+    async def command(self, words: str, incoming: Incoming) -> str:
+        """List the servers, or sign a person in or out. Raises `StoreUnavailable`."""
+        ...
+
+
 class Permissions(Protocol):
     """Standing permissions and open approvals; see `bot.tools.approvals.Approvals`."""
 
@@ -168,12 +181,13 @@ class Controls:
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
+    mcp: McpCommands | None = None
 
     def is_control(self, command: Command, incoming: Incoming) -> bool:
         """Return whether a command is carried out at once, beside any turn."""
         if command.name == "play" and self.plays and incoming.thread.root:
             return not self.plays.is_turn(incoming.thread, command.words)
-        return not (command.name in TURNS and incoming.thread.root)
+        return not (command.is_turn and incoming.thread.root)
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -293,6 +307,14 @@ async def _play(command: Command, pending: PendingMessage, controls: Controls) -
     return await controls.plays.command(pending.incoming, command.words)
 
 
+async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    if controls.mcp is None:
+        return "No MCP server is configured here: `mcp_servers` in my settings is empty."
+    if command.is_turn:
+        return wording.IN_ITS_THREAD
+    return await controls.mcp.command(command.words, pending.incoming)
+
+
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
@@ -327,5 +349,6 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "memory": _memory,
     "schedule": _schedule,
     "play": _play,
+    "mcp": _mcp,
     "help": _help,
 }

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from bot.agent.loop import Agent
 from bot.agent.prompt.compaction import new_cooldown
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import no_memory
+from bot.agent.prompt.user_message import build_user_message, no_memory
 from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
 from bot.config.settings import Settings
@@ -60,6 +60,8 @@ class Agents:
 
     async def run(self, turn: Turn) -> str:
         """Answer a turn, with the settings that hold where it began."""
+        if (mcp := self.tool_set.mcp) and (problem := await mcp.prepare(turn)):
+            return problem
         schema = self.schema_of(turn.incoming) if self.schema_of else None
         agent = await self.agent_for(self.current.at(Place.of(turn.incoming)))
         return await replace(agent, empty=replace(agent.empty, output_schema=schema)).run(turn)
@@ -99,7 +101,8 @@ class Agents:
         return self.chain.under(terms_of(effective, self.ledger, toolbox.specs))
 
     def _make(self, effective: Effective, tools: Collection[str] | None) -> Agent:
-        settings, memory, chain = effective.settings, self.tool_set.memory, self.chain_for(effective, tools)
+        settings, chain = effective.settings, self.chain_for(effective, tools)
+        memory, mcp = self.tool_set.memory, self.tool_set.mcp
         return Agent(
             FittingModels(chain) if self.schema_of else chain,
             self.tool_set.toolbox(settings.tools, tools),
@@ -111,6 +114,7 @@ class Agents:
             compaction=settings.compaction,
             footer=settings.budget.footer,
             read_memory=memory.read if memory and "memory" in settings.tools.enabled else no_memory,
+            build_message=mcp.build if mcp else build_user_message,
             veil=self.veil,
             summaries=self._summaries,
         )

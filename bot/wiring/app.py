@@ -47,7 +47,7 @@ from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Limits, Outgoing, ThreadId, Turn
+from threads.model import Limits, Outgoing, Sink, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -227,6 +227,8 @@ class _Bot:
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
+            mcp=tool_set.mcp,
+            on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
         )
 
     async def run(self, turn: Turn) -> str:
@@ -280,7 +282,10 @@ class _Bot:
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
-        sink = skip_answered(core.orchestrator.receive, self.restore, core.journal.knows, self.outboxes)
+        receive: Sink = core.orchestrator.receive
+        if mcp := self.agents.tool_set.mcp:
+            receive = mcp.concealing(receive)
+        sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
             try:

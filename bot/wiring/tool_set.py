@@ -6,12 +6,13 @@ This is wiring, as `bot.wiring.model_chain` is for models: only this module know
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +26,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN, Policy
 from bot.observe.audit import Audit
+from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
@@ -48,11 +50,28 @@ from threads.store.json_file import States
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
+    from bot.tools.mcp.commands import McpCommands
+    from bot.tools.mcp.tool import McpTool
 
 log = logging.getLogger(__name__)
 
 MOST_TOOLBOXES = 64
 """Toolboxes that are remembered, each for settings of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which tools a model has: those that the settings give, and of these ``names`` only unless it is None."""
+
+    given: Tools
+    names: Collection[str] | None
+
+    def has(self, name: str, group: str) -> bool:
+        if FOREIGN in name:
+            is_given = self.given.mcp_servers is None or group in self.given.mcp_servers
+        else:
+            is_given = group in self.given.enabled
+        return is_given and (self.names is None or name in self.names)
 
 
 @dataclass(slots=True)
@@ -77,14 +96,23 @@ class ToolSet:
     schedules: Schedules | None = None
     returns: Schedules = field(init=False)
     skills: Skills | None = None
+    mcp: McpCommands | None = None
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
     _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
+    _in_use: WeakKeyDictionary[Toolbox, _Choice] = field(default_factory=WeakKeyDictionary, init=False)
 
     def add(self, group: str, *tools: Tool) -> None:
         self.tools += tools
         self.groups.update((tool.name, group) for tool in tools)
+
+    def offer(self, tools: Sequence[McpTool]) -> None:
+        """Add the tools of MCP servers, also where models have toolboxes already."""
+        for tool in tools:
+            self.add(tool.server.name, tool)
+        for toolbox, choice in self._in_use.items():
+            toolbox.add(self._chosen(choice, tools))
 
     def toolbox(self, given: Tools, names: Collection[str] | None = None) -> Toolbox:
         """Return the tools that these settings give the model, under their rules, of *names* only if given.
@@ -93,17 +121,16 @@ class ToolSet:
         """
         key = given.model_dump_json() + ("" if names is None else repr(sorted(names)))
         if key not in self._toolboxes:
-            self._toolboxes[key] = self._make_toolbox(given, names)
+            choice = _Choice(given, names)
+            self._toolboxes[key] = self._make_toolbox(choice)
+            self._in_use[self._toolboxes[key]] = choice
         return self._toolboxes[key]
 
-    def _make_toolbox(self, given: Tools, names: Collection[str] | None) -> Toolbox:
+    def _make_toolbox(self, choice: _Choice) -> Toolbox:
+        given = choice.given
         policy = Policy(given.policy, outside=given.after_outside_text)
         return Toolbox(
-            [
-                ObservedTool(tool, self.observing)
-                for tool in self.tools
-                if self._gives(given, tool) and (names is None or tool.name in names)
-            ],
+            self._chosen(choice, self.tools),
             timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
             default_timeout_s=given.default_timeout_ms / 1000,
             permits=ObservedPermits(self.approvals.under(policy), self.observing),
@@ -111,11 +138,12 @@ class ToolSet:
             off=self.off,
         )
 
-    def _gives(self, given: Tools, tool: Tool) -> bool:
-        group = self.groups[tool.name]
-        if FOREIGN in tool.name:
-            return given.mcp_servers is None or group in given.mcp_servers
-        return group in given.enabled
+    def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:
+        return [
+            ObservedTool(tool, self.observing)
+            for tool in tools
+            if choice.has(tool.name, self.groups[tool.name])
+        ]
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Save a long text in the workspace, and return its path there. Raises `StoreUnavailable`."""
@@ -150,7 +178,7 @@ async def open_tool_set(
     audit = Audit(storage.append_audit, resources.now)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
-    async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
+    async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
             tool_set.add("files", WriteFile(writer), EditFile(writer))
@@ -285,13 +313,20 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
 
 @asynccontextmanager
 async def _servers(
-    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources
+    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage
 ) -> AsyncIterator[None]:
     if not settings.mcp_servers:
         yield
         return
-    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
+    from bot.tools.mcp.commands import McpCommands  # noqa: PLC0415 - only where there are any
+    from bot.tools.mcp.references import References  # noqa: PLC0415
+    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415
 
+    def learn(secrets: Collection[str]) -> None:
+        resources.mask.learn(secrets)
+        mask_in_logs(secrets)
+
+    save = partial(tool_set.writer.save_output, outside=True)
     async with open_servers(
         settings.mcp_servers,
         environ,
@@ -299,9 +334,14 @@ async def _servers(
         disk=resources.disk,
         offload=resources.offload,
         mask=resources.mask,
-        save=partial(tool_set.writer.save_output, outside=True),
+        save=save,
+        states=storage.states,
+        learn=learn,
+        private_hosts=settings.tools.private_hosts,
     ) as servers:
-        for tool in servers.tools:
-            tool_set.add(tool.server.name, tool)
+        references = References(servers, tool_set.documents, save, storage.store.workspace)
+        tool_set.mcp = McpCommands(settings.mcp_servers, servers, references)
+        tool_set.offer(servers.tools)
         tool_set.status.append(servers.trouble)
+        servers.on_tools = tool_set.offer
         yield

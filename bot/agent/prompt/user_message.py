@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from bot.agent.prompt.memory import changed_memory
 from bot.ports.outside_text import fence
@@ -39,6 +40,14 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,60}/[\w.+-]{1,60}")
 
 ReadMemory = Callable[[ThreadId], Awaitable[str]]
 """Returns the memory of a thread, worded for the model; blank if there is none."""
+
+
+class BuildMessage(Protocol):
+    """Returns a person's message for the model; see `build_user_message`."""
+
+    def __call__(
+        self, turn: Turn, incoming: Incoming, read_memory: ReadMemory = ...
+    ) -> Awaitable[Message]: ...
 
 
 async def no_memory(_thread: ThreadId) -> str:

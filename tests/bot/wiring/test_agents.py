@@ -16,6 +16,7 @@ from bot.config.scopes import CurrentSettings, Place
 from bot.config.settings import Scope
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.tool import Arguments
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.agents import Agents
 from bot.wiring.model_chain import ModelChain, terms_of
@@ -43,7 +44,7 @@ now = partial(datetime.now, UTC)
 
 @asynccontextmanager
 async def agents(tmp_path, monkeypatch, **more):
-    async with open_harness(tmp_path, monkeypatch, **GIVEN, **more) as harness:
+    async with open_harness(tmp_path, monkeypatch, **{**GIVEN, **more}) as harness:
         disk, tools = PosixDisk(), harness.tools
         ledger = Ledger(disk, tmp_path / "usage", offload=inline, now=now)
         current = CurrentSettings(harness.settings)
@@ -117,3 +118,28 @@ async def test_a_scope_whose_model_cannot_be_used_is_named(tmp_path, monkeypatch
         with pytest.raises(ConfigInvalid, match=r"scopes\.user:U1: env:OPENAI_API_KEY"):
             made.check(made.current.settings.model_copy(update={"scopes": scopes}))
         made.check(made.current.settings)
+
+
+class Listed:
+    """A tool of an MCP server, as its connection lists it."""
+
+    description, risk, arguments = "Does something.", "send", Arguments
+
+    def __init__(self, server):
+        self.name, self.server = f"{server}__act", SimpleNamespace(name=server)
+
+    async def __call__(self, arguments, context):
+        return "done"
+
+
+async def test_tools_of_a_server_reach_each_agent_that_may_have_them_also_late(tmp_path, monkeypatch):
+    more = {"user:U7": {"tools": {"mcp_servers": ["github"]}}, "user:U8": {"tools": {"mcp_servers": []}}}
+    async with agents(tmp_path, monkeypatch, scopes=more) as made:
+        places = [ELSEWHERE, *(Place("slack", "T1", "C2", person) for person in ("U7", "U8"))]
+        early = [await made.agent_for(made.current.at(place)) for place in places]
+        made.tool_set.offer([Listed("github"), Listed("tickets")])
+        late = await made.agent_for(made.current.at(places[1]).override(Scope()))
+    everybody, some, none = ({name for name in tools_of(agent) if "__" in name} for agent in early)
+    assert everybody == {"github__act", "tickets__act"}
+    assert (some, none) == ({"github__act"}, set())
+    assert {name for name in tools_of(late) if "__" in name} == some
