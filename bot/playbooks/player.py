@@ -81,11 +81,11 @@ class Player:
             if before.state == "running":
                 turn.note(wording.going_on(before))
             return await self.runs.take_up(before)
-        name, _, words = turn.incoming.text.split(maxsplit=1)[1].partition(" ")
+        _, name, words = [*turn.incoming.text.strip().split(maxsplit=2), "", ""][:3]
         if name in ("retry", "skip"):
-            run = await self._directed(turn, before, name, words.strip())
+            run = await self._directed(turn, before, name, words)
         else:
-            run = await self._new(turn, before, name, words.strip())
+            run = await self._new(turn, before, name, words)
         if isinstance(run, str):
             return run
         try:

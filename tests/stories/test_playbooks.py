@@ -120,9 +120,10 @@ async def test_the_stages_are_played_in_order_and_the_outcome_is_one_post(tmp_pa
 
 async def test_a_value_of_the_result_chooses_the_next_stage(tmp_path):
     write(tmp_path, "triage", TRIAGE)
-    async with playing(tmp_path, text('{"severity": "low"}'), text("Noted.")) as (chat, _):
-        outcome = await chat.say("/play triage a typo")
+    async with playing(tmp_path, text('{"severity": "low"}'), text("Noted.")) as (chat, fake):
+        outcome = await chat.say("/play triage\na typo,  \nin two lines")
     assert outcome.text == "**triage**: done\n✓ assess\n○ page\n✓ note\n\nNoted."
+    assert "What was asked for: a typo,  \nin two lines\n" in prompts(fake)[0]
 
 
 REPAIRED = """\

@@ -22,6 +22,8 @@ from threads.model import (
     Outgoing,
     QuestionClosed,
     Resumed,
+    StagesChanged,
+    StageShown,
     Taken,
     TextDelta,
     TextReset,
@@ -50,6 +52,7 @@ EVENTS: list[TurnEvent] = [
     ToolStarted("read_file", "notes.md", "c1"),
     ToolFinished("read_file", ok=False, call_id="c1"),
     QuestionClosed("k?q1", approved=True, by="U1"),
+    StagesChanged("triage", (StageShown("assess", "passed"), StageShown("plan", "running"))),
     TurnSettled("answered"),
 ]
 
