@@ -139,6 +139,8 @@ class Player:
         if following is None and playing.redirected:
             run = self.runs.of(turn.incoming.thread) or run
             following = redirected(run)
+        elif following is None and run.left_s <= clock.worked_s:
+            following = out_of_time(run)
         elif following is None:
             why = f"The stage took longer than {stage.act.timeout_s:g} s."
             following = failed(run, Failure(type="timeout", message=why), unmended_errors(attempt.messages))

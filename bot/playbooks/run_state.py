@@ -57,14 +57,18 @@ class Run(Record):
     """One run of a playbook in a thread.
 
     ``message_id`` is the message whose turn plays it, or has played it last. ``state`` is "running" also if that turn
-    ended without an end of the run: it was stopped, or it failed. ``visits`` count against the bound of each stage,
-    ``entries`` count all of them. ``attempt`` counts in this visit of ``stage``, from 1. ``failure`` and ``errors``
-    are those of the attempt before, or of the stage ``failed`` that led here. ``before_usd`` was spent in earlier
-    turns. When the stage was entered, ``entered_usd`` had been spent in all, and ``entered_granted_usd`` granted in
-    this turn. ``worked_s`` counts to the last border, at ``border_at`` (UTC, ISO 8601). A person is asked until
-    ``asking_until``. ``returns`` counts how often it was parked. ``redirect`` is what a person chose while a stage
-    runs: "skip STAGE" or "retry STAGE". ``holder`` grows with each turn that takes the run up, the last
-    time at ``taken_at``.
+    ended without an end of the run: it was stopped, or it failed.
+
+    ``visits`` count against the bound of each stage, ``entries`` count all of them. ``attempt`` counts in this visit
+    of ``stage``, from 1. ``reasons`` say for people why stages failed, were skipped or are parked. ``failure`` and
+    ``errors`` are those of the attempt before, or of the stage ``failed`` that led here.
+
+    ``before_usd`` was spent in earlier turns. When the stage was entered, ``entered_usd`` had been spent in all, and
+    ``entered_granted_usd`` granted in this turn. ``worked_s`` counts to the last border, at ``border_at`` (UTC, ISO
+    8601). A person is asked until ``asking_until``. ``returns`` counts how often it was parked.
+
+    ``redirect`` is what a person chose while a stage runs: "skip STAGE" or "retry STAGE". ``holder`` grows with each
+    turn that takes the run up, the last time at ``taken_at``.
     """
 
     id: str
@@ -82,6 +86,7 @@ class Run(Record):
     visits: dict[str, int] = Field(default_factory=dict)
     entries: int = 0
     signs: dict[str, Sign] = Field(default_factory=dict)
+    reasons: dict[str, str] = Field(default_factory=dict)
     results: dict[str, Result] = Field(default_factory=dict)
     answers: dict[str, bool] = Field(default_factory=dict)
     failed: str = ""

@@ -21,11 +21,14 @@ target, and each visit has a bounded number of attempts, so a run always ends. O
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from pydantic import JsonValue
 
 from bot.playbooks.definition import END, Stage
 from bot.playbooks.run_state import MOST_ERRORS, Failure, Result, Run, Sign
+
+T = TypeVar("T")
 
 FINAL = ("declined", "budget")
 """Failures that another attempt cannot change."""
@@ -145,21 +148,25 @@ def _unrecoverable(run: Run, failure: Failure, errors: tuple[Failure, ...]) -> R
 
 def _end(run: Run, sign: Sign, failure: Failure, errors: tuple[Failure, ...]) -> Run:
     """Return the run parked or failed in its stage."""
-    signs = {**run.signs, run.stage: sign}
-    told = {"failed": run.stage, "failure": failure, "errors": errors}
-    return run.model_copy(
-        update={**told, "signs": signs, "state": "parked" if sign == "parked" else "failed"}
-    )
+    run = _signed(run, sign, failure, errors)
+    return run.model_copy(update={"state": "parked" if sign == "parked" else "failed"})
 
 
 def _leave(
     run: Run, sign: Sign, target: str, failure: Failure | None = None, errors: tuple[Failure, ...] = ()
 ) -> Run:
     """Return the run in the next stage, which knows how this one failed."""
-    signs = {**run.signs, run.stage: sign}
-    told = {"failed": run.stage if failure else "", "failure": failure, "errors": errors}
-    run = run.model_copy(update={**told, "signs": signs})
+    run = _signed(run, sign, failure, errors)
     return _done(run) if target == END else _enter(run, target)
+
+
+def _signed(run: Run, sign: Sign, failure: Failure | None, errors: tuple[Failure, ...]) -> Run:
+    """Return the run with the sign of its stage, and how that failed."""
+    stage, reasons = run.stage, _without(run.reasons, run.stage)
+    if failure:
+        reasons[stage] = failure.message
+    told = {"failed": stage if failure else "", "failure": failure, "errors": errors}
+    return run.model_copy(update={**told, "signs": {**run.signs, stage: sign}, "reasons": reasons})
 
 
 def _enter(run: Run, target: str) -> Run:
@@ -172,5 +179,5 @@ def _done(run: Run) -> Run:
     return run.model_copy(update={"stage": END, "state": "done"})
 
 
-def _without(signs: Mapping[str, Sign], stage: str) -> dict[str, Sign]:
-    return {name: sign for name, sign in signs.items() if name != stage}
+def _without(of_stages: Mapping[str, T], stage: str) -> dict[str, T]:
+    return {name: value for name, value in of_stages.items() if name != stage}

@@ -13,8 +13,8 @@ from bot.playbooks.run_state import Result, Run
 from threads.invisible_text import escaped
 from threads.model import StagesChanged, StageShown
 
-LONGEST_SHOWN = 2_000
-"""Characters of a result in a question."""
+LONGEST_SHOWN, LONGEST_REASON = 2_000, 300
+"""Characters of a result in a question, and of a reason in the outcome."""
 
 ONLY_ASKER = "Only the person who started the playbook, or an admin, can do that."
 NOT_HERE = "No playbook is under way here. /play lists them."
@@ -52,13 +52,20 @@ def stage_lines(run: Run, *, playing: bool = False) -> str:
     return stages_of(run, playing=playing).lines
 
 
+def reason_lines(run: Run) -> str:
+    """Return why stages failed, were skipped or are parked, one a line."""
+    shown = ("failed", "skipped", "parked")
+    stages = (stage.name for stage in run.playbook.stages if run.signs.get(stage.name) in shown)
+    reasons = ((name, " ".join(run.reasons[name].split())) for name in stages if name in run.reasons)
+    return "\n".join(f"{name}: {why[:LONGEST_REASON]}" for name, why in reasons)
+
+
 def outcome(run: Run, until: datetime | None = None) -> str:
     """Return the last word on a run. A parked one goes on by itself at *until*."""
     heading = {"done": "done", "parked": "waits", "failed": "ended", "running": "not over"}[run.state]
     spent = f", ${run.spent_usd:.4f}" if run.spent_usd else ""
     parts = [f"**{run.playbook.name}**: {heading}{spent}\n{stage_lines(run)}"]
-    if run.state in ("parked", "failed") and run.failure:
-        parts.append(f"{run.failed}: {run.failure.message}")
+    parts += filter(None, [reason_lines(run)])
     if run.state == "parked":
         when = f"I try it again at {until:%Y-%m-%d %H:%M} UTC. " if until else ""
         parts.append(f"{when}{CONTROLS} decide before that." if until else f"{CONTROLS} decide what follows.")
@@ -96,10 +103,8 @@ def status(run: Run, *, playing: bool) -> str:
         state = f"stopped in stage {run.stage}; {CONTROLS} decide what follows"
     else:
         state = {"done": "done", "parked": f"waits in stage {run.stage}", "failed": "ended"}[run.state]
-    why = (
-        f"\n{run.failed}: {run.failure.message}" if run.failure and run.state in ("parked", "failed") else ""
-    )
-    return f"{run.playbook.name}: {state}.\n{stage_lines(run, playing=playing)}{why}"
+    parts = [f"{run.playbook.name}: {state}.\n{stage_lines(run, playing=playing)}", reason_lines(run)]
+    return "\n\n".join(filter(None, parts))
 
 
 def going_on(run: Run) -> str:

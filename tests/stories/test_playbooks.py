@@ -86,7 +86,7 @@ async def playing(tmp_path, *replies, chat=None, **more):
         yield chat, fake
 
 
-async def asked(chat, fake, requests):
+async def asked(fake, requests):
     """Wait until the model was asked so often."""
     with anyio.fail_after(20):
         while len(fake.requests) < requests:
@@ -186,11 +186,14 @@ def unrecoverable(resolution, **retry):
     """
 
 
+GONE = "two: The file there.txt is not there: There is no 'there.txt' here."
+
+
 async def test_skip_goes_on_without_the_stage(tmp_path):
     write(tmp_path, "three", unrecoverable("skip"))
     async with playing(tmp_path, text("1"), text("2"), text("3")) as (chat, fake):
         outcome = await chat.say("/play three")
-        assert outcome.text == "**three**: done\n✓ one\n↷ two\n✓ three\n\n3"
+        assert outcome.text == f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3"
         assert "The stage two failed (assertion)" in prompts(fake)[2]
 
 
@@ -211,7 +214,7 @@ async def test_an_ended_run_goes_on_where_a_person_wants_it(tmp_path):
     async with playing(tmp_path, text("1"), text("2"), text("2 again"), text("3")) as (chat, _):
         await chat.say("/play three")
         assert (await chat.say("/play retry two")).text.startswith("**three**: ended")
-        assert (await chat.say("/play skip")).text == "**three**: done\n✓ one\n↷ two\n✓ three\n\n3"
+        assert (await chat.say("/play skip")).text == f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3"
         assert (await chat.say("/play skip")).text == "No playbook is under way here. /play lists them."
 
 
@@ -254,7 +257,10 @@ async def test_a_failed_tool_reaches_the_stage_as_a_typed_error_that_chooses_the
     missing = o.chat_answer(o.Tool("c1", "read_file", {"path": "gone.txt"}))
     async with playing(tmp_path, missing, text("I could not."), text("It is gone.")) as (chat, fake):
         outcome = await chat.say("/play read")
-        assert outcome.text == "**read**: done\n✗ look\n✓ mend\n\nIt is gone."
+        assert (
+            outcome.text
+            == "**read**: done\n✗ look\n✓ mend\n\nlook: There is no 'gone.txt' here.\n\nIt is gone."
+        )
         assert "- read_file failed (not_found): There is no 'gone.txt' here." in prompts(fake)[2]
 
 
@@ -318,7 +324,7 @@ async def test_a_run_goes_on_in_the_stage_in_which_the_process_died(tmp_path, st
     done = [text(str(n)) for n in range(1, stage)]
     async with playing(tmp_path, *done, stalled()) as (chat, fake):
         await chat.send("/play three")
-        await asked(chat, fake, stage)
+        await asked(fake, stage)
     write(tmp_path, "three", "name: changed meanwhile")
     left = [text(str(n)) for n in range(stage, 4)]
     async with playing(tmp_path, *left, chat=chat) as (chat, fake):
@@ -326,7 +332,7 @@ async def test_a_run_goes_on_in_the_stage_in_which_the_process_died(tmp_path, st
         assert len(fake.requests) == 4 - stage, "what passed a border is not done again"
         name = ["one", "two", "three"][stage - 1]
         assert f"(three went on in stage {name}.)" in chat.posts[-1].text
-        assert chat.posts[-1].text.endswith("**three**: done\n✓ one\n↷ two\n✓ three\n\n3")
+        assert chat.posts[-1].text.endswith(f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3")
 
 
 async def test_a_run_that_comes_further_each_time_is_never_a_dead_letter(tmp_path):
@@ -337,7 +343,7 @@ async def test_a_run_that_comes_further_each_time_is_never_a_dead_letter(tmp_pat
         async with playing(tmp_path, *([text("ok")] if stage else []), stalled(), chat=chat) as (chat, fake):
             if not stage:
                 await chat.send("/play long")
-            await asked(chat, fake, 2 if stage else 1)
+            await asked(fake, 2 if stage else 1)
     async with playing(tmp_path, text("ok"), text("ok"), chat=chat) as (chat, fake):
         await chat.settled("m1")
         assert chat.outcomes == {"m1": "answered"}
@@ -351,7 +357,7 @@ async def test_a_stage_that_kills_the_process_three_times_is_a_dead_letter(tmp_p
         async with playing(tmp_path, stalled(), chat=chat) as (chat, fake):
             if not attempt:
                 await chat.send("/play three")
-            await asked(chat, fake, 1)
+            await asked(fake, 1)
     async with playing(tmp_path, chat=chat) as (chat, fake):
         await chat.settled("m1")
         assert chat.outcomes == {"m1": "dead_letter"}
@@ -361,7 +367,7 @@ async def test_a_stop_ends_the_run_until_a_person_takes_it_up(tmp_path):
     write(tmp_path, "three", unrecoverable("skip"))
     async with playing(tmp_path, text("1"), stalled(), text("2"), text("3")) as (chat, fake):
         await chat.send("/play three")
-        await asked(chat, fake, 2)
+        await asked(fake, 2)
         assert (await chat.say("/play status")).text.startswith(
             "three: in stage two, attempt 1 of 1.\n✓ one\n▸ two"
         )
@@ -373,16 +379,16 @@ async def test_a_stop_ends_the_run_until_a_person_takes_it_up(tmp_path):
         )
         assert (
             await chat.say("/play retry", author=BOSS)
-        ).text == "**three**: done\n✓ one\n↷ two\n✓ three\n\n3"
+        ).text == f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3"
 
 
 async def test_a_stage_that_runs_can_be_left_out_or_begun_again(tmp_path):
     write(tmp_path, "three", unrecoverable("abort"))
     async with playing(tmp_path, stalled(), text("1"), stalled(), text("3")) as (chat, fake):
         await chat.send("/play three")
-        await asked(chat, fake, 1)
+        await asked(fake, 1)
         assert (await chat.say("/play retry")).text == "I go on in stage one."
-        await asked(chat, fake, 3)
+        await asked(fake, 3)
         assert (await chat.say("/play skip")).text == "I leave out stage two."
         await chat.settled("m1")
         assert chat.posts[-1].text == "**three**: done\n✓ one\n↷ two\n✓ three\n\n3"
@@ -414,16 +420,19 @@ async def test_a_stage_that_takes_too_long_is_a_failure_of_its_own_type(tmp_path
     )
     async with playing(tmp_path, stalled(), text("Too slow.")) as (chat, fake):
         outcome = await chat.say("/play slow")
-        assert outcome.text == "**slow**: done\n✗ wait\n✓ mend\n\nToo slow."
+        assert (
+            outcome.text
+            == "**slow**: done\n✗ wait\n✓ mend\n\nwait: The stage took longer than 0.2 s.\n\nToo slow."
+        )
         assert "The stage wait failed (timeout): The stage took longer than 0.2 s." in prompts(fake)[1]
 
 
 async def test_the_time_of_the_whole_playbook_ends_it(tmp_path):
-    write(tmp_path, "three", unrecoverable("skip").replace("stages:", "limits: {time_s: 0.2}\n    stages:"))
+    write(tmp_path, "three", unrecoverable("skip").replace("stages:", "limits: {time_s: 3}\n    stages:"))
     async with playing(tmp_path, text("1"), stalled()) as (chat, _):
         outcome = await chat.say("/play three")
-        assert outcome.text.startswith("**three**: ended\n✓ one\n")
-        assert "The time of the playbook is used up." in outcome.text
+        assert outcome.text.startswith("**three**: ended\n✓ one\n✗ two\n")
+        assert "\n\ntwo: The time of the playbook is used up.\n\n" in outcome.text
 
 
 async def test_a_provider_that_fails_is_a_failure_of_the_stage(tmp_path):
@@ -604,7 +613,7 @@ async def test_a_message_meanwhile_joins_the_stage_that_runs(tmp_path):
     slow = replace(look, steps=(Wait(gate), *look.steps))
     async with playing(tmp_path, slow, text("1"), text("2"), text("3")) as (chat, fake):
         await chat.send("/play three")
-        await asked(chat, fake, 1)
+        await asked(fake, 1)
         await chat.send("mind the gap")
         await chat.send("/play three")
         gate.set()
@@ -632,7 +641,7 @@ async def test_a_message_that_is_edited_into_a_playbook_plays_it(tmp_path):
         fake,
     ):
         await chat.send("hello")
-        await asked(chat, fake, 1)
+        await asked(fake, 1)
         second = await chat.send("/play triage old")
         await chat.sink(Edited(second.id, second.thread, "/play triage new"))
         gate.set()
