@@ -346,6 +346,7 @@ def core_parts(
         models=lambda _: model,
         memory=None,
         schedules=None,
+        plays=None,
         permissions=NothingAllowed(),
         asked=NothingAsked(),
         reader=None,

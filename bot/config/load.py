@@ -252,12 +252,23 @@ def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str |
     return None, faults, unknown
 
 
+def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the place and the words of each fault in a document that should have been a *root*."""
+    return [
+        (
+            detail["loc"],
+            _unknown_key(detail["loc"], root) if detail["type"] == "extra_forbidden" else _fault(detail),
+        )
+        for detail in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
 def _fault(detail: ErrorDetails) -> str:
     words = re.sub(r"^\w+ should ", "must ", detail["msg"]).replace("Field required", "is required")
-    return f"{_path(detail['loc'])}: {words}"
+    return f"{path_of(detail['loc'])}: {words}"
 
 
-def _path(location: Iterable[str | int]) -> str:
+def path_of(location: Iterable[str | int]) -> str:
     """Write a place as ``a.b[1]``, with nothing of it able to break the line."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_plain(step)}" for step in location)
     return "".join(step for step in steps if step != ".[key]").removeprefix(".")
@@ -267,14 +278,14 @@ def _plain(key: str) -> str:
     return ascii(key[:60])[1:-1] or '""'
 
 
-def _unknown_key(location: tuple[str | int, ...]) -> str:
-    section: type[Section] = Settings
+def _unknown_key(location: tuple[str | int, ...], root: type[Section] = Settings) -> str:
+    section = root
     for step in location[:-1]:
-        field = section.model_fields.get(str(step))
+        field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
-    return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
+    return f'{path_of(location)}: unknown key; the nearest known one is "{nearest[0]}"'
 
 
 def section_in(annotation: object) -> type[Section] | None:
@@ -323,12 +334,12 @@ def _object(value: JsonValue) -> dict[str, JsonValue]:
 
 def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
     named: list[tuple[str, JsonValue]]
-    named = [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    named = [(path_of(("models", name)), name) for name in _object(document.get("models"))]
     for place, given in _everywhere(document):
-        named.append((_path((*place, "model")), given.get("model")))
+        named.append((path_of((*place, "model")), given.get("model")))
         fallbacks = given.get("fallback_models")
         for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else []):
-            named.append((_path((*place, "fallback_models", i)), name))
+            named.append((path_of((*place, "fallback_models", i)), name))
     for path, model in named:
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue
@@ -356,14 +367,14 @@ def _server_name_faults(document: Mapping[str, JsonValue]) -> Iterator[str]:
             if isinstance(name, str) and name not in known:
                 nearest = difflib.get_close_matches(name[:60], known, n=1, cutoff=0.0)
                 hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none"
-                path = _path((*place, "tools", "mcp_servers", i))
+                path = path_of((*place, "tools", "mcp_servers", i))
                 yield f'{path}: no MCP server is called "{_plain(name)}"; {hint}'
 
 
 def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
     built_in = built_in_providers()
     for name, entry in providers.items():
-        path = _path(("providers", name))
+        path = path_of(("providers", name))
         if OFFLINE.startswith(f"{name}/"):
             yield f"{path}: is built in and has no settings"
             continue
@@ -396,14 +407,14 @@ def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, Jso
         places.append((("models", name), name.partition("/")[0], entry, name in prices))
     for path, provider, entry, priced in places:
         params = _object(_object(entry).get("params"))
-        yield from param_faults(f"{_path(path)}.params", _built_in_kind(provider), params, priced=priced)
+        yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)
 
 
 def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
     for name, entry in servers.items():
         if not isinstance(entry, dict):
             continue
-        path = _path(("mcp_servers", name))
+        path = path_of(("mcp_servers", name))
         if (entry.get("command") is None) == (entry.get("url") is None):
             yield f"{path}: must have either a command or a url"
         yield from _oauth_faults(path, entry)

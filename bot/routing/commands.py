@@ -1,13 +1,13 @@
 """Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control commands never queue behind a turn.
 
-Two commands are turns of their own and do queue: `/compact` calls the model, and `/retry` asks it again.
+Some commands are turns of their own and do queue: `/compact` and `/play` call the model, and `/retry` asks it again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
 
@@ -19,10 +19,11 @@ from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
 from threads.model import Answer, Incoming, Message, ThreadId, Way
-from threads.scheduled_messages import due_of
+from threads.scheduled_messages import due_of, plays
 
 Name = Literal[
     "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
+    "play",
     "mcp", "help",
 ]  # fmt: skip
 
@@ -36,6 +37,7 @@ MEANINGS: Mapping[str, str] = {
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
+    "/play [NAME …]": "list the playbooks, or play one; also `status`, `stop`, `skip`, `retry [STAGE]` and `at`",
     "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
     "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
@@ -47,7 +49,9 @@ HELP = "\n".join(
     f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "show this list"}.items()
 )
 
-ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule"})
+ABOUT_A_THREAD = frozenset(
+    {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}
+)
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
 
 NO_SCHEDULES = (
@@ -81,10 +85,6 @@ class Command:
         return self.name in {"compact", "retry"} or (
             self.name == "mcp" and ":" in self.words.partition(" ")[0]
         )
-
-    def is_control(self, incoming: Incoming) -> bool:
-        """Return whether it is carried out at once, beside any turn."""
-        return not (self.is_turn and incoming.thread.root)
 
 
 class ModelCommands(Protocol):
@@ -126,6 +126,26 @@ class ScheduleCommands(Protocol):
         ...
 
 
+class PlayCommands(Protocol):
+    """What commands do with playbooks; see `bot.playbooks.commands.PlayCommands`."""
+
+    def is_playing(self, thread: ThreadId) -> bool:
+        """Return whether a stage runs in the thread now."""
+        ...
+
+    def is_turn(self, thread: ThreadId, words: str) -> bool:
+        """Return whether the words after `/play` need a turn of their own."""
+        ...
+
+    async def command(self, incoming: Incoming, words: str) -> str:
+        """Carry out a command that is no turn. Raises `StoreUnavailable`."""
+        ...
+
+    async def drop(self, thread: ThreadId) -> None:
+        """Remove the thread's run. Raises `StoreUnavailable`."""
+        ...
+
+
 class McpCommands(Protocol):
     """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
 
@@ -164,7 +184,7 @@ class AskedQuestions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``memory`` and ``schedules`` are None when they are off.
+    """What commands act on. ``memory``, ``schedules`` and ``plays`` are None when they are off.
 
     ``models`` returns the models for a message: they depend on its place and its author.
 
@@ -177,12 +197,19 @@ class Controls:
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
+    plays: PlayCommands | None
     permissions: Permissions
     asked: AskedQuestions
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
     mcp: McpCommands | None = None
+
+    def is_control(self, command: Command, incoming: Incoming) -> bool:
+        """Return whether a command is carried out at once, beside any turn."""
+        if command.name == "play" and self.plays and incoming.thread.root:
+            return not self.plays.is_turn(incoming.thread, command.words)
+        return not (command.is_turn and incoming.thread.root)
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -222,8 +249,22 @@ def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
 
 
 def command_of(incoming: Incoming) -> Command | None:
-    """Return the command in a message. A scheduled message has none, because a model could have written it."""
-    return None if due_of(incoming.id) else parse(incoming.text)
+    """Return the command in a message.
+
+    A scheduled message has none, because a model could have written it, unless a person scheduled a playbook.
+    """
+    if due_of(incoming.id) is None:
+        return parse(incoming.text)
+    command = parse(incoming.text) if plays(incoming.id) else None
+    return command if command and command.name == "play" else None
+
+
+def as_turn(incoming: Incoming) -> Incoming:
+    """Return the message of a command that is a turn, with what that turn does first."""
+    command = command_of(incoming)
+    if command and command.name == "compact":
+        return replace(incoming, first="compact", control=True)
+    return replace(incoming, first="play") if command and command.name == "play" else incoming
 
 
 async def obey(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -254,6 +295,8 @@ async def _status(_: Command, pending: PendingMessage, controls: Controls) -> st
 
 async def _new(_: Command, pending: PendingMessage, controls: Controls) -> str:
     if await controls.registry.forget(pending.incoming.thread):
+        if controls.plays:
+            await controls.plays.drop(pending.incoming.thread)
         return "I put our conversation aside. This is a fresh start."
     return "I still have something to answer here. Say /stop first, then /new."
 
@@ -289,6 +332,14 @@ async def _schedule(command: Command, pending: PendingMessage, controls: Control
     if controls.schedules is None:
         return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
     return await controls.schedules.command(pending.incoming.thread, command.words)
+
+
+async def _play(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    if controls.plays is None:
+        return "There are no playbooks here."
+    if command.words.split()[:1] == ["stop"] and controls.plays.is_playing(pending.incoming.thread):
+        return await _stop(command, pending, controls)
+    return await controls.plays.command(pending.incoming, command.words)
 
 
 async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -377,6 +428,7 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "answer": _answer,
     "memory": _memory,
     "schedule": _schedule,
+    "play": _play,
     "mcp": _mcp,
     "help": _help,
 }

@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from bot.ports import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
-from bot.routing.commands import Command, Controls, command_of, obey, parse, retried, take_typed
+from bot.routing.commands import Command, Controls, as_turn, command_of, obey, parse, retried, take_typed
 from bot.routing.rate_limit import RateLimiter
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
@@ -112,15 +112,15 @@ class Orchestrator:
             self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(pending, _too_old)
-        elif (command := self._controls.command_of(pending)) and command.is_control(incoming):
+        elif (command := self._controls.command_of(pending)) and self._controls.is_control(command, incoming):
             self._tasks.start_soon(self._obey, command, pending)
         elif not self._rates.allows(pending):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)
         else:
-            if command and command.name == "compact":
-                pending.incoming = replace(incoming, first="compact", control=True)
+            if command:
+                pending.incoming = as_turn(pending.incoming)
             try:
                 self._registry.tell(pending)
             except MailboxFull:
@@ -150,7 +150,7 @@ class Orchestrator:
     def _limit(self, incoming: Incoming) -> int | None:
         """Return how many messages a minute the author may send, or None if this one does not count."""
         command = command_of(incoming)
-        is_free = incoming.stale or (command is not None and command.is_control(incoming))
+        is_free = incoming.stale or (command is not None and self._controls.is_control(command, incoming))
         return None if is_free else self._rates.limit_of(incoming.author.id)
 
     async def _obey(self, command: Command, pending: PendingMessage) -> None:

@@ -33,6 +33,10 @@ class ModelChoices:
     def effort_of(self, thread: ThreadId) -> Effort | None:
         return self._state.value.efforts.get(str(thread)) if self._count else None
 
+    def ignored(self) -> ModelChoices:
+        """Return these choices, of which none counts."""
+        return ModelChoices(self._state, count=False)
+
     async def choose(self, thread: ThreadId, model: str | None, effort: Effort | None = None) -> None:
         """Store the choice; None is the usual. Raises `StoreUnavailable`, and nothing has changed then."""
 

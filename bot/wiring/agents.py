@@ -81,11 +81,11 @@ class Agents:
     def check(self, settings: Settings) -> None:
         """Raise `ConfigInvalid` if a model that the settings name, for everybody or in a scope, cannot be used."""
         everywhere = Effective(settings)
-        self._chain(everywhere).check()
+        self.chain_for(everywhere).check()
         faults = []
         for name, scope in settings.scopes.items():
             try:
-                self._chain(everywhere.override(scope, name)).check()
+                self.chain_for(everywhere.override(scope, name)).check()
             except ConfigInvalid as error:
                 faults.append(f"scopes.{name}: {error}")
         if faults:
@@ -93,14 +93,15 @@ class Agents:
 
     def models(self, incoming: Incoming) -> ModelChain:
         """Return the models of a message's place and author."""
-        return self._chain(self.current.at(Place.of(incoming)))
+        return self.chain_for(self.current.at(Place.of(incoming)))
 
-    def _chain(self, effective: Effective, tools: Collection[str] | None = None) -> ModelChain:
+    def chain_for(self, effective: Effective, tools: Collection[str] | None = None) -> ModelChain:
+        """Return the models under these settings. Their calls carry the specs of the *tools*."""
         toolbox = self.tool_set.toolbox(effective.settings.tools, tools)
         return self.chain.under(terms_of(effective, self.ledger, toolbox.specs))
 
     def _make(self, effective: Effective, tools: Collection[str] | None) -> Agent:
-        settings, chain = effective.settings, self._chain(effective, tools)
+        settings, chain = effective.settings, self.chain_for(effective, tools)
         memory, mcp = self.tool_set.memory, self.tool_set.mcp
         return Agent(
             FittingModels(chain) if self.schema_of else chain,

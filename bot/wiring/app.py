@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -31,7 +31,9 @@ from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
+from bot.routing.commands import as_turn
 from bot.routing.rate_limit import RateLimiter
+from bot.schedules.scheduler import Scheduler
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
@@ -45,6 +47,7 @@ from bot.wiring.model_chain import (
     terms_of,
     used,
 )
+from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, Storage, leaving, make_storage
@@ -52,7 +55,7 @@ from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Limits, Outgoing, Sink, ThreadId
+from threads.model import Limits, Outgoing, Sink, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -60,9 +63,6 @@ from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
-
-if TYPE_CHECKING:
-    from bot.schedules.store import Schedules
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +153,7 @@ async def serve(
                 schema_of,
             )
             agents.check(settings)
+            playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
             bot = _Bot(
                 current,
                 access,
@@ -161,13 +162,13 @@ async def serve(
                 transports,
                 outboxes,
                 agents,
+                playbooks,
                 reload,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
             core = await open_core(tasks, bot.parts())
-            if tool_set.schedules:
-                bot.start_schedules(tasks, core, tool_set.schedules, post)
+            bot.start_schedules(tasks, core, post)
             tasks.start_soon(bot.escalation.watch, transports)
             if reload:
                 check = partial(_can_reload, agents, environ, offload)
@@ -190,6 +191,7 @@ class _Bot:
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
     agents: Agents
+    playbooks: Playbooks
     reload: Reload | None
     escalation: Escalation
     restore: Restored | None
@@ -218,7 +220,7 @@ class _Bot:
             mask=resources.mask,
             observing=resources.observing,
             outboxes=self.outboxes,
-            run=self.agents.run,
+            run=self.run,
             limits=limits,
             rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=self.access.is_admin),
             recovery=settings.recovery,
@@ -228,6 +230,7 @@ class _Bot:
             models=self.agents.models,
             memory=tool_set.memory,
             schedules=tool_set.schedules,
+            plays=self.playbooks.commands,
             permissions=tool_set.approvals,
             asked=tool_set.questions,
             reader=tool_set.documents,
@@ -239,6 +242,11 @@ class _Bot:
             mcp=tool_set.mcp,
             on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
         )
+
+    async def run(self, turn: Turn) -> str:
+        """Answer a turn, or play its playbook."""
+        plays = as_turn(turn.incoming).first == "play" and not turn.known_answer  # also after an edit
+        return await (self.playbooks.player.run(turn) if plays else self.agents.run(turn))
 
     def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:
         """Return the text about a failure for the thread. For an admin it says how to fix it."""
@@ -269,13 +277,11 @@ class _Bot:
         )
 
     def start_schedules(
-        self, tasks: TaskGroup, core: Core, schedules: Schedules, post: Callable[[Outgoing], Awaitable[str]]
+        self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the task that sends scheduled messages when they are due."""
-        from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
-
+        """Start the task that sends scheduled messages when they are due, or only lets parked playbooks go on."""
         scheduler = Scheduler(
-            schedules,
+            self.agents.tool_set.returns,
             core.orchestrator.receive,
             core.journal.knows,
             self.access.allowed,
@@ -283,6 +289,7 @@ class _Bot:
             post,
             frozenset(self.outboxes),
             self.current.settings.recovery.max_age_s,
+            only_returns=self.agents.tool_set.schedules is None,
         )
         tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
 

@@ -144,7 +144,7 @@ class ModelChain:
     ) -> None:
         self.terms = terms
         self._environ, self._http, self._now = environ, http, now
-        self._random, self._sharers, self._chosen = random, sharers, chosen
+        self._random, self._sharers, self.chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._gates: dict[tuple[str, int], Gate] = {}
         self._adapters: dict[tuple[str, int], Model] = {}
@@ -162,6 +162,12 @@ class ModelChain:
         other.terms = terms
         return other
 
+    def without_choices(self) -> ModelChain:
+        """Return a chain that always begins with the model of its settings, whatever a thread chose."""
+        chain = copy(self)
+        chain.chosen = self.chosen.ignored()
+        return chain
+
     def check(self) -> None:
         """Raise `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used."""
         for name in candidates(self._settings, self.name):
@@ -177,7 +183,7 @@ class ModelChain:
         """Return the thread's model with all its policies, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
         account = await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
-        if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
+        if (chosen := self.chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
         failover = Failover(
             [self._candidate(name, account, turn) for name in candidates(self._settings, self._of(thread))],
@@ -222,7 +228,7 @@ class ModelChain:
         effort = next((one for one in EFFORTS if one == named[-1].lower()), None)
         match named[:-1] if effort else named:
             case []:
-                name, stored = self._of(thread), self._chosen.of(thread)
+                name, stored = self._of(thread), self.chosen.of(thread)
             case [name]:
                 usual = name.lower() == "default"
                 name, stored = (self.name, None) if usual else (name, name)
@@ -233,7 +239,7 @@ class ModelChain:
         if effort and (fault := self._effort_fault(name, effort)):
             return f"Nothing has changed: {fault}."
         self._must_fit(thread, name, conversation)
-        await self._chosen.choose(thread, stored, effort)
+        await self.chosen.choose(thread, stored, effort)
         if stored or effort:
             return f"From the next message on, {name} answers in this thread{_how(effort)}."
         return f"This thread uses {name} again."
@@ -284,7 +290,7 @@ class ModelChain:
 
     def _of(self, thread: ThreadId) -> str:
         """Return the thread's model: the one it chose, if that can be used."""
-        chosen = self._chosen.of(thread)
+        chosen = self.chosen.of(thread)
         return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
 
     def _usable(self, name: str) -> bool:
@@ -343,7 +349,7 @@ class ModelChain:
 
     def _effort(self, info: ModelInfo, thread: ThreadId) -> Effort | None:
         """Return how much a model reasons in a thread; None leaves it to the model."""
-        chosen, fallback = self._chosen.effort_of(thread), info.name != self._of(thread)
+        chosen, fallback = self.chosen.effort_of(thread), info.name != self._of(thread)
         effort = effort_of(self._settings, info, chosen, fallback=fallback)
         return None if effort is None or (info.name, effort) in self._refused_efforts else effort
 

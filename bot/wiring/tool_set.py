@@ -82,6 +82,7 @@ class _Choice:
 class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
+    ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
     or the name of its MCP server.
     """
@@ -97,6 +98,7 @@ class ToolSet:
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     schedules: Schedules | None = None
+    returns: Schedules = field(init=False)
     skills: Skills | None = None
     mcp: McpCommands | None = None
     sandbox: str = "off"
@@ -196,8 +198,7 @@ async def open_tool_set(
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
-        if "schedule" in enabled:
-            await _schedule(tool_set, settings, resources, storage.states)
+        await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
         await _web(tool_set, settings, resources, tasks)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
         tool_set.questions = await _questions(tool_set, settings, is_admin, resources, storage.states)
@@ -276,15 +277,22 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources, states: States) -> None:
-    from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - off by default
-    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
+async def _schedule(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States, *, tools: bool
+) -> None:
+    """Open the schedules. Without *tools*, only a parked playbook comes back by them."""
+    from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - slow to import
 
     given = settings.schedule
     bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
     state = await states.open("schedules", SchedulesFile())
-    tool_set.schedules = Schedules(state, resources.now, bounds)
-    await resources.offload(tool_set.schedules.read_zones)
+    tool_set.returns = Schedules(state, resources.now, bounds)
+    await resources.offload(tool_set.returns.read_zones)
+    if not tools:
+        return
+    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415 - off by default
+
+    tool_set.schedules = tool_set.returns
     tool_set.add(
         "schedule",
         SetSchedule(

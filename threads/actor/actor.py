@@ -146,7 +146,7 @@ class Actor:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
             if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
-            turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
+            turn.clock.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
             with turn.clock:
                 text = await shared.run(turn)
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from .messages import Outcome
 from .questions import QuestionKind
@@ -114,6 +115,44 @@ class QuestionClosed:
     choice: str = ""
 
 
+StageState = Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
+
+STAGE_SIGNS: Mapping[StageState, str] = {
+    "waiting": "○",
+    "running": "▸",
+    "passed": "✓",
+    "failed": "✗",
+    "skipped": "↷",
+    "parked": "⏸",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageShown:
+    """One stage of a playbook, for a list of them."""
+
+    name: str
+    state: StageState
+
+
+@dataclass(frozen=True, slots=True)
+class StagesChanged:
+    """A playbook went on. ``stages`` are all of its stages, in their order. It replaces the event before."""
+
+    title: str
+    stages: tuple[StageShown, ...]
+
+    @property
+    def lines(self) -> str:
+        """Return the stages with their signs, one a line."""
+        return "\n".join(f"{STAGE_SIGNS[stage.state]} {stage.name}" for stage in self.stages)
+
+    @property
+    def text(self) -> str:
+        """Return the name of the playbook, and its stages below."""
+        return f"{self.title}\n{self.lines}"
+
+
 @dataclass(frozen=True, slots=True)
 class TurnSettled:
     """The message has its outcome. No more events of this turn follow.
@@ -141,6 +180,7 @@ TurnEvent = (
     | ToolFinished
     | UsageCounted
     | QuestionClosed
+    | StagesChanged
     | TurnSettled
 )
 

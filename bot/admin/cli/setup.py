@@ -171,13 +171,14 @@ def manifest_slack(settings_file: Path | None) -> None:
 )
 @click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
 def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started or contacted.
+    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted.
 
     It also shows what the tool profile and the policy mean together.
     """
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
+    from bot.playbooks.library import FOLDER, Library
     from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
@@ -187,6 +188,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         faults += model_faults(loaded.settings)
+        faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
         warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
@@ -230,12 +232,17 @@ def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) 
 
 @click.command()
 @click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
-def schema(*, events: bool) -> None:
+@click.option("--playbook", is_flag=True, help="Of a playbook instead.")
+def schema(*, events: bool, playbook: bool) -> None:
     """Print the JSON Schema of settings.json."""
     if events:
         from bot.observe.event_lines import event_schema
 
         print_json(event_schema())
+    elif playbook:
+        from bot.playbooks.definition import json_schema as playbook_schema
+
+        print_json(playbook_schema())
     else:
         from bot.config.load import json_schema
 

@@ -1,6 +1,7 @@
 """`offline/demo`: a small set of rules in a model's place, so that everything else can be tried without an account.
 
-It says what it is, uses the tools it is offered, and streams. The same request always gets the same answer.
+It says what it is, uses the tools it is offered, and streams. The same request always gets the same answer. If that
+must follow a schema, it is an example that does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from bot.llm.adapters.offline_sample import sample
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
@@ -109,6 +111,8 @@ def answer(request: Request) -> Message:
     texts = [reply for reply in replies if isinstance(reply, Text)]
     if calls := [reply for reply in replies if isinstance(reply, ToolCall)]:
         return Message("assistant", (*texts, *calls), model=NAME)
+    if request.output_schema is not None:
+        return Message("assistant", (Text(json.dumps(sample(request.output_schema))),), model=NAME)
     names = {call.id: call.name for entry in turn for call in entry.calls}
     parts = [part for entry in turn for part in _outcomes(entry, names)]
     if not parts or request.tool_choice == "auto":

@@ -51,6 +51,10 @@ COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
         "Your answer; before it the question's id if you like",
     ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
+    "play": (
+        "The playbooks, or play one",
+        "The playbook and what it needs; `status`, `stop`, `skip`, `retry`",
+    ),
     "mcp": (
         "List MCP servers and prompts, sign in or out as yourself, send a prompt",
         "`connect` or `disconnect` and a name; a name, a colon and a prompt",
