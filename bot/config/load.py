@@ -39,11 +39,38 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The file that settings come from. ``data`` is the data folder if the command line named it."""
+
+    path: Path
+    data: Path | None = None
+
+    def signature(self) -> tuple[int, ...]:
+        """Return numbers that change whenever the file does, none if there is no file. Blocking."""
+        try:
+            about = self.path.stat()
+        except OSError:
+            return ()
+        return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+    def load(self, environ: Mapping[str, str]) -> Settings:
+        """Return the settings in the file now; raises `ConfigInvalid`. Blocking."""
+        settings = load(self.path, environ=environ).settings
+        return settings.model_copy(update={"data": self.data}) if self.data else settings
+
+    def faults(self, error: ConfigInvalid) -> list[str]:
+        """Return the faults that an error lists, without the path of this machine."""
+        lines = str(error).replace(str(self.path), "settings.json").splitlines()
+        return [line for line in lines if line != NEXT.format(path="settings.json")]
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """Valid settings, and the environment of their references."""
+    """Valid settings, and the environment of their references. ``file`` is None for all defaults."""
 
     settings: Settings
     environ: Mapping[str, str] = field(default_factory=dict)
+    file: SettingsFile | None = None
 
 
 def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
@@ -70,7 +97,11 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
         lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
         raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
-    return Loaded(_with_data_folder(settings, folder, environ), _with_credentials(folder, environ))
+    return Loaded(
+        _with_data_folder(settings, folder, environ),
+        _with_credentials(folder, environ),
+        SettingsFile(path.absolute()),
+    )
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
@@ -160,7 +191,10 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
     # A model that is not set is chosen at the start, among those whose key is there.
     models = [settings.model] if "model" in settings.model_fields_set else []
-    keys = [f"providers.{model.partition('/')[0]}.api_key" for model in (*models, *settings.fallback_models)]
+    models += settings.fallback_models
+    for scope in settings.scopes.values():
+        models += [*filter(None, [scope.model]), *scope.fallback_models]
+    keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
     used = [path for key in keys for path in known if path == key or path.startswith(f"{key}s[")]
     used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
@@ -278,6 +312,7 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
         *_provider_faults(providers),
         *_param_faults(document, providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
+        *_server_name_faults(document),
         *_web_faults(_object(_object(document.get("transports")).get("web"))),
     ]
 
@@ -287,13 +322,13 @@ def _object(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
-    fallbacks = document.get("fallback_models")
-    named = [("model", document.get("model"))]
-    named += [
-        (f"fallback_models[{i}]", name)
-        for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else [])
-    ]
-    named += [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    named: list[tuple[str, JsonValue]]
+    named = [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    for place, given in _everywhere(document):
+        named.append((_path((*place, "model")), given.get("model")))
+        fallbacks = given.get("fallback_models")
+        for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else []):
+            named.append((_path((*place, "fallback_models", i)), name))
     for path, model in named:
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue
@@ -302,6 +337,27 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
             yield f'{path}: no provider is called "{provider[:60]}"; there are {", ".join(sorted(known))[:400]}'
         elif OFFLINE.startswith(f"{provider}/") and model != OFFLINE:
             yield f"{path}: the only offline model is {OFFLINE}"
+
+
+def _everywhere(
+    document: Mapping[str, JsonValue],
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
+    """Yield the settings for everybody and those of each scope, with their places."""
+    yield (), document
+    for name, scope in _object(document.get("scopes")).items():
+        yield ("scopes", name), _object(scope)
+
+
+def _server_name_faults(document: Mapping[str, JsonValue]) -> Iterator[str]:
+    known = sorted(_object(document.get("mcp_servers")))
+    for place, given in _everywhere(document):
+        names = _object(given.get("tools")).get("mcp_servers")
+        for i, name in enumerate(names if isinstance(names, list) else []):
+            if isinstance(name, str) and name not in known:
+                nearest = difflib.get_close_matches(name[:60], known, n=1, cutoff=0.0)
+                hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none"
+                path = _path((*place, "tools", "mcp_servers", i))
+                yield f'{path}: no MCP server is called "{_plain(name)}"; {hint}'
 
 
 def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:

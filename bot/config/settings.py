@@ -7,9 +7,9 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
@@ -22,6 +22,8 @@ PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
+TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
+SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|web|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
@@ -52,6 +54,11 @@ Url = Annotated[
     _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
 ]
 Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Text = Annotated[
+    str,
+    _matches(TEXT, "must be some text, without control characters but line breaks and tabs"),
+    Field(max_length=64_000),
+]
 Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
 Names = tuple[Name, ...]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -63,7 +70,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
-ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
 class Section(BaseModel):
@@ -305,7 +312,11 @@ def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
 
 class Tools(Section):
     enabled: tuple[ToolName, ...] = Field(
-        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+        default=("files", "shell", "web_fetch", "memory", "skills", "ask_person"),
+        description="Tools the model is given.",
+    )
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given; null gives those of all."
     )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
@@ -325,7 +336,11 @@ class Tools(Section):
         description="Minimum verdict for tools that write, run or send, once text from outside was read.",
     )
     approval_expires_s: Seconds = Field(
-        default=3600, description="Seconds until an open question counts as no."
+        default=3600, description="Seconds until an open question counts as no, or as not answered."
+    )
+    recovery: Literal["ask", "model"] = Field(
+        default="ask",
+        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
@@ -380,6 +395,92 @@ class Degradation(Section):
     reduce_parallelism_on_rate_limit: bool = Field(
         default=True, description="Fewer calls at once while rate limited."
     )
+
+
+class ScopeTools(Section):
+    enabled: tuple[ToolName, ...] = Field(default=(), description="Tools the model is given there.")
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given there; null gives those of all."
+    )
+    profile: ToolProfile | None = Field(default=None, description="A short way to a policy there.")
+    policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
+        default_factory=dict, description="Rules that are added there; one for the same call replaces it."
+    )
+    after_outside_text: Verdict = Field(
+        default="ask", description="Minimum verdict there once text from outside was read."
+    )
+
+
+class ScopeBudgetLimits(Section):
+    turn: Usd | None = Field(default=None, description="USD per turn there; null means no limit.")
+    thread: Usd | None = Field(default=None, description="USD per thread there; null means no limit.")
+    user_day: Usd | None = Field(
+        default=None, description="USD per user and day for whoever asks there; null means no limit."
+    )
+    day: Usd | None = Field(
+        default=None, description="USD per day for all that this scope covers, beside the limits of everyone."
+    )
+
+
+class ScopeBudget(Section):
+    limit_usd: ScopeBudgetLimits = Field(
+        default_factory=ScopeBudgetLimits, description="Limits in USD there."
+    )
+    footer: bool = Field(default=False, description="Show under each answer there what it used.")
+
+
+class ScopeLimits(Section):
+    max_steps: Count = Field(default=50, description="Model calls in one turn there.")
+
+
+class ScopeAccess(Section):
+    """Who is served there. Who is an admin is the same everywhere."""
+
+    users: Names = Field(
+        default=(), description="User ids that are served there; `users` and `roles` are replaced together."
+    )
+    roles: Names = Field(default=(), description="Ids of Discord roles whose members are served there.")
+    channels: Names = Field(default=(), description="Channel, workspace and guild ids that are served there.")
+
+    @model_validator(mode="after")
+    def _replace_both(self) -> Self:
+        """Let a list of users replace that of roles too: else whoever has a role could not be kept out."""
+        if self.model_fields_set & {"users", "roles"}:
+            self.model_fields_set.update(("users", "roles"))
+        return self
+
+
+class Scope(Section):
+    """The settings of one channel, workspace, guild or person. Only the keys that are written count.
+
+    Each key is one of `Settings`, at the same path: `bot.config.scopes` lays it over the one for everybody.
+    """
+
+    model: ModelName | None = Field(default=None, description="provider/model that answers there.")
+    fallback_models: tuple[ModelName, ...] = Field(
+        default=(), description="Tried in order there if the model fails."
+    )
+    max_tokens: Count = Field(default=8192, description="Longest answer there, tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        default=None, description="Null uses the model's own."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason there; null uses the model's own."
+    )
+    system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
+    tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
+    budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
+    limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
+    access: ScopeAccess = Field(default_factory=ScopeAccess, description="Who is served there.")
+
+
+ScopeName = Annotated[
+    str,
+    _matches(
+        SCOPE,
+        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID"',
+    ),
+]
 
 
 class Prompt(Section):
@@ -495,6 +596,9 @@ class Settings(Section):
     reasoning: Effort | None = Field(
         default=None, description="How much models reason before they answer; null uses the model's own."
     )
+    system: Text = Field(
+        default="", description="Text about who the bot is, in place of IDENTITY.md; empty uses that file."
+    )
     verify_providers: bool = Field(default=False, description="Test every provider at start.")
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
@@ -516,6 +620,11 @@ class Settings(Section):
     recovery: Recovery = Field(default_factory=Recovery, description="After a restart.")
     compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
     access: Access = Field(default_factory=Access, description="Who is served.")
+    scopes: dict[ScopeName, Scope] = Field(
+        default_factory=dict,
+        description="Settings of a channel, workspace, guild or person, by its id.",
+        json_schema_extra={"propertyNames": {"pattern": f"^({SCOPE.pattern})$"}},
+    )
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")

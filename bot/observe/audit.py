@@ -49,9 +49,12 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation", "tool", "budget",
-    "circuit", "error", "start", "stop",
+    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
+    "tool", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
+
+Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
+"""Writes an audit line, as `Audit.note` does."""
 
 WRITE_EVERY_S = 1.0
 """Seconds between writes: a kill loses at most these lines."""

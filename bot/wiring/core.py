@@ -16,6 +16,7 @@ from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
+    AskedQuestions,
     Controls,
     McpCommands,
     MemoryCommands,
@@ -36,7 +37,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
@@ -51,9 +52,10 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory``, ``schedules`` and ``mcp`` are None when they are off, and ``reader`` when files are only stored.
-    ``restored`` is the backup that the data folder came from. ``explain`` returns the text about a failure for the
-    thread, and ``escalate`` reports it to the operators. ``on_questions`` gets the open questions of all threads.
+    ``models`` returns the models for a message. ``memory``, ``schedules`` and ``mcp`` are None when they are off, and
+    ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from. ``explain``
+    returns the text about a failure for the thread, and ``escalate`` reports it to the operators. ``on_questions``
+    gets the open questions of all threads.
     """
 
     store: Store
@@ -69,10 +71,11 @@ class Parts:
     restored: Restored | None
     allowed: Allowed
     is_admin: Callable[[str], bool]
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     reader: Reader | None
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -135,6 +138,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.memory,
         parts.schedules,
         parts.permissions,
+        parts.asked,
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
@@ -157,13 +161,19 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         max_age_s=parts.recovery.max_age_s,
         resume=parts.recovery.resume,
         turn_s=parts.limits.turn_timeout_s,
-        asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
+        asked=partial(_is_asked, parts),
         served=parts.outboxes.__contains__,
     )
     store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
     orchestrator.recover(planned(ledger.pending.values(), parts.now()))
     delivery.repair()
     return Core(orchestrator, registry, store.journal, actors.slots)
+
+
+def _is_asked(parts: Parts, pending: PendingMessage) -> bool:
+    """Return whether a question about this message is open."""
+    message = pending.incoming.thread, pending.incoming.id
+    return parts.permissions.asks(*message) or parts.asked.asks(*message)
 
 
 @dataclass(frozen=True, slots=True)

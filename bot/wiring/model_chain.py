@@ -8,13 +8,17 @@ queue, and the price of every attempt. The outermost and the innermost model are
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
-from bot.budget.accounts import Account, Accounts
+from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
+from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter, build_gate, is_local
@@ -33,6 +37,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import CapabilityMissing
 from bot.ports.model import EFFORTS, Effort, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
+from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads.model import Answer, Message, ThreadId, Turn
@@ -55,6 +60,14 @@ def candidates(settings: Settings, name: str) -> list[str]:
     return list(
         dict.fromkeys([name, *(f"{provider}/{other}" for other in downgrades), *settings.fallback_models])
     )
+
+
+def used(settings: Settings) -> list[str]:
+    """Return the models that may be asked without anybody choosing them, for everybody and in scopes."""
+    everywhere = Effective(settings)
+    places = [everywhere, *(everywhere.override(scope) for scope in settings.scopes.values())]
+    found = (candidates(place.settings, place.settings.model) for place in places)
+    return list(dict.fromkeys(chain.from_iterable(found)))
 
 
 def offered(settings: Settings, default: str) -> list[str]:
@@ -88,22 +101,37 @@ def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
             yield f"reasoning: {wording.effort_not_taken(name, settings.reasoning, takes)}"
 
 
-class ModelChain:
-    """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What may differ from place to place: the settings there, what models cost, who pays, and the tools."""
 
-    Raises `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used.
-    """
+    settings: Settings
+    catalog: Catalog
+    accounts: Accounts
+    tools: tuple[ToolSpec, ...]
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    free = {name for name, provider in settings.providers.items() if provider.free}
+    kinds = {"offline": "offline"} | {name: provider.kind for name, provider in settings.providers.items()}
+    return Catalog(settings.models, settings.prices, free, kinds=kinds)
+
+
+def terms_of(effective: Effective, ledger: SpendingLedger, tools: tuple[ToolSpec, ...]) -> Terms:
+    settings = effective.settings
+    accounts = Accounts.of(ledger, settings.budget, effective.day_limits)
+    return Terms(settings, catalog_of(settings), accounts, tools)
+
+
+class ModelChain:
+    """The `Models` and `ModelCommands` of one place. `under` makes those of another one."""
 
     def __init__(
         self,
-        default: str,
-        settings: Settings,
+        terms: Terms,
         environ: Mapping[str, str],
         *,
-        tools: tuple[ToolSpec, ...],
         http: SharedHttp,
-        catalog: Catalog,
-        accounts: Accounts,
         chosen: ModelChoices,
         random: Callable[[], float],
         now: Callable[[], datetime],
@@ -114,29 +142,41 @@ class ModelChain:
             *of
         ),
     ) -> None:
-        self.name = default
-        self._settings, self._environ, self._http, self._now = settings, environ, http, now
-        self._tools, self._random, self._sharers = tools, random, sharers
-        self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
+        self.terms = terms
+        self._environ, self._http, self._now = environ, http, now
+        self._random, self._sharers, self._chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
-        self._offered = offered(settings, default)
         self._gates: dict[tuple[str, int], Gate] = {}
         self._adapters: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
         self._refused_efforts: set[tuple[str, Effort]] = set()
-        for name in candidates(settings, default):
+
+    @property
+    def name(self) -> str:
+        """The model of threads that chose none."""
+        return self.terms.settings.model
+
+    def under(self, terms: Terms) -> ModelChain:
+        """Return a chain with other terms. Queues, circuit breakers, connections and choices are the same."""
+        other = copy(self)
+        other.terms = terms
+        return other
+
+    def check(self) -> None:
+        """Raise `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used."""
+        for name in candidates(self._settings, self.name):
             self._build_adapters(name)
-        if faults := [*reasoning_faults(settings, catalog)]:
+        if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
-        if fault := self._lacks(default):
+        if fault := self._lacks(self.name):
             raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{default} if that is wrong"
+                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
             )
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
         thread, asker = turn.incoming.thread, turn.incoming.author.id
-        account = await self._accounts.open(str(thread), asker, turn.incoming.key)
+        account = await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
         if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
         failover = Failover(
@@ -161,7 +201,7 @@ class ModelChain:
         chosen = self._of(thread)
         states = [gate.describe(chosen) for gate in self._gates_of(chosen)]
         state = "" if "" in states else states[0]
-        effort = self._effort(self._catalog.info(chosen), thread)
+        effort = self._effort(self.terms.catalog.info(chosen), thread)
         return f"Model: {chosen}{_how(effort)}{state and f' ({state})'}."
 
     def list_models(self, thread: ThreadId) -> str:
@@ -173,7 +213,7 @@ class ModelChain:
             if others
             else f"It is the only one. {MORE}"
         )
-        efforts = self._catalog.info(chosen).efforts
+        efforts = self.terms.catalog.info(chosen).efforts
         reasons = f" How much it reasons: /model {' | '.join(efforts)}." if efforts else ""
         return f"{self.describe_model(thread)} {how}{reasons}"
 
@@ -217,7 +257,7 @@ class ModelChain:
     def _effort_fault(self, name: str, effort: Effort) -> str:
         if (name, effort) in self._refused_efforts:
             return f"the provider of {name} has refused that"
-        takes = self._catalog.info(name).efforts
+        takes = self.terms.catalog.info(name).efforts
         return "" if effort in takes else wording.effort_not_taken(name, effort, takes)
 
     def circuits(self) -> list[CircuitStatus]:
@@ -225,10 +265,18 @@ class ModelChain:
         return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
-        return await self._accounts.overview(str(thread), user)
+        return await self.terms.accounts.overview(str(thread), user)
+
+    @property
+    def _settings(self) -> Settings:
+        return self.terms.settings
+
+    @property
+    def _offered(self) -> list[str]:
+        return offered(self._settings, self.name)
 
     def _is_admin(self, who: str) -> bool:
-        return who in self._settings.access.admins
+        return is_admin(self._settings.access, who)
 
     def _may_grant(self, asker: str) -> Callable[[str], bool]:
         allowed = self._settings.budget.asker_may_grant
@@ -247,7 +295,7 @@ class ModelChain:
         return True
 
     def _lacks(self, name: str) -> str:
-        fault = missing(self._catalog.info(name), Request("", (), self._tools))
+        fault = missing(self.terms.catalog.info(name), Request("", (), self.terms.tools))
         return str(fault) if fault else ""
 
     def _refused(self, name: str) -> str:
@@ -258,8 +306,8 @@ class ModelChain:
 
     def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
         """Raise `CapabilityMissing` if the conversation is longer than the model can read."""
-        window, current = self._catalog.info(name).context_window, self._of(thread)
-        size = size_of("", conversation, self._tools) if conversation else 0
+        window, current = self.terms.catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self.terms.tools) if conversation else 0
         if window is None or size <= window or name == current:
             return
         error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
@@ -267,7 +315,7 @@ class ModelChain:
         raise error
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
-        thread, info = turn.incoming.thread, self._catalog.info(name)
+        thread, info = turn.incoming.thread, self.terms.catalog.info(name)
         keys = [self._keyed(info, place, account) for place in range(self._key_count(name))]
         first, *others = keys
         model, unavailable = first.model, first.unavailable
@@ -286,7 +334,7 @@ class ModelChain:
         name, gate = info.name, self._gate(info.name, place)
         most = partial(most_tokens, model=name)
         adapter = self._adapter(name, place)
-        metered = MeteredModel(adapter, account, self._catalog, most, info.reasoning_tokens)
+        metered = MeteredModel(adapter, account, self.terms.catalog, most, info.reasoning_tokens)
         attempt = ObservedModel(metered, account, self._observing)
         gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
         local = is_local(self._provider(name))
@@ -323,7 +371,7 @@ class ModelChain:
 
     def _adapter(self, name: str, place: int = 0) -> Model:
         if (name, place) not in self._adapters:
-            vision = self._catalog.info(name).vision
+            vision = self.terms.catalog.info(name).vision
             adapter = build_adapter(
                 name, self._settings, self._environ, http=self._http, now=self._now, vision=vision, key=place
             )

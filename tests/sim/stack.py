@@ -26,7 +26,7 @@ from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.store.model_choice import ModelChoices
-from bot.wiring.model_chain import ModelChain
+from bot.wiring.model_chain import ModelChain, Terms
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate
@@ -152,13 +152,14 @@ class SimModelChain(ModelChain):
         self._turns: dict[str, Incoming] = {}
         settings = stack.settings
         super().__init__(
-            settings.model,
-            settings,
+            Terms(
+                settings,
+                Catalog(settings.models, settings.prices),
+                Accounts.of(ledger, settings.budget),
+                tools,
+            ),
             {},
-            tools=tools,
             http=None,
-            catalog=Catalog(settings.models, settings.prices),
-            accounts=Accounts.of(ledger, settings.budget),
             chosen=chosen,
             random=fate.rng.random,
             now=now,

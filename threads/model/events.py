@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from .messages import Outcome
+from .questions import QuestionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,16 @@ class UsageCounted:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out."""
+    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out.
+
+    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose.
+    """
 
     key: str
     approved: bool
     by: str = ""
+    kind: QuestionKind = "decision"
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

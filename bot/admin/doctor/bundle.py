@@ -56,7 +56,9 @@ PLAIN_KEYS = frozenset({
 NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
 """Maps by model, provider or tool."""
 
-PRIVATE_NAMES = frozenset({"mcp_servers", "env", "headers", "metadata", "extra_body", "chat_template_kwargs"})
+PRIVATE_NAMES = frozenset(
+    {"mcp_servers", "env", "headers", "metadata", "extra_body", "chat_template_kwargs", "scopes"}
+)
 """Maps whose keys are left out."""
 
 OMITTED = frozenset({"$schema", "data"})

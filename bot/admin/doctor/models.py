@@ -12,9 +12,8 @@ from bot.config.settings import Settings, settings_by_key
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
-from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates
+from bot.wiring.model_chain import catalog_of, used
 from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
@@ -46,7 +45,7 @@ async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Cand
     settings, model, why = await with_model(settings, environ)
     return [
         Candidate(name, place, settings, "" if place else f" ({why})")
-        for place, name in enumerate(candidates(settings, model))
+        for place, name in enumerate(used(settings.model_copy(update={"model": model})))
     ]
 
 

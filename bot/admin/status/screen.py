@@ -125,7 +125,7 @@ def _messages(status: Status) -> Iterator[Line]:
 
 def _spend(one: Spend) -> Line:
     held = f" and {_usd(one.reserved)} held for calls" if one.reserved else ""
-    name = SCOPES.get(one.scope, one.scope)
+    name = SCOPES.get(one.scope, f"today in {one.scope}")
     if not one.limit:
         return Line("", f"{_usd(one.spent)} {name}{held}, no limit")
     share = (one.spent + one.reserved) / one.limit

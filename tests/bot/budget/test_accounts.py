@@ -182,20 +182,27 @@ class Billing:
 
     rng: random.Random
     limits: dict[str, int]
+    days: dict[str, int]
     billed: dict[Key, int] = field(default_factory=dict)
     granted: dict[Key, int] = field(default_factory=dict)
     refused: int = 0
 
+    def policy(self) -> Policy:
+        """Return the limits of one place: those of everybody, and those of the scopes that cover it."""
+        covering = self.rng.sample(sorted(self.days), self.rng.randrange(len(self.days) + 1))
+        return Policy(True, 0.8, self.limits, {name: self.days[name] for name in covering})
+
     def check(self) -> None:
+        limits = Policy(True, 0.8, self.limits, self.days)
         for key, cost in self.billed.items():
-            if key[0] in self.limits:
-                allowed = self.limits[key[0]] + self.granted.get(key, 0)
+            if (limit := limits.limit(key)) is not None:
+                allowed = limit + self.granted.get(key, 0)
                 assert cost <= allowed, f"{key}: {cost} of {allowed}"
 
     async def caller(self, ledger: Ledger, accounts: Accounts, turn: str) -> None:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
-        account = CheckedAccount(ledger, accounts.policy, thread, user, turn)
+        account = CheckedAccount(ledger, self.policy(), thread, user, turn)
         provider = Provider(account, rng, self.billed)
         model = MeteredModel(provider, account, Catalog({}, PRICES), lambda _: 30, REASONED)
         for _ in range(rng.randrange(1, 6)):
@@ -254,9 +261,11 @@ async def life(
     return left
 
 
-async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
+async def lives(
+    seed: int, limits: dict[str, int], days: dict[str, int], crashes: list[tuple[float, bool]]
+) -> Billing:
     rng = random.Random(seed)
-    billing, time, disk = Billing(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
+    billing, time, disk = Billing(rng, limits, days), Time("2026-11-30T23:59:59"), empty_disk()
     for n, (seconds, power) in enumerate(crashes):
         left = await life(billing, disk, time, Policy(True, 0.8, limits), seconds, n)
         billing.check()
@@ -264,8 +273,10 @@ async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bo
     return billing
 
 
-def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
-    return anyio.run(lives, seed, limits, crashes, backend_options=virtual_loop(seed))
+def run_lives(
+    seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]], days: dict[str, int] | None = None
+) -> Billing:
+    return anyio.run(lives, seed, limits, days or {}, crashes, backend_options=virtual_loop(seed))
 
 
 @settings(max_examples=200)
@@ -274,12 +285,13 @@ def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool
     limits=st.dictionaries(
         st.sampled_from(["turn", "thread", "user_day", "day", "month"]), st.integers(0, 6 * MOST), min_size=1
     ),
+    days=st.dictionaries(st.sampled_from(["slack:T", "slack:T:C", "user:a"]), st.integers(0, 4 * MOST)),
     crashes=st.lists(st.tuples(st.floats(0, 15), st.booleans()), min_size=1, max_size=5),
 )
-def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, crashes):
+def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, days, crashes):
     limit, ledger_module.BEGIN_ANEW_ABOVE = ledger_module.BEGIN_ANEW_ABOVE, 3000
     try:
-        run_lives(seed, limits, crashes)
+        run_lives(seed, limits, crashes, days)
     finally:
         ledger_module.BEGIN_ANEW_ABOVE = limit
 
@@ -288,6 +300,13 @@ def test_the_property_looks_at_spending_and_at_refusals():
     billings = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
     assert sum(billing.refused for billing in billings) > 20
     assert all(sum(billing.billed.values()) > MOST for billing in billings)
+
+
+def test_the_property_looks_at_the_days_of_scopes_too():
+    days = {"slack:T": 2 * MOST, "user:a": MOST}
+    billings = [run_lives(seed, {"month": 30 * MOST}, [(15.0, True)] * 3, days) for seed in range(20)]
+    assert sum(billing.refused for billing in billings) > 20
+    assert sum(key[0] == "scope_day" for billing in billings for key in billing.billed) > 20
 
 
 LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})

@@ -18,7 +18,7 @@ from bot.ports.errors import AllProvidersFailed
 from bot.ports.model import EFFORTS, ModelInfo, Request
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.app import catalog_of, model_faults, model_warnings
-from bot.wiring.model_chain import ModelChain, effort_of
+from bot.wiring.model_chain import ModelChain, Terms, effort_of
 from tests.bot.budget.ledgers import Time, empty_disk, opened
 from tests.bot.llm.conftest import user
 from tests.fakes import anthropic as a
@@ -48,19 +48,17 @@ class FakeTurn:
 @asynccontextmanager
 async def chain(tmp_path, given: Settings):
     async with opened(empty_disk(), Time()) as ledger, aclosing(SharedHttp()) as http:
-        yield ModelChain(
-            given.model,
-            given,
+        made = ModelChain(
+            Terms(given, catalog_of(given), Accounts.of(ledger, given.budget), ()),
             ENVIRON,
-            tools=(),
             http=http,
-            catalog=catalog_of(given),
-            accounts=Accounts.of(ledger, given.budget),
             chosen=ModelChoices(state_file(tmp_path / "models.json", ModelsFile())),
             random=lambda: 0.5,
             now=Time(),
             observing=Observing(),
         )
+        made.check()
+        yield made
 
 
 @pytest.mark.parametrize(

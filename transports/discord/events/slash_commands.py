@@ -46,6 +46,10 @@ COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
         "Say no to my question",
         "The question's id, or `all`; `always` takes back all that was always allowed here",
     ),
+    "answer": (
+        "Answer a question that asks for words",
+        "Your answer; before it the question's id if you like",
+    ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
     "mcp": (
         "List MCP servers and prompts, sign in or out as yourself, send a prompt",
