@@ -357,6 +357,7 @@ class Discord(Section):
     )
     reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
     typing: bool = Field(default=True, description="Show that the bot is typing.")
+    feedback: bool = Field(default=False, description="Thumbs under each answer, kept in the audit.")
     in_place: Names = Field(
         default=(), description="Channel ids where a mention is answered by a reply, without a thread."
     )

@@ -112,6 +112,10 @@ REASONS: Mapping[str, str] = {
     "transports.slack.suggested_prompts": 'An empty box makes people type "hi".',
     "transports.slack.suggested_prompts.title": "The button's words.",
     "transports.slack.suggested_prompts.message": "What the press says for the person.",
+    "transports.discord.feedback": (
+        "Off, unlike in Slack: Discord has no thumbs of its own, and two buttons under each answer take a line that "
+        "all members see. Turn it on where somebody reads the audit."
+    ),
     "transports.slack.feedback": "The cheapest way to learn which answers were bad.",
     "transports.slack.stream_in_channels": "Slack shows a native stream to one person only; in channels all should see it.",
     "transports.slack.bots": "Two bots that answer each other never stop.",

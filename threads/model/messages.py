@@ -114,15 +114,18 @@ FollowUp = Edited | Deleted | StopRequest
 """What a person does to earlier messages."""
 
 
+Verdict = Literal["up", "down"]
+
+
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A person's verdict on an answer. ``post_id`` is the platform's id of that post."""
+    """A person's verdict on an answer. ``post_id`` is the platform's id of that post. The last verdict counts."""
 
     id: str
     thread: ThreadId
     author: Author
     post_id: str
-    verdict: Literal["up", "down"]
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
