@@ -18,7 +18,7 @@ from bot.agent.loop_guard import LoopGuard
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, new_cooldown
 from bot.agent.prompt.repair import repair
-from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
+from bot.agent.prompt.user_message import UserMessages
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
 from bot.ports import wording
@@ -54,7 +54,7 @@ class Agent:
     ``empty`` is what all requests have in common, without prompt, tools and messages.
 
     ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
-    turn's listener in one that masks secrets. ``read_memory`` returns the memory that a conversation begins with.
+    turn's listener in one that masks secrets. ``user_messages`` turns what people send into what a model reads.
     """
 
     models: Models
@@ -67,7 +67,7 @@ class Agent:
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
-    read_memory: ReadMemory = no_memory
+    user_messages: UserMessages = field(default_factory=UserMessages)
     summaries: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
 
     async def run(self, turn: Turn) -> str:
@@ -83,7 +83,7 @@ class Agent:
     async def _restore_answer(self, turn: Turn) -> str:
         written = {message.role for message in turn.messages if message.source == turn.incoming.id}
         if "user" not in written:
-            turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
+            turn.add(await self.user_messages.build(turn, turn.incoming))
         if "assistant" not in written:
             turn.add(Message("assistant", (Text(turn.known_answer),), source=turn.incoming.id))
             if (repaired := repair(turn.messages)) is not turn.messages:
@@ -107,7 +107,8 @@ class Agent:
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
         if not mine:
-            turn.add(await build_user_message(turn, turn.incoming, self.read_memory))
+            if reply := await self.user_messages.add(turn, model.name):
+                return reply
         elif turn.messages[mine[-1]].role == "assistant":
             written = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_texts(turn, [*_unfinished(written), written[-1]], model.name))
@@ -138,7 +139,7 @@ class Agent:
             await turn.checkpoint()
             turn.add(*await self._use_tools(turn, message.calls, progress))
             await turn.checkpoint()
-            await turn.steer(partial(build_user_message, turn, read_memory=self.read_memory))
+            await turn.steer(partial(self.user_messages.build, turn))
             return None
         if completion.stop == "pause":
             turn.add(message)

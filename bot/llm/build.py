@@ -46,15 +46,7 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    reference, base_url = provider.api_key, provider.base_url
-    if reference is None and provider.kind != "openai-compatible":
-        raise ConfigInvalid(
-            f'providers.{kind}.api_key: {kind} needs a key, such as "env:{kind.upper()}_API_KEY"'
-        )
-
-    def key() -> str | None:
-        return resolve_secret(reference, environ) if reference else None
-
+    key = _key_of(provider, kind, environ)
     if provider.kind == "openai-compatible":
         from bot.llm.adapters.openai_chat import OpenAIChatModel
 
@@ -67,18 +59,59 @@ def build_adapter(
         from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
-    if provider.kind != "openai-compatible":
-        key()
     return adapter(
         kind,
         model,
         api_key=key,
-        base_url=base_url,
+        base_url=provider.base_url,
         http=http,
         timeouts=settings.stream_timeouts_s,
         now=now,
         vision=vision,
     )
+
+
+def build_transcription(
+    name: str,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    http: SharedHttp,
+    now: Callable[[], datetime],
+) -> Model:
+    """Return the transcription model *name*; raises `ConfigInvalid` for a provider without any, or a missing key."""
+    from bot.llm.adapters.openai_transcription import OpenAITranscription
+
+    kind, _, model = name.partition("/")
+    provider = settings.providers.get(kind)
+    if provider is None or provider.kind == "anthropic":
+        raise ConfigInvalid(f"transcription.model: {name!r} names no provider that transcribes")
+    key = _key_of(provider, kind, environ)
+    return OpenAITranscription(
+        kind,
+        model,
+        api_key=key,
+        base_url=provider.base_url,
+        http=http,
+        timeouts=settings.stream_timeouts_s,
+        now=now,
+    )
+
+
+def _key_of(provider: Provider, name: str, environ: Mapping[str, str]) -> Callable[[], str | None]:
+    """Return what reads the provider's key for each request. Raises `ConfigInvalid` if one is needed and missing."""
+    reference = provider.api_key
+    if reference is None and provider.kind != "openai-compatible":
+        raise ConfigInvalid(
+            f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
+        )
+
+    def key() -> str | None:
+        return resolve_secret(reference, environ) if reference else None
+
+    if provider.kind != "openai-compatible":
+        key()
+    return key
 
 
 def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1) -> Gate:

@@ -19,14 +19,14 @@ from pydantic import JsonValue
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import no_memory
+from bot.agent.prompt.user_message import UserMessages, no_memory
 from bot.budget.accounts import Accounts
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import Catalog, price_fix
+from bot.llm.catalog import Catalog, audio_price_fix, price_fix
 from bot.llm.policies.structured_output import FittingModels
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
@@ -202,7 +202,9 @@ class _Bot:
             empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
             compaction=settings.compaction,
             footer=settings.budget.footer,
-            read_memory=tool_set.memory.read if tool_set.memory else no_memory,
+            user_messages=UserMessages(
+                tool_set.memory.read if tool_set.memory else no_memory, self.models.to_text
+            ),
             veil=veil,
         )
 
@@ -304,7 +306,7 @@ class _Bot:
 async def _load_catalog(settings: Settings, model: str, offload: Offload) -> Catalog:
     """Return the catalog of models, with its prices unless every model is offline."""
     catalog = catalog_of(settings)
-    if any(not name.startswith("offline/") for name in offered(settings, model)):
+    if settings.transcription or any(not name.startswith("offline/") for name in offered(settings, model)):
         await offload(catalog.load)
     return catalog
 
@@ -334,7 +336,11 @@ def unpriced(settings: Settings) -> list[str]:
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
-    return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    if (given := settings.transcription) and not catalog.audio_rate(given.model, given.usd_per_minute):
+        fix = audio_price_fix(given.model)
+        warnings.append(f"transcription.usd_per_minute: the price is not known: {then}. {fix}")
+    return warnings
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

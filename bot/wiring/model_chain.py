@@ -13,12 +13,15 @@ from difflib import get_close_matches
 from functools import partial
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
+from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts
 from bot.budget.budgets import Key
 from bot.config.settings import Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, is_local
-from bot.llm.catalog import Catalog
+from bot.llm.adapters.openai_transcription import MAX_BYTES
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
+from bot.llm.catalog import AudioRate, Catalog
+from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
@@ -104,15 +107,39 @@ class ModelChain:
         account = await self._accounts.open(str(thread), asker, turn.incoming.key)
         if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
+        names = candidates(self._settings, self._of(thread))
+        budgeted = self._budgeted([self._candidate(name, account) for name in names], account, turn)
+        return ObservedTurnModel(budgeted, self._observing)
+
+    @property
+    def to_text(self) -> ToText:
+        """Return what transcribes recordings; it says that it cannot unless the settings have a model for it."""
+        if not (given := self._settings.transcription):
+            return no_transcripts
+        adapter = build_transcription(
+            given.model, self._settings, self._environ, http=self._http, now=self._now
+        )
+        rate = partial(self._catalog.audio_rate, given.model, given.usd_per_minute)
+        return Transcripts(partial(self._transcription, adapter, rate), MAX_BYTES, given.show)
+
+    async def _transcription(self, adapter: Model, rate: Callable[[], AudioRate | None], turn: Turn) -> Model:
+        """Return the transcription model with all its policies, for one turn."""
+        incoming = turn.incoming
+        account = await self._accounts.open(str(incoming.thread), incoming.author.id, incoming.key)
+        candidate = self._queued(MeteredTranscription(adapter, account, rate), account, lambda _: 0)
+        return self._budgeted([candidate], account, turn)
+
+    def _budgeted(self, answering: Sequence[Candidate], account: Account, turn: Turn) -> BudgetedModel:
+        asker = turn.incoming.author.id
         failover = Failover(
-            [self._candidate(name, account) for name in candidates(self._settings, self._of(thread))],
+            answering,
             turn,
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
             record_decision=partial(self._decided, turn),
         )
-        budgeted = BudgetedModel(
+        return BudgetedModel(
             failover,
             account,
             turn,
@@ -120,7 +147,6 @@ class ModelChain:
             partial(self._on_grant, turn),
             partial(self._decided, turn),
         )
-        return ObservedTurnModel(budgeted, self._observing)
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -203,12 +229,17 @@ class ModelChain:
         raise error
 
     def _candidate(self, name: str, account: Account) -> Candidate:
+        metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+        return self._queued(metered, account, partial(uncached_size, model=name))
+
+    def _queued(self, metered: Model, account: Account, size: Callable[[Request], int]) -> Candidate:
+        """Return a model with its retries, and its place in its provider's queue."""
+        name = metered.name
         provider = name.partition("/")[0]
         gate = self._gate(provider)
-        metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
         attempt = ObservedModel(metered, account, self._observing)
         local = is_local(self._provider(provider))
-        gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
+        gated = GatedModel(attempt, gate, size)
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
 
