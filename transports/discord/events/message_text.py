@@ -66,9 +66,9 @@ def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
 
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
-    # Only a message of its author's own has this flag: a forwarded recording is in a snapshot.
+    voice = isinstance(message.flags.value, int) and message.flags.voice
     files = [
-        replace(_attachment(message, file), voice=message.flags.voice and file in message.attachments)
+        replace(_attachment(message, file), voice=voice and file in message.attachments)
         for file in attachments_of(message)
     ]
     if (other := replied_to(message)) and not is_ours(other, me):
