@@ -131,6 +131,7 @@ OUTSIDE_READ = (
     "and it may have talked me into this."
 )
 COMPACTED = "Done."
+SUMMARISING = "summarising the earlier part of our conversation"
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = (
     "There is nothing here to try again. If you still need an answer, please send your message again."
@@ -152,6 +153,30 @@ def not_seen(model: str) -> str:
 def picture_refused(model: str) -> str:
     """Say that a model answered, but would not take the pictures."""
     return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
+
+
+MOST_NAMED = 5
+"""Tools that a note names."""
+
+
+def setup_changed(model: tuple[str, str] | None, gone: Sequence[str], new: Sequence[str]) -> str:
+    """Say what is new since the last answer: the *model* from and to, and the tools; blank if nothing is."""
+    parts = [f"{model[1]} is my model now, in place of {model[0]}"] if model else []
+    parts += [f"I can no longer use {_tools(gone)}"] if gone else []
+    parts += [f"I can now use {_tools(new)}"] if new else []
+    return f"(Since my last answer here: {'; '.join(parts)}.)" if parts else ""
+
+
+def _tools(names: Sequence[str]) -> str:
+    named = [f"`{name}`" for name in names[:MOST_NAMED]]
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    *first, last = [*named, *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def tools_gone(names: Sequence[str]) -> str:
+    """Tell the model which tools that it used are gone."""
+    return f"(You used {_tools(names)} above. You do not have that any more, so do not call it.)"
 
 
 CANNOT_LISTEN = (

@@ -203,7 +203,9 @@ class _Bot:
             compaction=settings.compaction,
             footer=settings.budget.footer,
             user_messages=UserMessages(
-                tool_set.memory.read if tool_set.memory else no_memory, self.models.to_text
+                tool_set.memory.read if tool_set.memory else no_memory,
+                self.models.to_text,
+                self.models.is_chosen,
             ),
             veil=veil,
         )

@@ -148,6 +148,10 @@ class ModelChain:
             partial(self._decided, turn),
         )
 
+    def is_chosen(self, thread: ThreadId) -> bool:
+        """Return whether the people of a thread chose its model."""
+        return self._chosen.of(thread) == self._of(thread)
+
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
         state = self._gate(chosen.partition("/")[0]).describe(chosen)

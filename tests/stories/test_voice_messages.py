@@ -304,6 +304,33 @@ async def test_a_stop_ends_the_listening_and_what_was_sent_is_paid(tmp_path):
     assert charges(tmp_path) == [("reserve", 400), ("commit", 400)]
 
 
+async def test_a_voice_message_during_a_turn_joins_it(tmp_path):
+    running, go_on = anyio.Event(), anyio.Event()
+
+    def play(seen):
+        if seen.path == HEARING:
+            return transcript("and eggs", by_seconds(1))
+        if "and eggs" in json.dumps(seen.json):
+            return o.response_answer(o.Text("both"))
+        running.set()
+        call = o.response_answer(o.Tool("c1", "list_files", {}))
+        return replace(call, silent=(Wait(go_on),))
+
+    async with (
+        FakeOpenAI(play) as fake,
+        serving(tmp_path, settings(fake), chat=(chat := Recorder())),
+    ):
+        await chat.send("buy milk")
+        await running.wait()
+        await chat.record()
+        go_on.set()
+        with anyio.fail_after(20):
+            await chat.settled("m1")
+            await chat.settled("m2")
+    assert chat.outcomes == {"m1": "answered", "m2": "merged"}
+    assert "I heard: “and eggs”" in chat.texts[-1]
+
+
 async def test_people_see_that_it_listens(tmp_path):
     async with (
         Provider(transcript("hi", by_seconds(1))) as fake,

@@ -154,6 +154,22 @@ async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_
     assert [len(request.messages) for request in model.requests] == [1]
 
 
+async def test_people_see_that_a_long_conversation_is_being_summarised(chat, bot):
+    summary = Gate(says("They counted words."))
+    model = Counting(says("one"), summary, says("two"))
+    model.window = 8_000
+    async with bot(model):
+        thread = await chat.ask("words " * 1_200)
+        await told(chat, thread, "one")
+        await chat.say(thread, "words " * 1_000)
+        await summary.began.wait()
+        shows = "summarising the earlier part of our conversation"
+        await chat.fake.until(lambda: shows in chat.ever_shown())
+        summary.open.set()
+        await told(chat, thread, "two")
+    assert "summarising" not in "\n".join(chat.texts(thread))
+
+
 async def test_a_slash_stop_ends_the_turn(chat, bot):
     held = Gate(says("never"))
     async with bot(Scripted(held)):

@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from bot.agent.prompt.memory import changed_memory
+from bot.agent.prompt.setup_changes import CHOSEN, Setup, answered_setup, changes, latest_setup, missed_tools
 from bot.agent.prompt.transcripts import ToText, no_transcripts, not_heard, problem_of
+from bot.ports import wording
+from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
 from threads.model import Author, Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
 from threads.scheduled_messages import due_of, headings
@@ -50,18 +53,25 @@ async def no_memory(_thread: ThreadId) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UserMessages:
-    """People's messages for the model. ``to_text`` transcribes the recordings among their files."""
+    """People's messages for the model. ``to_text`` transcribes the recordings among their files.
+
+    ``is_chosen`` returns whether the people of a thread chose its model.
+    """
 
     read_memory: ReadMemory = no_memory
     to_text: ToText = no_transcripts
+    is_chosen: Callable[[ThreadId], bool] = lambda _: False
 
-    async def add(self, turn: Turn, model: str) -> str:
+    async def add(self, turn: Turn, model: str, tools: Sequence[ToolSpec]) -> str:
         """Add the turn's message to the conversation; return a reply if it needs no *model*, or a blank.
 
-        A transcript is durable when this returns, so that it is not paid again.
+        A transcript is durable when this returns, so that it is not paid again. A note says what has changed of the
+        model and the *tools* since the last answer.
         """
         files = await self._files(turn, turn.incoming)
-        turn.add(await _build(turn, turn.incoming, files, self.read_memory))
+        message = await _build(turn, turn.incoming, files, self.read_memory)
+        usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
+        turn.add(_with_setup(turn, message, Setup(usual, frozenset(tool.name for tool in tools))))
         if reply := not_heard(turn.incoming, files):
             turn.add(Message("assistant", (Text(reply),), source=turn.incoming.id, model=model))
             return reply
@@ -82,6 +92,21 @@ class UserMessages:
 
     async def _files(self, turn: Turn, incoming: Incoming) -> Sequence[File]:
         return await self.to_text(turn, await turn.attachments(incoming)) if incoming.files else ()
+
+
+def _with_setup(turn: Turn, message: Message, setup: Setup) -> Message:
+    """Return the message with the record of its *setup*, and a word for the model on tools that it misses."""
+    old = answered_setup(turn.messages)
+    if not old == latest_setup(turn.messages) == str(setup):
+        message = replace(message, setup=str(setup))
+    if not old or old == str(setup):
+        return message
+    if note := changes(Setup.parse(old), setup):
+        turn.note(note)
+    if gone := missed_tools(Setup.parse(old), setup, turn.messages):
+        *above, words = message.blocks
+        return replace(message, blocks=(*above, Text(wording.tools_gone(gone)), words))
+    return message
 
 
 def _note_unheard(turn: Turn, files: Sequence[File]) -> None:

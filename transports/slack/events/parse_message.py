@@ -182,8 +182,8 @@ def _files(message: Shape) -> tuple[Attachment, ...]:
 def _attachment(file: Shape, user: str) -> Attachment:
     """Return one file of a message of *user*.
 
-    Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it. A clip that somebody else
-    recorded, as in a forwarded message, is not the user's own voice.
+    Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it. A clip that somebody
+    else recorded, as in a forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
     return Attachment(
