@@ -112,6 +112,8 @@ def references(settings: Settings) -> dict[str, str]:
     for name, server in settings.mcp_servers.items():
         for key, value in (*server.env.items(), *server.headers.items()):
             found[f"mcp_servers.{name}.{key}"] = value if REFERENCE.fullmatch(value) else None
+        if server.oauth:
+            found[f"mcp_servers.{name}.oauth.client_secret"] = server.oauth.client_secret
     return {path: reference for path, reference in found.items() if reference}
 
 
@@ -340,7 +342,20 @@ def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
         path = _path(("mcp_servers", name))
         if (entry.get("command") is None) == (entry.get("url") is None):
             yield f"{path}: must have either a command or a url"
+        yield from _oauth_faults(path, entry)
         for variable, value in _object(entry.get("env")).items():
             literal = isinstance(value, str) and value and not REFERENCE.fullmatch(value)
             if literal and SECRET_WORDS.search(variable):
                 yield f'{path}.env.{_plain(variable)}: looks like a secret: must be "env:NAME" or "file:PATH"'
+
+
+def _oauth_faults(path: str, server: Mapping[str, JsonValue]) -> Iterator[str]:
+    oauth = server.get("oauth")
+    if not isinstance(oauth, dict):
+        return
+    if server.get("url") is None:
+        yield f"{path}.oauth: needs a url; a command signs in by its own means"
+    if any(name.lower() == "authorization" for name in _object(server.get("headers"))):
+        yield f"{path}.oauth: leave out the header Authorization; the sign-in sets it"
+    if oauth.get("client_secret") is not None and oauth.get("client_id") is None:
+        yield f"{path}.oauth.client_id: is required with a client_secret"

@@ -300,6 +300,17 @@ class Links(Section):
     allow: Names = Field(default=(), description="Hosts whose links stay live.")
 
 
+class McpOAuth(Section):
+    """Sign-in at an MCP server that has a `url`."""
+
+    account: Literal["person", "bot"] = Field(
+        default="person", description="`person`: each asker's own account; `bot`: one account for all."
+    )
+    client_id: Name | None = Field(default=None, description="Null registers the bot by itself.")
+    client_secret: Secret | None = Field(default=None, description="Reference to the client's secret.")
+    redirect_port: Port = Field(default=8976, description="Port of the redirect address on 127.0.0.1.")
+
+
 class McpServer(Section):
     """An MCP server: a `command` spoken to on stdio, or a `url`."""
 
@@ -310,6 +321,7 @@ class McpServer(Section):
     )
     url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
     headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
+    oauth: McpOAuth | None = Field(default=None, description="How to sign in; null does not sign in.")
 
 
 class Schedule(Section):

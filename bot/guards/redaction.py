@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from os.path import commonprefix
 from urllib.parse import quote
@@ -22,6 +23,9 @@ LOOKAHEAD = 10_000
 
 MIN_LINE = 16
 """Characters of a line of a longer secret (such as a key file) that is a secret by itself."""
+
+MAX_LEARNED = 400
+"""Secrets that are learned while the process runs, such as tokens of people; each costs time in every text."""
 
 # In JSON a token may follow an escaped line break ("\nsk-…"), whose letter is not part of the word.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
@@ -148,8 +152,18 @@ class Masker:
     """Masks these *literals*, and then everything that looks like a secret."""
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
+        self._given, self._learned = list(literals), deque[str](maxlen=MAX_LEARNED)
+        self._update()
+
+    def learn(self, literals: Iterable[str]) -> None:
+        """Mask these from now on too; only the last `MAX_LEARNED` of all that were learned count."""
+        if new := [literal for literal in literals if literal not in self._learned]:
+            self._learned.extend(new)
+            self._update()
+
+    def _update(self) -> None:
         # The longest first: of a secret that begins with another one, the end must not stay.
-        self._literals = known = sorted(secret_forms(literals), key=len, reverse=True)
+        self._literals = known = sorted(secret_forms([*self._given, *self._learned]), key=len, reverse=True)
         encoded = [re.escape(form.encode("utf-8", "replace")) for form in known]
         self._in_bytes = re.compile(b"|".join(encoded)) if known else None
         self.longest = max((len(form.encode("utf-8", "replace")) for form in known), default=0)

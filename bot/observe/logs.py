@@ -17,7 +17,7 @@ import os
 import re
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, TextIO
@@ -78,6 +78,13 @@ def configure_logging(
     logging.captureWarnings(capture=True)
 
 
+def mask_in_logs(secrets: Collection[str]) -> None:
+    """Mask these secrets too in what is logged from now on."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Sink):
+            handler.mask.learn(secrets)
+
+
 def is_journal(stream: TextIO) -> bool:
     """Return whether the stream is systemd's journal, which takes a level before each line; see systemd.exec(5)."""
     try:
@@ -95,14 +102,14 @@ def log_format_for(stream: TextIO, setting: Literal["json", "text"] | None) -> L
 class Sink(logging.StreamHandler[TextIO]):
     """Writes records as lines. ``lost`` counts those that could not be written."""
 
-    def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Mask) -> None:
+    def __init__(self, stream: TextIO, lines: logging.Formatter, mask: Masker) -> None:
         super().__init__(stream)
         self.lost = 0
-        self._mask, self._to_journal = mask, is_journal(stream)
+        self.mask, self._to_journal = mask, is_journal(stream)
         self.setFormatter(lines)
 
     def format(self, record: logging.LogRecord) -> str:
-        cleaned = clean(record, self._mask)
+        cleaned = clean(record, self.mask)
         if _is_no_news(record, for_people=isinstance(self.formatter, TextLines)):
             for told_already in ("traceback", "report"):
                 vars(cleaned).pop(told_already, None)

@@ -22,7 +22,8 @@ from threads.model import Answer, Incoming, Message, ThreadId, Way
 from threads.scheduled_messages import due_of
 
 Name = Literal[
-    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "help"
+    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "mcp",
+    "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -34,6 +35,8 @@ MEANINGS: Mapping[str, str] = {
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
+    "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
+    "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
@@ -73,7 +76,9 @@ class Command:
 
     @property
     def is_turn(self) -> bool:
-        return self.name in {"compact", "retry"}
+        return self.name in {"compact", "retry"} or (
+            self.name == "mcp" and ":" in self.words.partition(" ")[0]
+        )
 
     def is_control(self, incoming: Incoming) -> bool:
         """Return whether it is carried out at once, beside any turn."""
@@ -119,6 +124,14 @@ class ScheduleCommands(Protocol):
         ...
 
 
+class McpCommands(Protocol):
+    """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
+
+    async def command(self, words: str, incoming: Incoming) -> str:
+        """List the servers, or sign a person in or out. Raises `StoreUnavailable`."""
+        ...
+
+
 class Permissions(Protocol):
     """Standing permissions and open approvals; see `bot.tools.approvals.Approvals`."""
 
@@ -148,6 +161,7 @@ class Controls:
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
+    mcp: McpCommands | None = None
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -241,6 +255,14 @@ async def _schedule(command: Command, pending: PendingMessage, controls: Control
     return await controls.schedules.command(pending.incoming.thread, command.words)
 
 
+async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    if controls.mcp is None:
+        return "No MCP server is configured here: `mcp_servers` in my settings is empty."
+    if command.is_turn:
+        return wording.IN_ITS_THREAD
+    return await controls.mcp.command(command.words, pending.incoming)
+
+
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     first, _, rest = command.words.partition(" ")
     question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
@@ -274,5 +296,6 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "deny": _decide,
     "memory": _memory,
     "schedule": _schedule,
+    "mcp": _mcp,
     "help": _help,
 }

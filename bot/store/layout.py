@@ -78,6 +78,7 @@ KINDS = (
     Kind(f"{THREAD}/outside", "that text from outside is among a thread's files", None, Step.FILES),
     Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
+    Kind("mcp-tokens/**", "what people were granted at MCP servers: they sign in again", None, Step.NEVER),
     Kind("lock", "which process has the folder", None, Step.NEVER),
     Kind("status.sock", "where the running bot tells its status", None, Step.NEVER),
     Kind("threadfast.log*", "the log of `threadfast chat`", None, Step.NEVER),
@@ -95,7 +96,12 @@ def kind_of(path: PurePosixPath) -> Kind | None:
     if path.name.endswith(SIDECAR):
         path = path.with_name(path.name.removesuffix(SIDECAR))
         return next(
-            (Kind(k.pattern, "damaged lines", None, Step.FILES) for k in KINDS if k.covers(path)), None
+            (
+                Kind(k.pattern, "damaged lines", None, Step.FILES if k.step else Step.NEVER)
+                for k in KINDS
+                if k.covers(path)
+            ),
+            None,
         )
     return next((kind for kind in KINDS if kind.covers(path)), None)
 

@@ -6,6 +6,7 @@
 | validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
+| sign in   | if the call needs it: the asker signs in, and the call runs again      | `SignInNeeded`, `ToolDenied` |
 | return    | secrets masked, outside text fenced, a long result saved to a file     |                              |
 
 A result is data: ``{"success": true, "result": …}``, with ``errors`` per item if only a part worked, or
@@ -16,7 +17,7 @@ results come back in the order of the calls.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -24,7 +25,7 @@ import anyio
 from pydantic import JsonValue
 
 from bot.guards.redaction import safe_prefix
-from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.ports.errors import SignInNeeded, ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
@@ -78,6 +79,12 @@ class Toolbox:
         self._results = Results(mask)
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
+    def add(self, tools: Sequence[Tool]) -> None:
+        """Offer more tools from the next model call on. A name that is taken keeps its tool."""
+        more = {tool.name: tool for tool in tools} | self._tools
+        self._tools = dict(sorted(more.items()))
+        self.specs = tuple(self._spec(tool) for tool in self._tools.values())
+
     async def run(
         self, calls: Sequence[ToolCall], context: ToolContext, on_event: OnEvent
     ) -> list[ToolResult]:
@@ -110,16 +117,36 @@ class Toolbox:
         try:
             return await self._results.succeeded(call, await self._invoke(call, context, slots), context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, context)
+            return await self._failed(call, error, context, slots)
 
-    async def _failed(self, call: ToolCall, error: Exception, context: ToolContext) -> ToolResult:
+    async def _failed(
+        self, call: ToolCall, error: Exception, context: ToolContext, slots: anyio.Semaphore
+    ) -> ToolResult:
         """Log why, for operators and the audit, and return what the model may know."""
+        if isinstance(error, SignInNeeded) and error.sign_in:
+            return await self._sign_in(call, error.sign_in, context, slots)
         fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             return await self._results.failed(call, error, context)
         log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
         return failed(call, "unknown", "The tool failed.", recoverable=False)
+
+    async def _sign_in(
+        self,
+        call: ToolCall,
+        sign_in: Callable[[], Awaitable[None]],
+        context: ToolContext,
+        slots: anyio.Semaphore,
+    ) -> ToolResult:
+        """Let the asker sign in, and then make the call. It is permitted already."""
+        try:
+            await sign_in()
+            async with slots:
+                value = await self._run_in_time(*self._parse(call), context)
+            return await self._results.succeeded(call, value, context)
+        except Exception as error:  # noqa: BLE001 - the boundary of a tool
+            return await self._failed(call, error, context, slots)
 
     async def _invoke(
         self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from bot.ports.errors import (
+    SignInNeeded,
     ToolBusy,
     ToolDenied,
     ToolError,
@@ -33,6 +34,7 @@ MAX_MESSAGE, MAX_ITEMS = 20_000, 20
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
     ToolDenied: "permission",
+    SignInNeeded: "permission",
     ToolNotFound: "not_found",
     ToolInvalidInput: "validation",
     ToolBusy: "rate_limit",

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 
 from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import UserMessages, no_memory
+from bot.agent.prompt.user_message import UserMessages, add_nothing, no_memory
 from bot.budget.accounts import Accounts
 from bot.config.load import secrets_of
 from bot.config.settings import Settings
@@ -46,7 +46,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, ThreadId, Turn
+from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import Spill, lock_data_folder
@@ -206,11 +206,14 @@ class _Bot:
                 tool_set.memory.read if tool_set.memory else no_memory,
                 self.models.to_text,
                 self.models.is_chosen,
+                tool_set.mcp.extend if tool_set.mcp else add_nothing,
             ),
             veil=veil,
         )
 
         async def run(turn: Turn) -> str:
+            if tool_set.mcp and (problem := await tool_set.mcp.prepare(turn)):
+                return problem
             empty = agent.empty
             if schema_of:
                 empty = replace(empty, output_schema=schema_of(turn.incoming))
@@ -246,6 +249,8 @@ class _Bot:
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
+            mcp=tool_set.mcp,
+            on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
         )
 
     def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
@@ -289,7 +294,10 @@ class _Bot:
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
-        sink = skip_answered(core.orchestrator.receive, self.restore, core.journal.knows, self.outboxes)
+        receive: Sink = core.orchestrator.receive
+        if self.tool_set.mcp:
+            receive = self.tool_set.mcp.concealing(receive)
+        sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
             try:

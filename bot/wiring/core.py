@@ -16,12 +16,20 @@ from bot.ports.errors import report
 from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
-from bot.routing.commands import Controls, MemoryCommands, ModelCommands, Permissions, ScheduleCommands
+from bot.routing.commands import (
+    Controls,
+    McpCommands,
+    MemoryCommands,
+    ModelCommands,
+    Permissions,
+    ScheduleCommands,
+)
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
 from bot.store.restored_answers import Restored
 from bot.wiring.instrumentation import observe_outcome, observe_run
 from threads.absent_transport import AbsentOutlet
+from threads.actor.questions import Questions
 from threads.actor.recovery import Plan, plan
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
@@ -42,9 +50,9 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory`` and ``schedules`` are None when they are off, and ``reader`` when files are only stored. ``restored``
-    is the backup that the data folder came from. ``explain`` returns the text about a failure for the thread, and
-    ``escalate`` reports it to the operators.
+    ``memory``, ``schedules`` and ``mcp`` are None when they are off, and ``reader`` when files are only stored.
+    ``restored`` is the backup that the data folder came from. ``explain`` returns the text about a failure for the
+    thread, and ``escalate`` reports it to the operators. ``on_questions`` gets the open questions of all threads.
     """
 
     store: Store
@@ -70,6 +78,8 @@ class Parts:
     escalate: Callable[[Exception, ThreadId, str], None]
     on_feedback: Callable[[Feedback], Awaitable[None]]
     on_stop: Callable[[PendingMessage, int, int], None]
+    mcp: McpCommands | None = None
+    on_questions: Callable[[Questions], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +130,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
+        parts.mcp,
     )
+    parts.on_questions(actors.questions)
     orchestrator = Orchestrator(
         tasks,
         journal=store.journal,

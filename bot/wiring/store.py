@@ -12,6 +12,8 @@ from functools import partial
 from importlib.metadata import version
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from bot.agent.prompt.memory import MemoryStore
 from bot.agent.prompt.memory_files import MemoryFiles
@@ -27,7 +29,7 @@ from bot.store.migrations import prepare
 from bot.store.restored_answers import Restored, restored
 from threads.file_store import FileStore
 from threads.ports import Store
-from threads.store.disk import Disk, Offload
+from threads.store.disk import Disk, Offload, PosixDisk
 from threads.store.json_file import JsonFiles, States
 
 
@@ -124,3 +126,24 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.prepare,
         store.restored,
     )
+
+
+@asynccontextmanager
+async def states_beside(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[States]:
+    """Yield the small values of the store for a command beside a running bot: nothing is locked or migrated.
+
+    Raises `ConfigInvalid`.
+    """
+    if settings.store.kind == "files":
+        yield JsonFiles(PosixDisk(), settings.data, anyio.to_thread.run_sync)
+        return
+    try:
+        from bot.store.postgres.states import PostgresStates  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigInvalid(NO_DRIVER) from error
+    # The others need no notice: who uses such a value reads it again first.
+    states = PostgresStates(resolve_secret(settings.store.dsn, environ), anyio.lowlevel.checkpoint)
+    try:
+        yield states
+    finally:
+        await states.close()

@@ -6,7 +6,7 @@ This is wiring, as `bot.wiring.model_chain` is for models: only this module know
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import Policy
 from bot.observe.audit import Audit
+from bot.observe.logs import mask_in_logs
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.routing.access import is_admin
@@ -46,6 +47,7 @@ from threads.store.json_file import States
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
+    from bot.tools.mcp.commands import McpCommands
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class ToolSet:
     memory: Memory | None = None
     schedules: Schedules | None = None
     skills: Skills | None = None
+    mcp: McpCommands | None = None
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
@@ -93,7 +96,7 @@ async def open_tool_set(
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now)
     tool_set = ToolSet(Documents(work), audit, writer)
-    async with _servers(tool_set, settings, environ, resources), anyio.create_task_group() as tasks:
+    async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
         if "files" in enabled:
             tool_set.tools += [ReadFile(work), ListFiles(work), SearchFiles(work)]
             tool_set.tools += [
@@ -227,13 +230,20 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
 
 @asynccontextmanager
 async def _servers(
-    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources
+    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage
 ) -> AsyncIterator[None]:
     if not settings.mcp_servers:
         yield
         return
-    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415 - only where there are any
+    from bot.tools.mcp.commands import McpCommands  # noqa: PLC0415 - only where there are any
+    from bot.tools.mcp.references import References  # noqa: PLC0415
+    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415
 
+    def learn(secrets: Collection[str]) -> None:
+        resources.mask.learn(secrets)
+        mask_in_logs(secrets)
+
+    save = partial(tool_set.writer.save_output, outside=True)
     async with open_servers(
         settings.mcp_servers,
         environ,
@@ -241,8 +251,16 @@ async def _servers(
         disk=resources.disk,
         offload=resources.offload,
         mask=resources.mask,
-        save=partial(tool_set.writer.save_output, outside=True),
+        save=save,
+        states=storage.states,
+        learn=learn,
+        private_hosts=settings.tools.private_hosts,
     ) as servers:
+        references = References(servers, tool_set.documents, save, storage.store.workspace)
+        tool_set.mcp = McpCommands(settings.mcp_servers, servers, references)
         tool_set.tools += servers.tools
         tool_set.status.append(servers.trouble)
+        servers.on_tools = lambda tools: tool_set.toolbox.add(
+            [ObservedTool(tool, resources.observing) for tool in tools]
+        )
         yield

@@ -111,6 +111,16 @@ def _exists(disk: Disk, path: Path) -> bool:
     return True
 
 
+def make_data_folder(data: Path) -> None:
+    """Make the data folder if it is missing. Raises OSError, and `ForeignFolder` for root in another user's."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = data.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise ForeignFolder(
+            f"{data} belongs to user {owner}, who could not use what root makes in it; run this as that user"
+        )
+
+
 @contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
     """Lock the data folder. Raises `FolderTaken`, which names the holder, or OSError if it is not writable.
@@ -118,12 +128,7 @@ def lock_data_folder(data: Path) -> Iterator[None]:
     Raises `ForeignFolder` for root in another user's folder. The kernel drops the lock when the process ends, so a
     left-over lock file means nothing.
     """
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    owner = data.stat().st_uid
-    if os.geteuid() == 0 and owner != 0:
-        raise ForeignFolder(
-            f"{data} belongs to user {owner}, who could not use what root makes in it; run this as that user"
-        )
+    make_data_folder(data)
     fd = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:

@@ -55,6 +55,12 @@ def mcp_checks(context: Context) -> list[Check]:
     """Return a check for each MCP server. It starts the server or connects to it, and then stops it."""
 
     async def check_server(name: str, settings: McpServer, context: Context) -> Findings:
+        if settings.oauth:
+            how = "/mcp connect" if settings.oauth.account == "person" else "threadfast mcp login"
+            yield Finding(
+                f"mcp_servers.{name}", "ok", f"not tried here: it wants a sign-in, by `{how} {name}`"
+            )
+            return
         yield await _list_tools(
             Server(
                 name,

@@ -47,8 +47,16 @@ ReadMemory = Callable[[ThreadId], Awaitable[str]]
 """Returns the memory of a thread, worded for the model; blank if there is none."""
 
 
+Extend = Callable[[Incoming, Message], Awaitable[Message]]
+"""Adds to a person's message for the model what it names."""
+
+
 async def no_memory(_thread: ThreadId) -> str:
     return ""
+
+
+async def add_nothing(_incoming: Incoming, message: Message) -> Message:
+    return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class UserMessages:
     read_memory: ReadMemory = no_memory
     to_text: ToText = no_transcripts
     is_chosen: Callable[[ThreadId], bool] = lambda _: False
+    extend: Extend = add_nothing
 
     async def add(self, turn: Turn, model: str, tools: Sequence[ToolSpec]) -> str:
         """Add the turn's message to the conversation; return a reply if it needs no *model*, or a blank.
@@ -69,7 +78,7 @@ class UserMessages:
         model and the *tools* since the last answer.
         """
         files = await self._files(turn, turn.incoming)
-        message = await _build(turn, turn.incoming, files, self.read_memory)
+        message = await self._build(turn, turn.incoming, files)
         usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
         turn.add(_with_setup(turn, message, Setup(usual, frozenset(tool.name for tool in tools))))
         if reply := not_heard(turn.incoming, files):
@@ -88,7 +97,10 @@ class UserMessages:
         """
         files = await self._files(turn, incoming)
         _note_unheard(turn, files)
-        return await _build(turn, incoming, files, self.read_memory)
+        return await self._build(turn, incoming, files)
+
+    async def _build(self, turn: Turn, incoming: Incoming, files: Sequence[File]) -> Message:
+        return await self.extend(incoming, await _build(turn, incoming, files, self.read_memory))
 
     async def _files(self, turn: Turn, incoming: Incoming) -> Sequence[File]:
         return await self.to_text(turn, await turn.attachments(incoming)) if incoming.files else ()

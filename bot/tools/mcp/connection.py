@@ -43,7 +43,8 @@ def resolve_values(settings: McpServer, environ: Mapping[str, str]) -> tuple[dic
 
 def settings_digest(settings: McpServer) -> str:
     """Return a digest of these settings; it covers secrets by reference only."""
-    return hashlib.sha256(f"{RULES}{settings.model_dump_json()}".encode()).hexdigest()[:16]
+    text = settings.model_dump_json(exclude=None if settings.oauth else {"oauth"})
+    return hashlib.sha256(f"{RULES}{text}".encode()).hexdigest()[:16]
 
 
 class StderrLog:

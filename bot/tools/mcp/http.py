@@ -6,7 +6,7 @@ a few bytes may be a bomb. Proxies of the environment are used, but not for loop
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -18,18 +18,26 @@ from bot.tools.mcp.connection import MAX_MESSAGE
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams  # private, but only a type
 
+Guard = Callable[[httpx2.Request], Awaitable[None]]
+
 LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 READ_S = 300.0
 """Seconds between two pieces of an answer. The deadline of a call is shorter."""
 
 
 @asynccontextmanager
-async def http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Yield the streams of a session with the server at *url*. Raises httpx2's errors, maybe within a group."""
+async def http(
+    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None = None, guard: Guard | None = None
+) -> AsyncIterator[TransportStreams]:
+    """Yield the streams of a session with the server at *url*. Raises httpx2's errors, maybe within a group.
+
+    *guard* is called before each request; with *auth*, some go to other servers.
+    """
     client = httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(30, connect=5, read=READ_S),
-        event_hooks={"response": [_bound]},
+        auth=auth,
+        event_hooks={"request": [guard] if guard else [], "response": [_bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
     async with (

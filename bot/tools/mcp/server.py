@@ -9,6 +9,7 @@
 | connected  | it ended, or three calls in a row timed out              | waiting; the calls it had fail  |
 | waiting    | 1, 2, 4 … 60 s are over, a call in the last 10 min       | connecting                      |
 | waiting    | the same, no call in the last 10 min                     | stopped                         |
+| any        | the server wants a sign-in that nobody is there for      | stopped; `SignInNeeded`         |
 
 A failure is a connection that failed or ended; an answered call resets the count. The circuit:
 
@@ -28,10 +29,10 @@ import importlib
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast
 
 import anyio
 from pydantic import JsonValue
@@ -39,7 +40,7 @@ from pydantic import JsonValue
 from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.errors import McpUnavailable, ToolBusy, ToolError, ToolTimeout
+from bot.ports.errors import McpUnavailable, SignInNeeded, ToolBusy, ToolError, ToolTimeout
 from bot.tools.mcp.connection import ConnectionLost, StderrLog, resolve_values, settings_digest
 from bot.tools.mcp.tool_list import Listing, check_tools
 from threads.errors import retry_fields
@@ -48,6 +49,8 @@ from threads.store.disk import Offload
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
+    from bot.tools.mcp.http import Guard
+    from bot.tools.mcp.oauth import Auth
     from bot.tools.mcp.session import Session
 
 log = logging.getLogger(__name__)
@@ -79,17 +82,33 @@ class Timeouts:
 
 
 DEFAULT_TIMEOUTS = Timeouts()
+T = TypeVar("T")
+
+
+class Authenticator(Protocol):
+    """Signs the requests of a server's connections. ``how`` says in a clause how somebody signs in."""
+
+    @property
+    def how(self) -> str: ...
+
+    @property
+    def guard(self) -> Guard:
+        """Return what checks the addresses that a sign-in leads to."""
+        ...
+
+    async def authenticate(self) -> Auth:
+        """Return the authentication of one connection. Raises `StoreUnavailable` and `ConfigInvalid`."""
+        ...
 
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """One call, from its caller to the owner and back."""
+    """One request, from its caller to the owner and back. A result is never None."""
 
-    tool: str
-    arguments: dict[str, JsonValue]
+    make: Callable[[Session], Awaitable[object]]
     scope: anyio.CancelScope
     settled: anyio.Event = field(default_factory=anyio.Event)
-    result: CallToolResult | None = None
+    result: object = None
     error: ToolError | None = None
 
     def settle(self, error: ToolError | None = None) -> None:
@@ -110,6 +129,7 @@ class Server:
         mask: Callable[[str], str],
         on_listed: Callable[[str, Listing], Awaitable[None]],
         times: Timeouts = DEFAULT_TIMEOUTS,
+        sign_in: Authenticator | None = None,
     ) -> None:
         self.name, self.origin = name, f"MCP server {name}"
         self.state: State = "stopped"
@@ -130,6 +150,12 @@ class Server:
         self._running = self._failures = self._timed_out = 0
         self._used_at = self._again_at = -math.inf
         self._usable = False
+        self._sign_in = sign_in
+        self._auth: Auth | None = None
+
+    @property
+    def _is_signed_out(self) -> bool:
+        return self._auth is not None and self._auth.signed_out
 
     @property
     def is_down(self) -> bool:
@@ -138,12 +164,16 @@ class Server:
 
     async def call(self, tool: str, arguments: dict[str, JsonValue], deadline: float) -> CallToolResult:
         """Run a tool, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
+        return await self.request(lambda session: session.call(tool, arguments), deadline)
+
+    async def request(self, make: Callable[[Session], Awaitable[T]], deadline: float) -> T:
+        """Make a request, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
         if self.state == "waiting" and self._failures >= OPEN_AFTER:
             left = max(1, math.ceil(self._again_at - anyio.current_time()))
             raise self._unavailable(f"is down: {self.reason}. It is tried again in {left} s")
         if len(self._queue) >= MAX_WAITING:
             raise ToolBusy(f"Too many calls wait for the {self.origin}.", suggestion="Try again later.")
-        call = _Call(tool, arguments, anyio.CancelScope(deadline=deadline))
+        call = _Call(make, anyio.CancelScope(deadline=deadline))
         self._queue.append(call)
         self.request_connection()
         try:
@@ -157,7 +187,14 @@ class Server:
             raise call.error
         if call.result is None:
             raise ToolTimeout(f"The {self.origin} did not answer in time.", suggestion="Try a smaller step.")
-        return call.result
+        return cast("T", call.result)
+
+    def of(self, _person: str) -> Server:
+        """Return the connection that serves a person: all share this one."""
+        return self
+
+    def connections(self) -> Sequence[Server]:
+        return (self,)
 
     def request_connection(self) -> None:
         """Ask `run` for a connection if there is none."""
@@ -173,7 +210,12 @@ class Server:
             self.state = "connecting"
             failed = await self._connection()
             self.attempted.set()
-            if failed:
+            if failed and self._is_signed_out:
+                log.info("mcp.signed_out: %s: somebody has to sign in", self.name)
+                while self._queue:
+                    self._queue.popleft().settle(self._sign_in_needed())
+                self._used_at = -math.inf
+            elif failed:
                 await self._pause()
             else:
                 self._used_at = -math.inf
@@ -207,7 +249,10 @@ class Server:
                 own = Masker(secrets)
                 self.mask = lambda text: self._mask(own(text))
                 stderr_log = StderrLog(self._log_line, self.mask)
-                async with sdk.open_session(self._settings, values, stderr_log, self.origin) as session:
+                self._auth = await self._sign_in.authenticate() if self._sign_in else None
+                guard = self._sign_in.guard if self._sign_in else None
+                wire = (values, stderr_log, self.origin, self._auth, guard)
+                async with sdk.open_session(self._settings, *wire) as session:
                     await self._use(session, limit)
             except anyio.get_cancelled_exc_class():
                 if anyio.current_effective_deadline() == -math.inf:
@@ -260,7 +305,7 @@ class Server:
     async def _run_call(self, session: Session, call: _Call) -> None:
         try:
             with call.scope:
-                call.result = await session.call(call.tool, call.arguments)
+                call.result = await call.make(session)
         except ToolError as error:
             call.error = error
         except BaseException as error:
@@ -274,7 +319,9 @@ class Server:
             self._change.set()
             given_up = call.scope.cancelled_caught
             lost = self._unavailable("went away during the call, which may or may not have worked")
-            call.settle(None if call.result or given_up else lost)
+            # A call beside others may have run before the sign-in ended.
+            fault = self._sign_in_needed() if self._is_signed_out and not self._running else lost
+            call.settle(None if call.result is not None or given_up else fault)
         if not given_up:
             self._failures = self._timed_out = 0
         elif anyio.current_time() >= call.scope.deadline:
@@ -282,6 +329,12 @@ class Server:
         if self._timed_out >= OPEN_AFTER:
             self._usable = False
             raise ConnectionLost("it stopped answering")
+
+    def _sign_in_needed(self) -> SignInNeeded:
+        suggestion = f"Say that it needs a sign-in: {self._sign_in.how}" if self._sign_in else ""
+        return SignInNeeded(
+            f"Nobody is signed in at the {self.origin}.", server=self.name, suggestion=suggestion
+        )
 
     def _unavailable(self, what: str) -> McpUnavailable:
         return McpUnavailable(f"The {self.origin} {what}.", suggestion="Go on without it, and say so.")

@@ -6,15 +6,17 @@ results by their schema is not used: it would run the server's regular expressio
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import builtins
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import httpx2
 import mcp_types as types
 from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError
+from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
 from mcp.shared.message import SessionMessage
 from mcp_types import methods
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -22,7 +24,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from bot.config.settings import McpServer
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
 from bot.tools.mcp.connection import ConnectionLost, StderrLog
-from bot.tools.mcp.http import http
+from bot.tools.mcp.http import Guard, http
 from bot.tools.mcp.stdio import stdio
 from bot.tools.mcp.tool_list import RawTool, clean, truncate
 from threads.wording import first_cause
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
 MAX_PAGES = 50
 MAX_LISTED = 1000
 """Pages and tools of a list that are read."""
+MAX_NAMED = 50
+"""Prompts of a server that are listed."""
 MAX_REFUSAL = 1000
 """Characters of a server's refusal that are kept."""
 MAX_FAULT = 200
 """Characters of what is wrong with a tool."""
+
+T = TypeVar("T")
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -45,6 +51,8 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((MCPError,), "it refused the connection"),
     ((httpx2.ConnectError, httpx2.TimeoutException), "it cannot be reached"),
     ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
+    ((OAuthRegistrationError,), "it does not let the bot register itself; oauth.client_id names a client"),
+    ((OAuthFlowError,), "the sign-in there failed"),
     ((ValueError, RuntimeError), "what it answers is not MCP"),
 )
 
@@ -114,6 +122,40 @@ class Session:
             )
         return result
 
+    async def prompts(self) -> builtins.list[types.Prompt]:
+        """Return the first `MAX_NAMED` prompts of the server, none if it has no such thing. Raises as `call`."""
+        found: builtins.list[types.Prompt] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            page = await self._ask(
+                self._session.list_prompts(params=params), types.ListPromptsResult(prompts=[])
+            )
+            found += page.prompts
+            cursor = page.next_cursor
+            if not cursor or len(found) >= MAX_NAMED:
+                break
+        return found[:MAX_NAMED]
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Return the messages of a prompt. Raises as `call`."""
+        return await self._ask(self._session.get_prompt(name, arguments))
+
+    async def resource(self, uri: str) -> types.ReadResourceResult:
+        """Return what is at *uri*. Raises as `call`."""
+        return await self._ask(self._session.read_resource(uri))
+
+    async def _ask(self, request: Awaitable[T], without: T | None = None) -> T:
+        """Return the result, or *without* if the server has no such method."""
+        try:
+            return await request
+        except MCPError as error:
+            if without is not None and error.code == types.METHOD_NOT_FOUND:
+                return without
+            raise self._translate(error) from error
+        except ValidationError as error:
+            raise ToolMalformedOutput("The server's answer is not valid MCP.") from error
+
     def _translate(self, error: MCPError) -> Exception:
         """Return our error for one of the SDK, which reports the end of an HTTP session by these words only."""
         if error.code == types.CONNECTION_CLOSED:
@@ -126,7 +168,12 @@ class Session:
 
 @asynccontextmanager
 async def open_session(
-    settings: McpServer, values: Mapping[str, str], stderr_log: StderrLog, origin: str
+    settings: McpServer,
+    values: Mapping[str, str],
+    stderr_log: StderrLog,
+    origin: str,
+    auth: httpx2.Auth | None = None,
+    guard: Guard | None = None,
 ) -> AsyncIterator[Session]:
     """Connect, and yield the session; *values* are the server's headers or environment.
 
@@ -134,7 +181,7 @@ async def open_session(
     """
     wire: AbstractAsyncContextManager[TransportStreams]
     if settings.url:
-        wire = http(settings.url, values)
+        wire = http(settings.url, values, auth, guard)
     else:
         assert settings.command, "valid settings have one of the two"
         wire = stdio(settings.command, settings.args, values, stderr_log)

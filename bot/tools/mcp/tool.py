@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.guards.redaction import safe_prefix
-from bot.ports.errors import ToolError
+from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
+from bot.tools.mcp.credentials import person_of
 from bot.tools.mcp.schema import arguments_model
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import ListedTool, truncate
@@ -41,23 +43,40 @@ Save = Callable[[Path, str, bytes], Awaitable[str]]
 """Saves a file of that name in a workspace and returns its path there. Raises `ToolError`."""
 
 
+class Connections(Protocol):
+    """The connections to the server ``name``: one for all, or one for each person."""
+
+    @property
+    def name(self) -> str: ...
+
+    def of(self, person: str) -> Server:
+        """Return the connection that serves a person. Raises `ToolBusy`."""
+        ...
+
+    def connections(self) -> Sequence[Server]: ...
+
+
 @dataclass(frozen=True)
 class McpTool:
-    """``name`` is our name for it, ``tool`` the server's own."""
+    """``name`` is our name for it, ``tool`` the server's own. ``sign_in`` lets the asker of a call sign in."""
 
-    server: Server
+    server: Connections
     tool: str
     name: str
     description: str
     arguments: type[Arguments]
     save: Save
+    sign_in: Callable[[ToolContext], Awaitable[None]] | None = None
     risk: ClassVar[Literal["net"]] = "net"
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
-        result = await self.server.call(self.tool, arguments.model_dump(mode="json"), context.deadline)
-        return convert_result(
-            result, self.server.origin, await self._save_images(result, context), self.server.mask
-        )
+        server = self.server.of(person_of(context.thread, context.asker))
+        try:
+            result = await server.call(self.tool, arguments.model_dump(mode="json"), context.deadline)
+        except SignInNeeded as needed:
+            needed.sign_in = partial(self.sign_in, context) if self.sign_in else None
+            raise
+        return convert_result(result, server.origin, await self._save_images(result, context), server.mask)
 
     async def _save_images(self, result: CallToolResult, context: ToolContext) -> dict[int, Image]:
         """Save the pictures of a result in the workspace; return them by their place in the result."""
@@ -73,11 +92,17 @@ class McpTool:
         return images
 
 
-def make_tool(server: Server, name: str, listed_tool: ListedTool, save: Save) -> McpTool:
-    description = f"A tool of the {server.origin}, which says of it: {listed_tool.description or 'nothing'}"
-    return McpTool(
-        server, listed_tool.name, name, description, arguments_model(name, listed_tool.parameters), save
-    )
+def make_tool(
+    server: Connections,
+    name: str,
+    listed_tool: ListedTool,
+    save: Save,
+    sign_in: Callable[[ToolContext], Awaitable[None]] | None = None,
+) -> McpTool:
+    says = listed_tool.description or "nothing"
+    description = f"A tool of the MCP server {server.name}, which says of it: {says}"
+    arguments = arguments_model(name, listed_tool.parameters)
+    return McpTool(server, listed_tool.name, name, description, arguments, save, sign_in)
 
 
 @dataclass(slots=True)

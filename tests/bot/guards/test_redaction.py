@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.guards.redaction import MARK, SHAPES, Masker, mask
+from bot.guards.redaction import MARK, MAX_LEARNED, SHAPES, Masker, mask
 
 B62 = "abcDEF0123456789ghiJKL0123456789mnoPQR"
 PEM = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNza2FueQ\nAAAA\n-----END OPENSSH PRIVATE KEY-----"
@@ -139,3 +139,12 @@ def test_hostile_text_takes_linear_time(piece: str) -> None:
     started = time.process_time()
     mask(piece * (200_000 // len(piece)))
     assert time.process_time() - started < 2
+
+
+def test_a_secret_that_is_learned_is_masked_from_then_on():
+    mask = Masker(["first-secret"])
+    mask.learn(["second-secret", "second-secret", ""])
+    assert mask("first-secret, second-secret") == f"{MARK}, {MARK}"
+    assert mask.contains_secret(b"a second-secret")
+    mask.learn(f"another-secret-{number}" for number in range(MAX_LEARNED))
+    assert mask("first-secret, second-secret") == f"{MARK}, second-secret"

@@ -206,6 +206,9 @@ async def test_half_a_line_and_what_is_of_the_process_alone_stay_out(data, tmp_p
     context.write_bytes(b"whole\n" + b"x" * 200_000)
     for name in ("lock", "status.sock", "models.json.tmp", "threadfast.log"):
         (data / name).write_text("no")
+    (data / "mcp-tokens").mkdir()
+    (data / "mcp-tokens" / "a.json").write_text("no")
+    (data / "mcp-tokens" / "a.json.broken").write_text("no")
     (data / "before-restore-1").mkdir()
     (data / "before-restore-1" / "journal.jsonl").write_text("no")
     (data / "threads/fake/W~C~1.0/workspace/mine.tmp").write_text("theirs")
@@ -219,6 +222,7 @@ async def test_half_a_line_and_what_is_of_the_process_alone_stay_out(data, tmp_p
     assert found["journal.jsonl.broken"] == b"damaged"
     assert found.keys().isdisjoint({"status.sock", "models.json.tmp", "threadfast.log"})
     assert not list((tmp_path / "again").glob("before-*"))
+    assert not (tmp_path / "again" / "mcp-tokens").exists()
 
 
 async def test_links_pipes_and_holes_are_left_out_and_told(data, tmp_path):

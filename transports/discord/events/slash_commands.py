@@ -47,6 +47,10 @@ COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
         "The question's id, or `all`; `always` takes back all that was always allowed here",
     ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
+    "mcp": (
+        "List MCP servers and prompts, sign in or out as yourself, send a prompt",
+        "`connect` or `disconnect` and a name; a name, a colon and a prompt",
+    ),
     "schedule": ("What is scheduled in this thread, or cancel one of it", "`cancel` and its id"),
 }
 """The commands that may take words, with what those are."""
@@ -58,7 +62,8 @@ RETRY = "/retry"
 MOST_CHOICES, LONGEST_CHOICE = 25, 100
 """Choices that Discord shows while someone types, and the characters of one."""
 
-LONGEST_WORDS = 500
+LONGEST_WORDS = 6_000
+"""Characters, as many as Discord lets people type; the address of a sign-in may be long."""
 
 UNSUPPORTED_CHANNEL = "I cannot work in this kind of channel."
 OUTDATED = "I do not know this command any more. Discord forgets it in a while; `/help` lists what I know."

@@ -21,6 +21,7 @@ from threads.store.disk import PosixDisk
 
 HERE = Path(__file__).parent
 QUICK = Timeouts(program=10, address=10, first_pause=0.05, longest_pause=0.2)
+offload_to_thread = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
@@ -55,10 +56,12 @@ def opened(
     environ: Mapping[str, str] = os.environ,
     times: Timeouts = QUICK,
     learn_s: float = 20,
+    **more: object,
 ) -> AbstractAsyncContextManager[Servers]:
-    run = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
-    options = {"mask": str, "save": no_room, "times": times, "learn_s": learn_s}
-    return open_servers(configured, environ, folder / "data", disk=PosixDisk(), offload=run, **options)
+    options = {"mask": str, "save": no_room, "times": times, "learn_s": learn_s, **more}
+    return open_servers(
+        configured, environ, folder / "data", disk=PosixDisk(), offload=offload_to_thread, **options
+    )
 
 
 async def no_room(_workspace: Path, _name: str, _data: bytes) -> str:

@@ -103,7 +103,7 @@ def called(answer, files, room=9):
         files[path := f"tool-output/{name}"] = data
         return path
 
-    server = SimpleNamespace(origin="MCP server s", mask=str, call=call)
+    server = SimpleNamespace(name="s", origin="MCP server s", mask=str, call=call, of=lambda _: server)
     listed = ListedTool(name="t", description="", parameters={"type": "object"})
     tool = make_tool(server, "s__t", listed, save)
     return anyio.run(tool, tool.arguments.model_validate({}), tool_context(call_id="call/1"))
