@@ -440,6 +440,7 @@ async def test_thumbs_are_no_question_that_is_open(case):
 async def test_an_answer_is_found_when_a_restart_turned_thumbs_on_or_off(case, on):
     await with_thumbs(case, on=not on)
     await case.post()
+    case.discord.later(3600)  # by then Discord shows no nonces
     await with_thumbs(case, on=on)
     await case.find()
     await case.post()
