@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from bot.config.settings import Settings
+from bot.observe.event_stream import EventStream
 from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
 from tests.world import ANN, T1, Platform, message
@@ -62,11 +63,13 @@ async def serving(
     model: str = "",
     environ: Mapping[str, str] = KEYS,
     chat: Chat | None = None,
+    events: EventStream | None = None,
     observing: Observing | None = None,
 ) -> AsyncIterator[Chat]:
     """Serve over *data* on *chat* until the block ends; *fields* are those of the settings."""
     settings = Settings.model_validate({**FAST, **fields, "data": data}, strict=False)
     chat = chat or Chat()
+    events = events or EventStream()
     chat.ready = anyio.Event()  # a chat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
 
@@ -76,7 +79,8 @@ async def serving(
                 environ,
                 model=model or settings.model,
                 make_transports=lambda _: [chat],
-                observing=observing,
+                observing=observing or Observing(events),
+                on_audit=events.audited,
             )
 
         tasks.start_soon(run)

@@ -303,7 +303,7 @@ def core_parts(
     files = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
     store = changes.get("store", files)
 
-    limits = changes.get("limits", Limits())
+    limits, recovery = changes.get("limits", Limits()), changes.get("recovery", Recovery())
 
     def workspace(thread: ThreadId) -> Path:
         return thread_folder(data, thread) / "workspace"
@@ -322,11 +322,11 @@ def core_parts(
         now=now,
         mask=str,
         observing=Observing(),
-        outboxes={transport.name: Outbox(transport, store.ensure_ownership)},
+        outboxes={transport.name: Outbox(transport, store.ensure_ownership, recovery.max_age_s)},
         run=Agent(**fields).run,
         limits=limits,
         rates=RateLimiter(None),
-        recovery=Recovery(),
+        recovery=recovery,
         restored=None,
         allowed=lambda _: True,
         is_admin=lambda _: False,

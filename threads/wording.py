@@ -7,6 +7,7 @@ text. Those are in the log, under the reference that ends each failure text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import ceil
 
 from .errors import BotError
@@ -127,6 +128,15 @@ def dead_letter(attempts: int, correlation_id: str) -> str:
     return (
         f"I started on this message {attempts} times and was interrupted each time, so I put it aside. "
         f"Send it again if you want me to try once more. (ref {correlation_id})"
+    )
+
+
+def too_old(ready: datetime, correlation_id: str) -> str:
+    """Say in place of an answer, which was *ready* at this time (UTC), that it is not posted any more."""
+    reference = f" (ref {correlation_id})" if correlation_id else ""
+    return (
+        f"I had an answer to this on {ready:%d %b at %H:%M} UTC, but I could not post it here in time. It may be out "
+        f"of date, so I leave it out. Send your message again if you still need an answer.{reference}"
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cachetools import TTLCache
 
-from bot.agent.loop_guard import LoopGuard
+from bot.agent.loop_guard import LoopGuard, blaming_timeouts
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, new_cooldown
 from bot.agent.prompt.repair import repair
@@ -77,7 +77,8 @@ class Agent:
         model = VisionModel(await self.models.for_turn(turn), turn)
         if turn.incoming.first and (reply := await self._make_room(turn, model)):
             return reply
-        answer = await self._answer(turn, model)
+        with blaming_timeouts(turn):
+            answer = await self._answer(turn, model)
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
 
     async def _restore_answer(self, turn: Turn) -> str:

@@ -59,6 +59,7 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+ToolProfile = Literal["read-only", "ask", "trusted"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
 
 
@@ -260,11 +261,14 @@ def _timeouts(given: Mapping[str, int]) -> dict[str, int]:
     return {"web_fetch": 60_000, "browser": 45_000, **given}
 
 
+DEFAULT_POLICY: Mapping[str, Verdict] = {"shell": "ask"}
+
+
 def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
     for key in given:
         if not RULE.fullmatch(key):
             raise PydanticCustomError("form", f'{key!r} must be "tool" or "tool(pattern)"')
-    return {"shell": "ask", **given}
+    return dict(given)
 
 
 class Tools(Section):
@@ -276,9 +280,13 @@ class Tools(Section):
         default_factory=lambda: _timeouts({}),
         description="Longest call of one tool, ms; adds to the defaults.",
     )
+    profile: ToolProfile | None = Field(
+        default=None,
+        description="A short way to a policy: read-only, ask or trusted. Null asks for commands and MCP only.",
+    )
     policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
-        default_factory=lambda: _policy({}),
-        description='By tool or "tool(argument pattern)"; adds to the defaults.',
+        default_factory=lambda: dict(DEFAULT_POLICY),
+        description='By tool or "tool(argument pattern)"; wins over the profile.',
     )
     after_outside_text: Verdict = Field(
         default="ask",

@@ -11,6 +11,8 @@
 | retry       | which attempt follows, when, and why                       | the same                         |
 | failover    | a model was skipped or replaced, and why                   | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
+| budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
+| circuit     | the calls to a model were stopped, or go out again         | the same                         |
 | error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
 | start, stop | the process                                                | the same, also at the end        |
 
@@ -47,8 +49,8 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "error",
-    "start", "stop",
+    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "budget",
+    "circuit", "error", "start", "stop",
 ]  # fmt: skip
 
 WRITE_EVERY_S = 1.0
@@ -89,11 +91,20 @@ Append = Callable[[Sequence[tuple[str, bytes]]], Awaitable[None]]
 """Appends lines, each with its day, durably. Raises OSError."""
 
 
-class Audit:
-    """The audit, with one writer. Lines of `tell` are written while `writing` is entered."""
+def ignore(record: AuditRecord) -> None:
+    """Listen to nothing."""
 
-    def __init__(self, append: Append, now: Callable[[], datetime]) -> None:
-        self._append, self._now = append, now
+
+class Audit:
+    """The audit, with one writer. Lines of `tell` are written while `writing` is entered.
+
+    *listener* gets each record as it arises, from any thread, and must not wait.
+    """
+
+    def __init__(
+        self, append: Append, now: Callable[[], datetime], listener: Callable[[AuditRecord], None] = ignore
+    ) -> None:
+        self._append, self._now, self._listener = append, now, listener
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
@@ -109,7 +120,12 @@ class Audit:
         self._verdicts[who] = feedback.verdict
 
     async def note(
-        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Mapping[str, str]
+        self,
+        kind: AuditKind,
+        thread: ThreadId,
+        message_id: str,
+        author: str,
+        details: Mapping[str, JsonValue],
     ) -> None:
         """Return when the line is on disk. Raises `StoreUnavailable`."""
         record = self._record(kind, str(thread), message_id, author, details)
@@ -122,7 +138,7 @@ class Audit:
     def tell(
         self,
         kind: AuditKind,
-        details: Mapping[str, str],
+        details: Mapping[str, JsonValue],
         *,
         thread_id: str = "",
         message_id: str = "",
@@ -188,10 +204,10 @@ class Audit:
         thread_id: str,
         message_id: str,
         author: str,
-        details: Mapping[str, str],
+        details: Mapping[str, JsonValue],
         correlation_id: str = "",
     ) -> AuditRecord:
-        return AuditRecord(
+        record = AuditRecord(
             at=self._now().isoformat(timespec="milliseconds"),
             kind=kind,
             thread_id=thread_id,
@@ -200,6 +216,8 @@ class Audit:
             details=dict(details),
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
         )
+        self._listener(record)
+        return record
 
 
 def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:

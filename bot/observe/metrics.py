@@ -6,7 +6,7 @@ thread, a channel or anything that somebody wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import get_args
@@ -104,7 +104,9 @@ class Metrics:
                 if work.outcome != "tool_denied":
                     self._tool_s(tool).observe(work.seconds)
 
-    def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
+    def settled(
+        self, transport: str, outcome: Outcome, seconds: float | None, _ids: Mapping[str, str], /
+    ) -> None:
         self._messages(transport, outcome).inc()
         if outcome == "answered" and seconds is not None:
             self._answer_s(transport).observe(seconds)

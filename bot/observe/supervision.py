@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 
 from bot.config.settings import Observe
+from bot.observe.event_server import EventServer
+from bot.observe.event_stream import EventStream
 from bot.observe.http_pages import Metrics, pages
 from bot.observe.http_server import serve_pages
 from bot.observe.live_parts import LiveParts
@@ -23,7 +25,13 @@ LEAVE_S = 15.0
 
 @asynccontextmanager
 async def supervised(
-    live: LiveParts, *, observe: Observe, stop: Stop, notify: Notify, metrics: Metrics | None = None
+    live: LiveParts,
+    *,
+    observe: Observe,
+    stop: Stop,
+    notify: Notify,
+    events: EventStream,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[None]:
     """Observe the bot while it serves in this block. A stop cancels the block."""
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
@@ -33,7 +41,9 @@ async def supervised(
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
             async with (
-                serve_pages(pages(watchdog, metrics), live.data, observe.metrics_port),
+                serve_pages(
+                    pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
+                ),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

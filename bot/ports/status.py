@@ -14,6 +14,7 @@ CircuitState = Literal["closed", "open", "half-open"]
 VERSION = 1
 
 SOCKET = "status.sock"
+EVENTS = "/events"
 LONGEST = 100
 """Bytes of a path that a socket can be bound to: Linux allows 107, others fewer."""
 

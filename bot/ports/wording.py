@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Literal
 
 from threads import wording
 from threads.model import Choice, Way
@@ -45,15 +46,35 @@ FRIENDLY: Mapping[str, str] = {
 """By the code of an error."""
 
 
+def ways_on(code: str, ways: Sequence[Way]) -> tuple[WayOn, ...]:
+    """Return the ways to go on from a failure with this code: its own, or those of the code."""
+    if ways:
+        return tuple(ways)
+    return ("retry",) if code in WORTH_RETRYING else CODE_WAYS.get(code, ())
+
+
 def choices(code: str, message_id: str, ways: Sequence[Way]) -> tuple[Choice, ...]:
-    """Return the ways to go on from a message that failed with this code: its own, or those of the code."""
+    """Return the buttons of a message that failed with this code: one for each of `ways_on` that has one."""
     if ways:
         return tuple(Choice(WAYS[way], f"/retry {message_id} {way}") for way in ways)
-    again = (Choice("Try again", f"/retry {message_id}"),) if code in WORTH_RETRYING else ()
-    return again or {
-        "bad_request": (Choice("Start over", "/new"),),
-        "context_window_too_small": (Choice("Compact", "/compact"), Choice("Start over", "/new")),
-    }.get(code, ())
+    buttons = {"retry": Choice("Try again", f"/retry {message_id}"), **BUTTONS}
+    return tuple(buttons[way] for way in ways_on(code, ()) if way in buttons)
+
+
+WayOn = Way | Literal["retry", "grant"]
+"""A way to go on, as a value: the suggestion of an error report, and what its button does."""
+
+CODE_WAYS: Mapping[str, tuple[WayOn, ...]] = {
+    "bad_request": ("new",),
+    "context_window_too_small": ("compact", "new"),
+    "budget_exceeded": ("grant",),
+}
+"""The ways to go on from a code that is not `WORTH_RETRYING`. A limit is raised in its own question."""
+
+BUTTONS: Mapping[str, Choice] = {
+    "compact": Choice("Compact", "/compact"),
+    "new": Choice("Start over", "/new"),
+}
 
 
 WAYS: Mapping[Way, str] = {
@@ -89,7 +110,7 @@ PRICE_UNKNOWN = (
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
-        *("output_invalid", "schema_mismatch"),
+        *("output_invalid", "schema_mismatch", "tool_timeout", "transport_unavailable"),
     }
 )
 """Codes of failures that may be over when a person presses *Try again*."""

@@ -30,8 +30,8 @@ from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
+from threads.errors import error_fields
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
-from threads.wording import code_of
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Toolbox:
         """Log why, for operators and the audit, and return what the model may know."""
         if isinstance(error, SignInNeeded) and error.sign_in:
             return await self._sign_in(call, error.sign_in, context, slots)
-        fields = {"tool": call.name, "call": call.id, "code": code_of(error)}
+        fields = {"tool": call.name, "call": call.id, **error_fields(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             return await self._results.failed(call, error, context)

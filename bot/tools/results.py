@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pydantic import JsonValue
 
 from bot.ports.errors import (
+    SandboxFailed,
     SignInNeeded,
     ToolBusy,
     ToolDenied,
@@ -41,6 +42,9 @@ _TYPES: dict[type[ToolError], ErrorType] = {
     ToolRateLimited: "rate_limit",
 }
 
+_HOPELESS = (ToolDenied, SandboxFailed)
+"""Failures after which the same call cannot succeed."""
+
 
 class Results:
     """Writes results; *mask* removes secrets from a text."""
@@ -63,9 +67,8 @@ class Results:
     async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
         kind = _TYPES.get(type(error), "unknown")
         message = self._mask(str(error))[:MAX_MESSAGE]
-        body = error_body(
-            kind, message, recoverable=not isinstance(error, ToolDenied), suggestion=error.suggestion
-        )
+        hopeless = isinstance(error, _HOPELESS)
+        body = error_body(kind, message, recoverable=not hopeless, suggestion=error.suggestion)
         if error.partial is not None:
             body["partial"] = error.partial
         return await self._result(call, body, error.origin, context, is_error=True)

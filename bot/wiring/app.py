@@ -28,6 +28,7 @@ from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog, audio_price_fix, price_fix
 from bot.llm.policies.structured_output import FittingModels
+from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
@@ -84,23 +85,26 @@ async def serve(
     make_transports: Callable[[Store], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
+    on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
+    """Run the bot until its transports end, or *watch* cancels the block.
 
-    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
+    store. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(offload, Masker(secrets), observing or Observing())
+    resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
     transports = make_transports(store)
-    outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
+    outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
+    outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -272,6 +276,7 @@ class _Bot:
             self.accounts.spend,
             self.tool_set.sandbox,
             troubles,
+            self.resources.mask,
         )
 
     def start_schedules(

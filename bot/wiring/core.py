@@ -12,7 +12,6 @@ from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
-from bot.ports.errors import report
 from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
@@ -35,11 +34,13 @@ from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
+from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
+from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -103,7 +104,14 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
+    delivery = Delivery(
+        store,
+        outlet=outlet,
+        mask=parts.mask,
+        choices=choices,
+        now=parts.now,
+        max_age_s=parts.recovery.max_age_s,
+    )
     actors = ActorParts(
         store=store,
         delivery=delivery,
@@ -194,15 +202,10 @@ def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
 
 
 def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, reference: str) -> None:
-    received = pending.received
-    ids = {"thread_id": received.thread_id, "message_id": received.message_id}
-    described = report(error, reference, parts.now(), **ids)
-    log.error(
-        "turn.failed: %s",
-        described.message,
-        exc_info=error,
-        extra={**ids, "correlation_id": reference, "report": described.model_dump()},
-    )
+    received, cause = pending.received, first_cause(error)
+    ids = {"thread_id": received.thread_id, "message_id": received.message_id, "correlation_id": reference}
+    fields = {**ids, **error_fields(cause)}
+    log.error("turn.failed: %s: %s", type(cause).__name__, cause, exc_info=error, extra=fields)
     parts.escalate(error, pending.incoming.thread, reference)
 
 

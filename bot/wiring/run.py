@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from bot.config.load import check_start, resolve_secret, secrets_of
 from bot.config.settings import Discord, Settings, Slack
+from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
@@ -74,9 +75,17 @@ async def serve_until_stopped(
     told = metrics.render if metrics else None
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
-        observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
-        make = partial(_transports, settings, environ, model)
-        await serve(settings, environ, model=model, make_transports=make, watch=watch, observing=observing)
+        events = EventStream()
+        observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
+        await serve(
+            settings,
+            environ,
+            model=model,
+            make_transports=partial(_transports, settings, environ, model),
+            watch=partial(watch, events=events),
+            observing=observing,
+            on_audit=events.audited,
+        )
 
 
 def _metrics() -> Metrics:

@@ -19,9 +19,9 @@ from anyio.abc import TaskGroup
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
 from bot.config.settings import Settings
+from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
-from bot.guards.policy import Policy
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.ports.errors import ToolError
@@ -94,7 +94,7 @@ async def open_tool_set(
     enabled, work = set(settings.tools.enabled), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(storage.append_audit, resources.now)
+    audit = Audit(storage.append_audit, resources.now, resources.on_audit)
     tool_set = ToolSet(Documents(work), audit, writer)
     async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
         if "files" in enabled:
@@ -133,7 +133,7 @@ async def _approvals(
 ) -> Approvals:
     given = settings.tools
     return Approvals(
-        Policy(given.policy, outside=given.after_outside_text),
+        policy_of(given),
         await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,

@@ -244,6 +244,11 @@ def silent_failover() -> Plant:
     return patch.multiple(ActorTurn, note=lambda self, text: None)
 
 
+def late_answers() -> Plant:
+    """An answer is posted however old it is."""
+    return patch.multiple(Delivery, _too_old=lambda self, intent: False)
+
+
 def _key_of(record: Record) -> str:
     transport, workspace, channel, _ = record.thread_id.split(":", 3)
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
@@ -274,5 +279,6 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "late answers": (late_answers, "posted too late"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""

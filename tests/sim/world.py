@@ -61,7 +61,7 @@ class World:
         more = random.Random(f"{seed} stack")
         self.stack = draw_stack(more, self.record) if more.random() < STACKED else None
         self.plan = draw(plan, self.record, STACK_COMMANDS if self.stack else ())
-        self.record.mailbox = self.plan.limits.mailbox
+        self.record.mailbox, self.record.max_age_s = self.plan.limits.mailbox, self.plan.max_age_s
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)

@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from threads import wording
 from threads.delivery import Ending, retry_until_stored
-from threads.errors import Fenced, StoreUnavailable, TurnTimeout
+from threads.errors import Fenced, StoreUnavailable, TurnTimeout, error_fields
 from threads.journal.records import Intent, PendingMessage
 from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted
 from threads.scheduled_messages import headings
@@ -205,7 +205,7 @@ class Actor:
         try:
             await self._conversation.save()
         except StoreUnavailable as error:
-            log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
+            log.warning("context.not_saved: kept in memory: %s", error, extra=error_fields(error))
 
     def _dead_letter(self, pending: PendingMessage, attempts: int) -> Ending:
         reference = correlation_id(pending.incoming.key, attempts)

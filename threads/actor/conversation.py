@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from threads import wording
-from threads.errors import StoreUnavailable, retry_fields
+from threads.errors import StoreUnavailable, error_fields, retry_fields
 from threads.model import Message, Resumed, TurnEvent, Waiting
 from threads.ports import Context
 
@@ -46,7 +46,7 @@ class Conversation:
             try:
                 await self.save()
             except StoreUnavailable as error:
-                again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
+                again = error_fields(error) if pause is None else retry_fields(error, tried + 1, pause)
                 log.warning("context.not_saved: kept in memory: %s", error, extra=again)
                 if pause is None:
                     break

@@ -10,7 +10,7 @@ import click
 
 from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.completion import completion
-from bot.admin.cli.health import doctor, status
+from bot.admin.cli.health import doctor, events, status
 from bot.admin.cli.mcp import mcp
 from bot.admin.cli.migrate import migrate
 from bot.admin.cli.reports import audit, dead_letters, usage, why
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 for command in (
-    init, chat, ask, run, status, check, doctor, threads, why, usage, dead_letters, audit, mcp, backup, restore,
-    migrate, manifest, schema, completion,
+    init, chat, ask, run, status, events, check, doctor, threads, why, usage, dead_letters, audit, mcp, backup,
+    restore, migrate, manifest, schema, completion,
 ):  # fmt: skip
     main.add_command(command)

@@ -161,9 +161,13 @@ def manifest_slack(settings_file: Path | None) -> None:
 @settings_option
 @json_option
 def check(settings_file: Path | None, as_json: bool) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started or contacted."""
+    """Check the settings and the secrets they refer to. Nothing is started or contacted.
+
+    It also shows what the tool profile and the policy mean together.
+    """
     from bot.config.load import check_start
     from bot.config.load import load as read
+    from bot.config.tool_profiles import describe
     from bot.wiring.app import unpriced
 
     warnings: list[str] = []
@@ -186,12 +190,22 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
     click.echo(where)
+    profile = loaded.settings.tools.profile
+    click.echo(
+        f"Tools ({f'profile {profile}' if profile else 'no profile'}): {describe(loaded.settings.tools)}."
+    )
     click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
 
 
 @click.command()
-def schema() -> None:
+@click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
+def schema(*, events: bool) -> None:
     """Print the JSON Schema of settings.json."""
-    from bot.config.load import json_schema
+    if events:
+        from bot.observe.event_lines import event_schema
 
-    print_json(json_schema())
+        print_json(event_schema())
+    else:
+        from bot.config.load import json_schema
+
+        print_json(json_schema())

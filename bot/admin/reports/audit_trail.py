@@ -48,9 +48,11 @@ def read_audit(
 def describe(record: AuditRecord) -> str:
     """Return the details of a record as text: a summary for the kinds that have one, then the rest by name.
 
-    The id of a call, which links a question to its answer, means nothing to a person and is left out.
+    The id of a call, which links a question to its answer, means nothing to a person and is left out. Of a failure's
+    report, the ways to go on are shown.
     """
     details = {name: value for name, value in record.details.items() if value not in ("", None)}
+    report = details.pop("report", None)
     summary, summarized = "", set[str]()
     match record.kind, details:
         case "retry", {"attempt": attempt, "wait_s": wait_s}:
@@ -71,6 +73,11 @@ def describe(record: AuditRecord) -> str:
         case _:
             pass
     rest = [f"{name} {value}" for name, value in details.items() if name not in summarized | {"call"}]
+    match report:
+        case {"ways": [*ways]}:
+            rest.append(f"can be helped by: {', '.join(map(str, ways))}")
+        case _:
+            pass
     return ", ".join([summary, *rest] if summary else rest)
 
 

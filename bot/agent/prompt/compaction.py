@@ -29,10 +29,10 @@ from pydantic import JsonValue
 from bot.agent.prompt.setup_changes import answered_setup
 from bot.agent.prompt.token_estimate import request_size, size_of
 from bot.ports import wording
-from bot.ports.errors import ContextOverflow, ProviderError
+from bot.ports.errors import ContextOverflow, OutputInvalid, ProviderError
 from bot.ports.model import Request, TurnModel
 from bot.ports.outside_text import tainted
-from threads.errors import StoreUnavailable, retry_fields
+from threads.errors import StoreUnavailable, error_fields, retry_fields
 from threads.model import (
     Block,
     Image,
@@ -218,19 +218,17 @@ class Compaction:
                 async with _announced(turn):
                     summary = await _ask(asked, turn, model, window)
             except ProviderError as error:
-                fields = {**_ids(turn), "code": error.code}
+                fields = {**_ids(turn), **error_fields(error)}
                 log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
                 self._attempts = ATTEMPTS
                 break
             shorter = [_entry(summary, messages[:cut]), *tail]
             if summary and _length(request, shorter) <= before * SHORT_ENOUGH:
                 return shorter
-            again = retry_fields("output_invalid", self._attempts + 1, 0) if self._attempts < ATTEMPTS else {}
-            log.warning(
-                "compaction.useless: a summary of %d characters is no use",
-                len(summary),
-                extra={**_ids(turn), "code": "output_invalid", **again},
-            )
+            useless = OutputInvalid(f"a summary of {len(summary)} characters is no use")
+            more = self._attempts < ATTEMPTS
+            again = retry_fields(useless, self._attempts + 1, 0) if more else error_fields(useless)
+            log.warning("compaction.useless: %s", useless, extra={**_ids(turn), **again})
             asked = replace(asked, tool_choice="none")
         self.cooldown[turn.incoming.thread] = True
         return None

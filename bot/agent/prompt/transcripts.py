@@ -19,6 +19,7 @@ from functools import partial
 from bot.ports import wording
 from bot.ports.errors import PriceUnknown, ProviderError
 from bot.ports.model import Model, Recording, Request
+from threads.errors import error_fields
 from threads.model import File, Incoming, ToolFinished, ToolStarted, Turn
 from threads.store.attachments import ReadableFile
 
@@ -70,7 +71,7 @@ class Transcripts:
             ok = heard is not None
         except (ProviderError, PriceUnknown, OSError) as error:
             ids = {"thread_id": str(turn.incoming.thread), "message_id": turn.incoming.id}
-            log.warning("transcription.failed: %s", error, extra=ids)
+            log.warning("transcription.failed: %s", error, extra={**ids, **error_fields(error)})
             return replace(file, problem=wording.not_transcribed(error))
         finally:
             await turn.tell(ToolFinished(LISTENING, ok, file.path))

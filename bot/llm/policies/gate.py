@@ -7,8 +7,10 @@ in the queue also watches the clock for all others; if it leaves, the next one d
 from __future__ import annotations
 
 import itertools
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -16,10 +18,13 @@ import anyio
 from bot.ports.errors import ProviderError
 from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request, Usage
 from bot.ports.status import CircuitStatus
+from threads.errors import error_fields
 from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
 from .queue import CallQueue, Ticket
+
+log = logging.getLogger(__name__)
 
 NOTICE_S = 1.0
 """Seconds: a shorter wait is not shown."""
@@ -61,7 +66,8 @@ class Gate:
 
     def exhausted(self, model: str, error: ProviderError) -> None:
         """Note that a call to *model* gave up."""
-        self.queue.exhausted(model, error, anyio.current_time())
+        with self._telling(model):
+            self.queue.exhausted(model, error, anyio.current_time())
         self._changed(everybody=True)
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
@@ -110,13 +116,25 @@ class Gate:
 
     def settle(self, ticket: Ticket, outcome: Usage | ProviderError | None) -> None:
         """Note how a call ended: its usage, its failure, or None if that says nothing about the provider."""
-        if isinstance(outcome, Usage):
-            self.queue.succeeded(ticket, outcome, anyio.current_time())
-        elif outcome is not None:
-            self.queue.failed(ticket, outcome, anyio.current_time())
-        else:
-            self.queue.cancelled(ticket)
+        with self._telling(ticket.model):
+            if isinstance(outcome, Usage):
+                self.queue.succeeded(ticket, outcome, anyio.current_time())
+            elif outcome is not None:
+                self.queue.failed(ticket, outcome, anyio.current_time())
+            else:
+                self.queue.cancelled(ticket)
         self._changed(everybody=isinstance(outcome, ProviderError))
+
+    @contextmanager
+    def _telling(self, model: str) -> Iterator[None]:
+        """Log it if the block opens or closes the circuit of *model*."""
+        before = self.queue.lane(model).breaker.failure
+        yield
+        after = self.queue.lane(model).breaker.failure
+        if after is not None and before is None:
+            log.info("circuit.opened: %s: %s", model, after, extra={**error_fields(after), "model": model})
+        elif before is not None and after is None:
+            log.info("circuit.closed: %s", model, extra={"model": model})
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
         notice_at, announced = anyio.current_time() + NOTICE_S, None

@@ -46,14 +46,14 @@ class VisionModel(TurnModelWrapper):
         except BotError as error:
             if error.code == "context_overflow" and (fewer := _newest(request.messages)):
                 self.turn.replace_messages(_newest(self.turn.messages) or self.turn.messages)
-                log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error.code, 2, 0))
+                log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error, 2, 0))
                 await on_event(TextReset())
                 return await self.complete(replace(request, messages=fewer), on_event)
             if error.code not in ("missing_vision", "bad_request") or isinstance(error, ThinkingRejected):
                 raise
             refused = error
         name = self.name
-        log.info("model.retry: without pictures: %s", refused, extra=retry_fields(refused.code, 2, 0))
+        log.info("model.retry: without pictures: %s", refused, extra=retry_fields(refused, 2, 0))
         await on_event(TextReset())
         completion = await self.model.complete(replace(request, messages=_blind(request.messages)), on_event)
         if isinstance(refused, CapabilityMissing):

@@ -15,6 +15,7 @@ provider itself has counted more.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,8 +36,11 @@ from bot.ports.model import (
     Usage,
     record_nothing,
 )
+from threads.errors import error_fields
 from threads.model import Answer, OnEvent, Option, Question, Turn
 from threads.wording import code_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,8 @@ class BudgetedModel(ModelWrapper):
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
+        fields = {**error_fields(error), "scope": ", ".join(error.scopes), "needed_usd": error.needed_usd}
+        log.info("budget.paused: %s", error, extra=fields)
         question = _question(text, offer, self.may_grant)
         answer = await self.turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:

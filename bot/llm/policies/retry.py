@@ -85,7 +85,7 @@ class RetryingModel(ModelWrapper):
                     if self.gate is not None and not request.best_effort:
                         self.gate.exhausted(self.name, error)
                     raise
-                fields = retry_fields(error.code, failures + 1, wait, model=self.name)
+                fields = retry_fields(error, failures + 1, wait, model=self.name)
                 log.info("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)

@@ -284,9 +284,8 @@ def test_only_what_is_known_to_be_free_is_free(settings_of, ollama, free) -> Non
     assert not providers["openai"].free
 
 
-def test_the_policy_of_one_tool_leaves_the_others_as_they_are(settings_of) -> None:
-    tools = settings_of({"tools": {"policy": {"files": "allow"}, "per_tool": {"shell": 1}}}).tools
-    assert tools.policy == {"shell": "ask", "files": "allow"}
+def test_the_time_of_one_tool_leaves_the_others_as_they_are(settings_of) -> None:
+    tools = settings_of({"tools": {"per_tool": {"shell": 1}}}).tools
     assert tools.per_tool["browser"] == 45_000
 
 

@@ -278,5 +278,5 @@ def _is_private(outgoing: Outgoing) -> bool:
     return outgoing.reply_to.startswith("slash-") or (outgoing.reply_to.startswith("press-") and refuses)
 
 
-def _log_upload_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+def _log_upload_retry(error: PostFailed, fields: Mapping[str, object]) -> None:
     log.warning("file.upload_failed: %s", error, extra=fields)

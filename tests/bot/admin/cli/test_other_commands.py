@@ -155,6 +155,15 @@ def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_
     assert "price" not in CliRunner().invoke(main, ["check"]).stderr
 
 
+def test_the_check_shows_what_the_tool_profile_means(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tools = {"profile": "read-only", "policy": {"shell(make *)": "ask"}}
+    (tmp_path / "settings.json").write_text(json.dumps({"model": "offline/demo", "tools": tools}))
+    shown = CliRunner().invoke(main, ["check"]).stdout
+    assert "Tools (profile read-only): allow: reading; deny: writing, commands, MCP; ask: the web." in shown
+    assert "Rules before these: shell(make *) ask." in shown
+
+
 def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["check", "--json"])
