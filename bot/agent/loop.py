@@ -107,10 +107,9 @@ class Agent:
 
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
         mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
-        if not mine:
-            if reply := await self.user_messages.add(turn, model.name, self.tools.specs):
-                return reply
-        elif turn.messages[mine[-1]].role == "assistant":
+        if not mine and (reply := await self.user_messages.add(turn, model.name, self.tools.specs)):
+            return reply
+        if mine and turn.messages[mine[-1]].role == "assistant":
             written = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_texts(turn, [*_unfinished(written), written[-1]], model.name))
         parts = _texts(turn, _unfinished(turn.messages[mine[0] :]), model.name) if mine else []

@@ -4,7 +4,7 @@ A reservation is on disk before its call goes out; in memory it counts at once, 
 limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
 (``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
 begins with a head, the sums of the older ones, so a start reads one file, however many there are. None is deleted:
-`bot.admin.reports.usage` reads all of them.
+`bot.reports.usage` reads all of them.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import get_args
 
@@ -276,6 +277,7 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
         *_provider_faults(providers),
         *_transcription_faults(_object(document.get("transcription")), providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
+        *_web_faults(_object(_object(document.get("transports")).get("web"))),
     ]
 
 
@@ -347,6 +349,30 @@ def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
             literal = isinstance(value, str) and value and not REFERENCE.fullmatch(value)
             if literal and SECRET_WORDS.search(variable):
                 yield f'{path}.env.{_plain(variable)}: looks like a secret: must be "env:NAME" or "file:PATH"'
+
+
+def _web_faults(web: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Check that nobody on the way can read along: a page that other machines reach needs TLS."""
+    certificate, key, public_url = (web.get(name) for name in ("tls_certificate", "tls_key", "public_url"))
+    if (certificate is None) != (key is None):
+        yield "transports.web: tls_certificate and tls_key go together"
+    if isinstance(public_url, str) and not public_url.startswith(
+        ("https://", "http://127.", "http://localhost")
+    ):
+        yield "transports.web.public_url: must be an https address"
+    host = web.get("host", "127.0.0.1")
+    if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:
+        yield (
+            "transports.web.host: other machines can reach this address; give tls_certificate and tls_key, or, "
+            "behind a reverse proxy with TLS, public_url"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _oauth_faults(path: str, server: Mapping[str, JsonValue]) -> Iterator[str]:

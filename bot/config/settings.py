@@ -394,9 +394,24 @@ class Discord(Section):
     bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
 
 
+class Web(Section):
+    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
+
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
+    public_url: Url | None = Field(
+        default=None, description="What people type when a reverse proxy stands before the page."
+    )
+    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
+    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+
+
 class Transports(Section):
     slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
     discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
+    web: Web | None = Field(default=None, description="Served if present; null is not served.")
 
 
 class Store(Section):

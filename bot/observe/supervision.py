@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -18,6 +18,7 @@ from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.observe.watchdog import Watchdog
 from bot.observe.worker_threads import watch_workers
+from bot.ports.status import Status
 
 LEAVE_S = 15.0
 """Time to close the links and exit after the last turn: Discord needs 5.5 s; the rest is margin."""
@@ -32,10 +33,15 @@ async def supervised(
     notify: Notify,
     events: EventStream,
     metrics: Metrics | None = None,
+    publish: Callable[[Callable[[], Status]], None] = lambda _: None,
 ) -> AsyncIterator[None]:
-    """Observe the bot while it serves in this block. A stop cancels the block."""
+    """Observe the bot while it serves in this block. A stop cancels the block.
+
+    *publish* gets the function that returns the bot's status.
+    """
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
     watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
+    publish(watchdog.status)
     with lag.watching():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)

@@ -16,6 +16,7 @@ results come back in the order of the calls.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,9 @@ GRACE_S = 2.0
 
 LONGEST_SUMMARY = 80
 """Characters of a call's summary in a status line."""
+
+LONGEST_SHOWN = 4_000
+"""Characters of a call's arguments, and of its result, that people are shown."""
 
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
@@ -95,9 +99,10 @@ class Toolbox:
 
         async def run_one(index: int, call: ToolCall) -> None:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            await on_event(ToolStarted(name, about, call.id, label(name, about)))
-            results[index] = await self._call(call, contexts[index], slots)
-            await on_event(ToolFinished(name, not results[index].is_error, call.id))
+            given = safe_prefix(json.dumps(call.arguments, ensure_ascii=False), LONGEST_SHOWN, self._mask)
+            await on_event(ToolStarted(name, about, call.id, label(name, about), self._mask(given)))
+            result = results[index] = await self._call(call, contexts[index], slots)
+            await on_event(ToolFinished(name, not result.is_error, call.id, result.content[:LONGEST_SHOWN]))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):

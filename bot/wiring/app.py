@@ -42,7 +42,7 @@ from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import ModelChain, candidates, offered
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
@@ -82,7 +82,7 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    make_transports: Callable[[Store], Sequence[Transport]],
+    make_transports: Callable[[Storage], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
     on_audit: Callable[[AuditRecord], None] = ignore,
@@ -92,7 +92,7 @@ async def serve(
     """Run the bot until its transports end, or *watch* cancels the block.
 
     *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
-    store. Without *chosen_here* the models that threads chose are ignored.
+    storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
@@ -102,7 +102,7 @@ async def serve(
     resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
-    transports = make_transports(store)
+    transports = make_transports(storage)
     outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
     outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)

@@ -9,8 +9,8 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.message_story import stories
+from bot.reports.files import FileReader
+from bot.reports.message_story import stories
 from tests.sim.loop import SimLoop
 from tests.world import Clock, Platform, Scripted, message, running, says
 from threads.errors import TransportUnavailable

@@ -64,21 +64,39 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call began. ``label`` says what it does in a few plain words, such as "reading notes.md"."""
+    """A tool call began. ``label`` says what it does in a few plain words, such as "reading notes.md".
+
+    ``arguments`` are all of them, as JSON, with secrets masked.
+    """
 
     name: str
     summary: str = ""
     call_id: str = ""
     label: str = ""
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call ended."""
+    """A tool call ended. ``result`` is the beginning of what the model gets, with secrets masked."""
 
     name: str
     ok: bool
     call_id: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCounted:
+    """What the turn has used so far: ``tokens`` of all its calls, and the share of its prompts that was ``cached``.
+
+    ``cost_usd`` is None if a price is unknown.
+    """
+
+    model: str
+    tokens: int
+    cached: float
+    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +133,7 @@ TurnEvent = (
     | Resumed
     | ToolStarted
     | ToolFinished
+    | UsageCounted
     | QuestionClosed
     | TurnSettled
 )

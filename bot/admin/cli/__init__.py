@@ -14,7 +14,7 @@ from bot.admin.cli.health import doctor, events, status
 from bot.admin.cli.mcp import mcp
 from bot.admin.cli.migrate import migrate
 from bot.admin.cli.reports import audit, dead_letters, usage, why
-from bot.admin.cli.serve import ask, chat, run
+from bot.admin.cli.serve import ask, chat, run, web
 from bot.admin.cli.setup import check, init, manifest, schema
 from bot.admin.cli.threads import threads
 
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 for command in (
-    init, chat, ask, run, status, events, check, doctor, threads, why, usage, dead_letters, audit, mcp, backup,
-    restore, migrate, manifest, schema, completion,
+    init, chat, web, ask, run, status, events, check, doctor, threads, why, usage, dead_letters, audit, mcp,
+    backup, restore, migrate, manifest, schema, completion,
 ):  # fmt: skip
     main.add_command(command)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
+from bot.reports.safe_text import flat
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -37,7 +37,7 @@ from bot.ports.model import (
     record_nothing,
 )
 from threads.errors import error_fields
-from threads.model import Answer, OnEvent, Option, Question, Turn
+from threads.model import Answer, OnEvent, Option, Question, Turn, UsageCounted
 from threads.wording import code_of
 
 log = logging.getLogger(__name__)
@@ -130,12 +130,20 @@ class BudgetedModel(ModelWrapper):
         """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
-                return await self.model.complete(request, on_event)
+                completion = await self.model.complete(request, on_event)
             except OverLimit as error:
                 await self._more(error)
+            else:
+                await on_event(self._counted())
+                return completion
             finally:
                 for warning in await self.account.warnings():
                     self.turn.note(warning)
+
+    def _counted(self) -> UsageCounted:
+        usage = self.usage
+        cached = usage.cache_read / usage.prompt if usage.prompt else 0.0
+        return UsageCounted(self.model.name, usage.prompt + usage.output, cached, self.spent_usd)
 
     async def _more(self, error: OverLimit) -> None:
         """Ask a person to raise the limits; raise *error* if nobody does."""

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from bot.admin import backup
 from bot.admin.cli import main
-from bot.admin.reports import audit_trail
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
+from bot.reports import audit_trail
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage
 from tests.bot.admin.cli.data_folders import (
     document,
     exchange,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic_core import from_json, to_json
 
-from bot.admin.reports.line_reader import Damage, records
+from bot.reports.line_reader import Damage, records
 from bot.store.reader import Reader, Thread, Wait
 from threads.journal.records import Received, Record, Settled, record_adapter
 from threads.log import Entry, entry_adapter

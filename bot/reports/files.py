@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
-from bot.admin.reports.line_reader import Damage, lines_from, lines_of, records
-from bot.admin.reports.links import linked
+from bot.reports.line_reader import Damage, lines_from, lines_of, records
+from bot.reports.links import linked
 from bot.store.reader import Thread, Wait
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -46,6 +46,9 @@ class FileReader:
 
     def __init__(self, data: Path) -> None:
         self._data = data
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
 
     def threads(self, transport: str = "") -> list[Folder]:
         """Only the age of each log is read."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.admin.reports.line_reader import Damage
-from bot.admin.reports.links import linked
-from bot.admin.reports.thread import ToolUse, entries, in_json, journal, tools_used
-from bot.admin.safe_text import flat, plain
+from bot.reports.line_reader import Damage
+from bot.reports.links import linked
+from bot.reports.safe_text import flat, plain
+from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
@@ -200,8 +200,8 @@ def _fill_in(reader: Reader, story: Story) -> None:
 
     Of events with the same time, a turn's post and outcome come last; the others keep their order.
     """
-    from bot.admin.reports.audit_trail import Filter, describe, read_audit
-    from bot.admin.reports.budget_state import calls_of
+    from bot.reports.audit_trail import Filter, describe, read_audit
+    from bot.reports.budget_state import calls_of
 
     since = min(event.at for event in story.events)
     turn = message_key(ThreadId.parse(story.thread), story.message_id) if story.thread.count(":") >= 3 else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bot.admin.reports.line_reader import Damage, records
-from bot.admin.reports.thread import in_json
 from bot.budget.budgets import Budgets, Commit, Reserve, Total, record_adapter
+from bot.reports.line_reader import Damage, records
+from bot.reports.thread import in_json
 from bot.store.reader import Reader
 
 

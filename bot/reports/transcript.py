@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from bot.admin.reports.thread import ToolUse, as_value
-from bot.admin.reports.workspace_files import WorkspaceFile
-from bot.admin.safe_text import line, plain
+from bot.reports.safe_text import line, plain
+from bot.reports.thread import ToolUse, as_value
+from bot.reports.workspace_files import WorkspaceFile
 from threads.log import Entry
 
 BOT = "Threadfast"

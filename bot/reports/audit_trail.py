@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
 
-from bot.admin.reports.line_reader import Damage, records
-from bot.admin.reports.thread import in_json
 from bot.observe.audit import AuditRecord, record_adapter
+from bot.reports.line_reader import Damage, records
+from bot.reports.thread import in_json
 from bot.store.reader import Reader, Wait
 
 
