@@ -120,8 +120,7 @@ class Agent:
                 turn.add(AGAIN)
         progress = _Progress(self._model_calls(turn, model, self.compaction.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
-            answer = await self._step(turn, await progress.calls.ask(), progress)
-            if answer is not None:
+            if (answer := await self._step(turn, await progress.calls.ask(), progress)) is not None:
                 return answer
         return await self._finish(turn, progress, StepLimit(f"no answer after {self.max_steps} steps"))
 
