@@ -25,7 +25,7 @@ from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import ToolContext, Tools
-from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
+from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn, places_of
 from threads.store.data_folder import Spill
 
 EMPTY = Request("", ())
@@ -82,7 +82,7 @@ class Agent:
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
 
     async def _restore_answer(self, turn: Turn) -> str:
-        written = {message.role for message in turn.messages if message.source == turn.incoming.id}
+        written = {turn.messages[place].role for place in places_of(turn.messages, turn.incoming.id)}
         if "user" not in written:
             turn.add(await self.user_messages.build(turn, turn.incoming))
         if "assistant" not in written:
@@ -94,7 +94,7 @@ class Agent:
     async def _make_room(self, turn: Turn, model: TurnModel) -> str:
         """Compact or clear the conversation as asked, once; return a reply if there is nothing to answer."""
         incoming = turn.incoming
-        if any(message.source == incoming.id for message in turn.messages):
+        if places_of(turn.messages, incoming.id):
             return ""  # done before the process ended
         if incoming.first == "new":
             if turn.messages:
@@ -106,7 +106,7 @@ class Agent:
         return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
 
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
-        mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
+        mine = places_of(turn.messages, turn.incoming.id)
         if not mine and (reply := await self.user_messages.add(turn, model.name, self.tools.specs)):
             return reply
         if mine and turn.messages[mine[-1]].role == "assistant":

@@ -11,10 +11,12 @@ from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from bot.config.settings import ModelFacts, Price
 from bot.llm.detect_model import CLOUD
+from bot.llm.reasoning import efforts_of
 from bot.ports.model import AudioUsage, ModelInfo, Usage
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ TOOLLESS = (
 
 
 class Catalog:
-    """Capabilities and prices by ``provider/model``. ``free`` has the providers without costs."""
+    """Capabilities and prices by ``provider/model``.
+
+    ``free`` has the providers without costs, and ``kinds`` the kind of each provider.
+    """
 
     def __init__(
         self,
@@ -49,8 +54,10 @@ class Catalog:
         prices: Mapping[str, Price],
         free: Container[str] = frozenset(),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        kinds: Mapping[str, str] = MappingProxyType({"offline": "offline"}),
     ) -> None:
         self._models, self._prices, self._free, self._now = models, prices, free, now
+        self._kinds = kinds
 
     def load(self) -> None:
         """Read the price list, once. It takes a quarter of a second: call it in a worker thread."""
@@ -68,6 +75,8 @@ class Catalog:
             vision=_first(facts.vision, not short.startswith(TEXT_ONLY)),
             streaming=_first(facts.streaming, True),
             context_window=facts.context_window or (entry.context_window if entry else None),
+            efforts=_first(facts.efforts, efforts_of(self._kinds.get(provider, ""), model)),
+            reasoning_tokens=facts.reasoning_tokens,
         )
 
     def rate(self, name: str) -> Rate | None:

@@ -10,6 +10,7 @@
 | cancel      | a person stopped a thread                                  | the same                         |
 | retry       | which attempt follows, when, and why                       | the same                         |
 | failover    | a model was skipped or replaced, and why                   | the same                         |
+| rotation    | another key of the same provider took a call over, and why | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
 | budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
 | circuit     | the calls to a model were stopped, or go out again         | the same                         |
@@ -49,9 +50,12 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "budget",
-    "circuit", "error", "start", "stop",
+    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
+    "tool", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
+
+Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
+"""Writes an audit line, as `Audit.note` does."""
 
 WRITE_EVERY_S = 1.0
 """Seconds between writes: a kill loses at most these lines."""

@@ -29,8 +29,12 @@ class Filter:
             record.at >= self.since
             and (not self.kinds or record.kind in self.kinds)
             and (not self.threads or record.thread_id in self.threads)
-            and (not self.about or bool({record.message_id, record.correlation_id} & {*self.about}))
+            and (not self.about or any(self._is_about(record, word) for word in self.about))
         )
+
+    def _is_about(self, record: AuditRecord, word: str) -> bool:
+        # A stage of a playbook has the message's id, and its own name after it.
+        return word in (record.message_id, record.correlation_id) or record.message_id.startswith(f"{word}.")
 
 
 def read_audit(

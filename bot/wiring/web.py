@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from bot.budget.budgets import Policy
 from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
 from bot.guards.redaction import Masker
@@ -23,7 +24,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries
-from bot.routing.access import is_admin
+from bot.routing.access import AccessControl
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
@@ -53,7 +54,7 @@ async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int |
     if "log_level" not in observe.model_fields_set:  # a person reads the terminal
         observe = observe.model_copy(update={"log_level": "warning"})
     settings = settings.model_copy(update={"transports": Transports(web=given), "observe": observe})
-    await run_transports(with_owner(settings), environ, partial(_tell, opens=opens))
+    await run_transports(with_owner(settings), environ, on_open=partial(_tell, opens=opens))
 
 
 def _tell(link: str, *, opens: bool) -> None:
@@ -63,13 +64,14 @@ def _tell(link: str, *, opens: bool) -> None:
 
 
 def make_web(
-    settings: Settings,
+    current: CurrentSettings,
     environ: Mapping[str, str],
     storage: Storage,
     page: PageSources,
 ) -> Web:
     """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
-    given, admin = settings.transports.web or WebSettings(), partial(is_admin, settings.access)
+    settings, admin = current.settings, AccessControl(current).is_admin
+    given = settings.transports.web or WebSettings()
     views = Views(
         settings.name,
         partial(open_reader, settings, environ),

@@ -67,6 +67,36 @@ def by_tokens(audio: int, written: int) -> dict[str, Any]:
     return {"type": "tokens", **counts, "total_tokens": audio + written}
 
 
+EFFORTS = {
+    "gpt-4o": "",
+    "gpt-5": "minimal low medium high",
+    "gpt-5-pro": "high",
+    "gpt-5-codex": "low medium high",
+    "gpt-5.1": "none low medium high",
+    "gpt-5.2-pro": "medium high xhigh",
+    "gpt-5.5": "none low medium high xhigh",
+    "gpt-6-astra": "low medium high xhigh max",
+    "gpt-6.1-sol": "none low medium high xhigh max",
+    "o3": "low medium high",
+}
+"""The efforts of some models, from public pages, apart from the product's own table."""
+
+
+def reasoning_fault(body: dict[str, Any]) -> Reply | None:
+    """What Responses answers to a request whose reasoning the model does not take; None if all is well."""
+    takes, effort = EFFORTS[body["model"]].split(), body.get("reasoning", {}).get("effort")
+    text = ""
+    if effort is not None and not takes:
+        text = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    elif effort is not None and effort not in takes:
+        text = (
+            f"Unsupported value: '{effort}' is not supported with the model. Supported values are: {takes}."
+        )
+    elif takes and effort != "none" and {"temperature", "top_p"} & body.keys():
+        text = "Unsupported parameter: 'temperature' is not supported with this model."
+    return fault(400, "unsupported_value", text, kind="invalid_request_error") if text else None
+
+
 # Responses
 
 

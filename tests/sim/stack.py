@@ -26,7 +26,7 @@ from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.store.model_choice import ModelChoices
-from bot.wiring.model_chain import ModelChain
+from bot.wiring.model_chain import ModelChain, Terms
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate
@@ -152,13 +152,14 @@ class SimModelChain(ModelChain):
         self._turns: dict[str, Incoming] = {}
         settings = stack.settings
         super().__init__(
-            settings.model,
-            settings,
+            Terms(
+                settings,
+                Catalog(settings.models, settings.prices),
+                Accounts.of(ledger, settings.budget),
+                tools,
+            ),
             {},
-            tools=tools,
             http=None,
-            catalog=Catalog(settings.models, settings.prices),
-            accounts=Accounts.of(ledger, settings.budget),
             chosen=chosen,
             random=fate.rng.random,
             now=now,
@@ -192,14 +193,14 @@ class SimModelChain(ModelChain):
         if self._ledger.budgets.open:
             yield f"ledger: {len(self._ledger.budgets.open)} reservations when all is done"
 
-    def _adapter(self, name: str) -> Model:
-        if name not in self._adapters:
-            parallel = self._provider(name.partition("/")[0]).max_parallel
+    def _adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._adapters:
+            parallel = self._provider(name).max_parallel
             model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel)
             model.calm = self._calm
             self._paid.append(model)
-            self._adapters[name] = StructuredOutputModel(model)
-        return self._adapters[name]
+            self._adapters[name, place] = StructuredOutputModel(model)
+        return self._adapters[name, place]
 
 
 class PaidModel(SimModel):

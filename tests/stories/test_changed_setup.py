@@ -10,12 +10,14 @@ import pytest
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Reply
 from tests.serving import Chat, compatible, serving
-from tests.world import T1
+from tests.world import ANN, T1
+from threads.model import Author
 from threads.store.data_folder import thread_folder
 
 pytestmark = pytest.mark.anyio
 
 ONE, TWO = "local/one", "local/two"
+BOB = Author("U2", "bob")
 
 
 def settings(fake, model=ONE, tools=("files",), **more):
@@ -69,6 +71,13 @@ async def test_what_a_person_chose_is_no_news(tmp_path):
         assert (await chat.say("two")).text == "ok"
         await chat.say("/model default")
         assert (await chat.say("three")).text == "ok"
+
+
+async def test_a_person_with_a_scope_of_their_own_is_no_change_for_the_others(tmp_path):
+    chat, given = Chat(), {"scopes": {f"user:{BOB.id}": {"model": TWO}}}
+    async with fake_model() as fake, serving(tmp_path, settings(fake, **given), chat=chat):
+        said = [(await chat.say("hi", author=author)).text for author in (ANN, BOB, ANN, BOB)]
+    assert said == ["ok"] * 4
 
 
 async def test_what_a_failover_says_is_not_said_twice(tmp_path):

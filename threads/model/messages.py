@@ -53,8 +53,8 @@ Way = Literal["compact", "new", "without-files"]
 class Incoming:
     """A message that a person sent to a thread. ``id`` is the platform's. ``sent_at`` is UTC, ISO 8601.
 
-    ``first`` changes the conversation before the message is served. Such a message gets a turn of its own. If it is a
-    ``control``, that is all it does, and no model reads it.
+    ``first`` changes the conversation before the message is served, or plays a playbook. Such a message gets a turn
+    of its own. If it is a ``control``, that is all it does, and no model reads it.
     ``alias`` is a second id that the platform may deliver the same message with. A ``stale`` message was missed while
     the bot was down, and is too old to answer.
     ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
@@ -66,7 +66,7 @@ class Incoming:
     author: Author
     text: str
     sent_at: str = ""
-    first: Way | Literal[""] = ""
+    first: Way | Literal["play", ""] = ""
     control: bool = False
     via: Via = "direct"
     files: tuple[Attachment, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,3 +121,7 @@ class Limits:
     attempts: int = 3
     attachment_bytes: int = 20_000_000
     busy: Literal["steer", "queue"] = "steer"
+
+    def turn_s(self, incoming: Incoming) -> float:
+        """Return the seconds that a turn may take. A playbook has limits of its own."""
+        return math.inf if incoming.first == "play" else self.turn_timeout_s

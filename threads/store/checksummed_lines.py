@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -33,6 +34,20 @@ def encode(adapter: TypeAdapter[R], record: R) -> bytes:
     except PydanticSerializationError:
         body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
     return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))
+
+
+class Lines:
+    """The lines of a file in one piece, so that one more costs no copy of all others."""
+
+    def __init__(self) -> None:
+        self.data, self._ends = bytearray(), [0]
+
+    def replace(self, start: int, lines: Iterable[bytes]) -> None:
+        """Replace the lines from the index *start* on."""
+        del self.data[self._ends[start] :], self._ends[start + 1 :]
+        for line in lines:
+            self.data += line
+            self._ends.append(len(self.data))
 
 
 class Versioned(Protocol):

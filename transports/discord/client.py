@@ -62,7 +62,7 @@ UPLOAD_BYTES = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the transport. `/model` completes ``models``; ``roles`` are those that grant rights."""
+    """The settings of the transport. `/model` completes ``models``; ``roles`` returns those that grant rights."""
 
     token: str = field(repr=False)
     api_base_url: str | None = None
@@ -73,7 +73,7 @@ class Options:
     feedback: bool = False
     in_place: frozenset[str] = frozenset()
     bots: frozenset[str] = frozenset()
-    roles: frozenset[str] = frozenset()
+    roles: Callable[[], frozenset[str]] = frozenset
     models: tuple[str, ...] = ()
     max_age_s: float = 600
 

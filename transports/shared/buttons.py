@@ -17,7 +17,7 @@ MOST_PRESSES = 1_000
 
 MOST_QUESTIONS = 1_000
 
-ANSWERS = ("/approve", "/deny")
+ANSWERS = ("/approve", "/deny", "/answer")
 LASTING = ("/stop", *ANSWERS)
 """Commands whose buttons stay after a press. They go with their draft or question: without its stop button, what a
 killed process left would no longer be known as unfinished."""
@@ -76,6 +76,12 @@ class OpenQuestions(LRUCache[str, Q]):
 
 def decision_text(event: QuestionClosed, who: str) -> str:
     """Return the decision of a question, for below its text; *who* is the person's name, if known."""
+    if event.kind == "answer":
+        if not event.by:
+            return "Nobody answered in time."
+        return (
+            f"Answered{who and ' by '}{who}{event.choice and ': '}{event.choice}{'' if event.choice else '.'}"
+        )
     if not event.by:
         return "Nobody decided in time."
     return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

@@ -104,6 +104,7 @@ def usage(
     from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
+    from bot.config.scopes import day_limits
     from bot.reports.budget_state import budgets
     from bot.reports.usage import By, period
     from bot.reports.usage import report as read
@@ -115,7 +116,8 @@ def usage(
     days = period(since, month, now)
     report = read(data.reader, by, days, over)
     if report.files:
-        policy = Policy.of(data.loaded.settings.budget)
+        settings = data.loaded.settings
+        policy = Policy.of(settings.budget, day_limits(settings))
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
     if as_html:
         from bot.page.export import write_usage

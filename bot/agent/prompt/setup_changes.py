@@ -11,6 +11,7 @@ compactions, and a conversation that begins anew has none.
 | there is a new tool                                    | once, above the answer   |                              |
 | the thread has another model by `/model`, or had one   |                          |                              |
 | another model stands in for one that fails             | by the failover          |                              |
+| somebody with a scope of their own asked               |                          |                              |
 | nothing was answered here yet                          |                          |                              |
 """
 
@@ -28,18 +29,24 @@ CHOSEN = "-"
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The usual model of a thread, `CHOSEN` for a chosen one, and the names of its tools."""
+    """The usual model of a thread, `CHOSEN` for a chosen one, and the names of its tools.
+
+    ``scope`` is the asker's own scope of the settings, blank for everybody else: others in the thread may have
+    another model and other tools, and that is no change.
+    """
 
     model: str
     tools: frozenset[str]
+    scope: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Setup:
-        model, _, names = text.partition(" ")
-        return cls(model, frozenset(filter(None, names.split(","))))
+        model, _, rest = text.partition(" ")
+        names, _, scope = rest.partition(" ")
+        return cls(model, frozenset(filter(None, names.split(","))), scope)
 
     def __str__(self) -> str:
-        return f"{self.model} {','.join(sorted(self.tools))}"
+        return f"{self.model} {','.join(sorted(self.tools))} {self.scope}"
 
 
 def latest_setup(messages: Iterable[Message]) -> str:
@@ -47,12 +54,15 @@ def latest_setup(messages: Iterable[Message]) -> str:
     return next((message.setup for message in reversed([*messages]) if message.setup), "")
 
 
-def answered_setup(messages: Iterable[Message]) -> str:
-    """Return the record that held at the last answer, blank if there is none."""
+def answered_setup(messages: Iterable[Message], scope: str = "") -> str:
+    """Return the record that held at the last answer in this *scope*, blank if there is none."""
     current = answered = ""
     for message in messages:
         current = message.setup or current
-        if (message.source and message.role == "assistant") or (message.setup and not message.source):
+        ends = (
+            message.role == "assistant" if message.source else bool(message.setup)
+        )  # a summary is of answers
+        if ends and current and Setup.parse(current).scope == scope:
             answered = current
     return answered
 

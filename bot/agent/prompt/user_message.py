@@ -63,13 +63,15 @@ async def add_nothing(_incoming: Incoming, message: Message) -> Message:
 class UserMessages:
     """People's messages for the model. ``to_text`` transcribes the recordings among their files.
 
-    ``is_chosen`` returns whether the people of a thread chose its model.
+    ``is_chosen`` returns whether the people of a thread chose its model. ``scope`` is the asker's own scope of the
+    settings, blank for everybody else.
     """
 
     read_memory: ReadMemory = no_memory
     to_text: ToText = no_transcripts
     is_chosen: Callable[[ThreadId], bool] = lambda _: False
     extend: Extend = add_nothing
+    scope: str = ""
 
     async def add(self, turn: Turn, model: str, tools: Sequence[ToolSpec]) -> str:
         """Add the turn's message to the conversation; return a reply if it needs no *model*, or a blank.
@@ -80,7 +82,8 @@ class UserMessages:
         files = await self._files(turn, turn.incoming)
         message = await self._build(turn, turn.incoming, files)
         usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
-        turn.add(_with_setup(turn, message, Setup(usual, frozenset(tool.name for tool in tools))))
+        setup = Setup(usual, frozenset(tool.name for tool in tools), self.scope)
+        turn.add(_with_setup(turn, message, setup))
         if reply := not_heard(turn.incoming, files):
             turn.add(Message("assistant", (Text(reply),), source=turn.incoming.id, model=model))
             return reply
@@ -108,7 +111,7 @@ class UserMessages:
 
 def _with_setup(turn: Turn, message: Message, setup: Setup) -> Message:
     """Return the message with the record of its *setup*, and a word for the model on tools that it misses."""
-    old = answered_setup(turn.messages)
+    old = answered_setup(turn.messages, setup.scope)
     if not old == latest_setup(turn.messages) == str(setup):
         message = replace(message, setup=str(setup))
     if not old or old == str(setup):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.to_thread
+from pydantic import JsonValue
 
+from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.stream import Call, EventStream, Reader, typed_errors
 from bot.ports.errors import Unauthorized
@@ -45,7 +47,7 @@ class SdkClient(ABC):
     """One model of one provider. ``base_url`` goes to the SDK unchanged; ``api_key`` is called for each request.
 
     ``now`` (UTC) is used if a provider names a date to wait for and its answer has no date. Without ``vision`` a line
-    of text replaces each image.
+    of text replaces each image. ``params`` are further parameters of each request; ours win.
     """
 
     no_key: ClassVar[str] = ""
@@ -59,6 +61,7 @@ class SdkClient(ABC):
     timeouts: StreamTimeouts
     now: Callable[[], datetime] | None = None
     vision: bool = True
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _built: tuple[str, tuple[Any, Any]] | None = field(default=None, init=False)
 
@@ -126,7 +129,7 @@ class SdkModel(SdkClient):
             stream: AbstractAsyncContextManager[EventStream] = await client.post(
                 self.path,
                 cast_to=object,
-                body=self._body(request),
+                body=self._body_with_params(request),
                 stream=True,
                 stream_cls=stream_type[object],
             )
@@ -143,6 +146,9 @@ class SdkModel(SdkClient):
             request.meter,
         )
         return await call.answer(on_event)
+
+    def _body_with_params(self, request: Request) -> dict[str, object]:
+        return merge(self.params, self._body(request))
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...

@@ -22,9 +22,9 @@ def turn(n, record="", *, answered=True):
     return [asked, *([Message("assistant", (Text("!"),), source=f"m{n}")] if answered else [])]
 
 
-@given(NAMES.map("p/{}".format), st.frozensets(NAMES))
-def test_a_record_is_read_as_it_was_written(model, tools):
-    assert Setup.parse(str(Setup(model, tools))) == Setup(model, tools)
+@given(NAMES.map("p/{}".format), st.frozensets(NAMES), st.sampled_from(["", "user:U1"]))
+def test_a_record_is_read_as_it_was_written(model, tools, scope):
+    assert Setup.parse(str(Setup(model, tools, scope))) == Setup(model, tools, scope)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,14 @@ def test_what_counts_is_the_last_answer_not_a_turn_that_failed():
     history = [*turn(1, "x"), *turn(2), *turn(3, "y", answered=False)]
     assert (answered_setup(history), latest_setup(history)) == ("x", "y")
     assert answered_setup([*history, *turn(4)]) == "y"
+
+
+def test_people_with_a_scope_of_their_own_are_compared_with_themselves():
+    everybody, own = "p/one  ", "p/two  user:U2"
+    history = [*turn(1, everybody), *turn(2, own), *turn(3, everybody)]
+    assert answered_setup(history) == everybody
+    assert answered_setup(history, "user:U2") == own
+    assert answered_setup(history, "user:U3") == ""
 
 
 def test_a_summary_carries_on_what_was_answered_before_it():

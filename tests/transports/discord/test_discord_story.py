@@ -224,7 +224,7 @@ async def test_a_stranger_who_mentions_the_bot_is_refused_and_no_thread_is_opene
 async def test_access_by_role_channel_and_guild(tmp_path):
     model = Scripted()
     served = only_served(users=(), roles=(ROLE,), channels=(CHANNEL,))
-    options = {"roles": frozenset({ROLE})}
+    options = {"roles": lambda: frozenset({ROLE})}
     async with FakeDiscord() as discord:
         discord.users[U2].roles.append(ROLE)
         async with bot_in(discord, tmp_path, model, allowed=served, options=options):
@@ -241,7 +241,7 @@ async def test_access_by_role_channel_and_guild(tmp_path):
 
 async def test_who_lost_their_role_is_not_served_by_what_an_earlier_session_knew(tmp_path, monkeypatch):
     monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.02)
-    served, options = only_served(users=(), roles=(ROLE,)), {"roles": frozenset({ROLE})}
+    served, options = only_served(users=(), roles=(ROLE,)), {"roles": lambda: frozenset({ROLE})}
     async with (
         FakeDiscord() as discord,
         bot_in(discord, tmp_path, Scripted(), allowed=served, options=options),

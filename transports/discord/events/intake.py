@@ -72,15 +72,16 @@ class Intake:
         answers: EphemeralAnswers,
         *,
         bots: frozenset[str],
-        roles: frozenset[str],
+        roles: Callable[[], frozenset[str]],
         max_age_s: float,
         holds_question: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*bots* are other bots that may write to this one; *roles* grant rights, all others are dropped.
+        """*bots* are other bots that may write to this one.
 
-        *holds_question* tells whether a message holds an open question.
+        *roles* returns the roles that give rights, all others are dropped. *holds_question* tells whether a message
+        holds an open question.
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
@@ -253,11 +254,12 @@ class Intake:
 
     def _with_known_roles(self, author: Author) -> Author:
         """Return a person with only the roles that grant rights."""
-        return replace(author, roles=tuple(role for role in author.roles if role in self._roles))
+        granting = self._roles()
+        return replace(author, roles=tuple(role for role in author.roles if role in granting))
 
     async def _with_roles(self, author: Author, place: Place) -> Author:
         """Return a person of the history, whose messages have no roles, with their roles. Raises `PostFailed`."""
-        if not self._roles or place.kind == "direct":
+        if not self._roles() or place.kind == "direct":
             return author
         member = place.guild, author.id
         if (roles := self._member_roles.get(member)) is None:
