@@ -191,7 +191,7 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
     # A model that is not set is chosen at the start, among those whose key is there.
     models = [settings.model] if "model" in settings.model_fields_set else []
-    models += settings.fallback_models
+    models += [*settings.fallback_models, *([settings.transcription.model] if settings.transcription else [])]
     for scope in settings.scopes.values():
         models += [*filter(None, [scope.model]), *scope.fallback_models]
     keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
@@ -321,6 +321,7 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
+        *_transcription_faults(_object(document.get("transcription")), providers),
         *_param_faults(document, providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
         *_server_name_faults(document),
@@ -393,6 +394,21 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
+
+
+def _transcription_faults(
+    transcription: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]
+) -> Iterator[str]:
+    model = transcription.get("model")
+    if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
+        return
+    name, path = model.partition("/")[0], "transcription.model"
+    kind = _object(providers.get(name)).get("kind")
+    if name not in {*built_in_providers(), *providers}:
+        known = ", ".join(sorted({*built_in_providers(), *providers}))[:400]
+        yield f'{path}: no provider is called "{name[:60]}"; there are {known}'
+    elif name == "anthropic" or kind == "anthropic":
+        yield f"{path}: must be a model of openai or of a compatible server; {name} does not transcribe"
 
 
 def _built_in_kind(provider: str) -> str:

@@ -216,6 +216,16 @@ class Breaker(Section):
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
 
 
+class Transcription(Section):
+    """Voice messages as text."""
+
+    model: ModelName = Field(description="provider/model that transcribes, at openai or a compatible server.")
+    usd_per_minute: Usd | None = Field(
+        default=None, description="Its price, USD per minute; null uses `prices`, then the price list."
+    )
+    show: bool = Field(default=True, description="Quote the beginning of what was heard above the answer.")
+
+
 class Failover(Section):
     acknowledge: Literal["notify", "ask"] = Field(default="notify", description="Say so, or ask.")
 
@@ -520,6 +530,7 @@ class Discord(Section):
     )
     reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
     typing: bool = Field(default=True, description="Show that the bot is typing.")
+    feedback: bool = Field(default=False, description="Thumbs under each answer, kept in the audit.")
     in_place: Names = Field(
         default=(), description="Channel ids where a mention is answered by a reply, without a thread."
     )
@@ -609,6 +620,9 @@ class Settings(Section):
         default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
+    transcription: Transcription | None = Field(
+        default=None, description="Voice messages as text; null does not listen."
+    )
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover, description="When another model answers.")
     escalation: Escalation = Field(default_factory=Escalation, description="What operators are told.")

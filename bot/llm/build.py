@@ -51,15 +51,7 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    reference = provider.keys[key] if provider.keys else None
-    if reference is None and provider.kind != "openai-compatible":
-        raise ConfigInvalid(
-            f'providers.{kind}.api_key: {kind} needs a key, such as "env:{kind.upper()}_API_KEY"'
-        )
-
-    def secret() -> str | None:
-        return resolve_secret(reference, environ) if reference else None
-
+    secret = _secret_of(provider, kind, environ, key)
     if provider.kind == "openai-compatible":
         from bot.llm.adapters.openai_chat import OpenAIChatModel
 
@@ -72,8 +64,6 @@ def build_adapter(
         from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
-    if provider.kind != "openai-compatible":
-        secret()
     facts = settings.models.get(name, ModelFacts())
     return adapter(
         kind,
@@ -86,6 +76,54 @@ def build_adapter(
         vision=vision,
         params=merge(provider.params, facts.params),
     )
+
+
+def build_transcription(
+    name: str,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    http: SharedHttp,
+    now: Callable[[], datetime],
+    key: int = 0,
+) -> Model:
+    """Return the transcription model *name* with the provider's key at the place *key*.
+
+    Raises `ConfigInvalid` for a provider without any, or a missing key.
+    """
+    from bot.llm.adapters.openai_transcription import OpenAITranscription
+
+    kind, _, model = name.partition("/")
+    provider = settings.providers.get(kind)
+    if provider is None or provider.kind == "anthropic":
+        raise ConfigInvalid(f"transcription.model: {name!r} names no provider that transcribes")
+    return OpenAITranscription(
+        kind,
+        model,
+        api_key=_secret_of(provider, kind, environ, key),
+        base_url=provider.base_url,
+        http=http,
+        timeouts=settings.stream_timeouts_s,
+        now=now,
+    )
+
+
+def _secret_of(
+    provider: Provider, name: str, environ: Mapping[str, str], place: int
+) -> Callable[[], str | None]:
+    """Return what reads a key of the provider for each request. Raises `ConfigInvalid` if a needed one is missing."""
+    reference = provider.keys[place] if provider.keys else None
+    if reference is None and provider.kind != "openai-compatible":
+        raise ConfigInvalid(
+            f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
+        )
+
+    def secret() -> str | None:
+        return resolve_secret(reference, environ) if reference else None
+
+    if provider.kind != "openai-compatible":
+        secret()
+    return secret
 
 
 def build_gate(

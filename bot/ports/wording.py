@@ -160,6 +160,7 @@ OUTSIDE_READ = (
     "and it may have talked me into this."
 )
 COMPACTED = "Done."
+SUMMARISING = "summarising the earlier part of our conversation"
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = (
     "There is nothing here to try again. If you still need an answer, please send your message again."
@@ -181,6 +182,69 @@ def not_seen(model: str) -> str:
 def picture_refused(model: str) -> str:
     """Say that a model answered, but would not take the pictures."""
     return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
+
+
+MOST_NAMED = 5
+"""Tools that a note names."""
+
+
+def setup_changed(model: tuple[str, str] | None, gone: Sequence[str], new: Sequence[str]) -> str:
+    """Say what is new since the last answer: the *model* from and to, and the tools; blank if nothing is."""
+    parts = [f"{model[1]} is my model now, in place of {model[0]}"] if model else []
+    parts += [f"I can no longer use {_tools(gone)}"] if gone else []
+    parts += [f"I can now use {_tools(new)}"] if new else []
+    return f"(Since my last answer here: {'; '.join(parts)}.)" if parts else ""
+
+
+def _tools(names: Sequence[str]) -> str:
+    named = [f"`{name}`" for name in names[:MOST_NAMED]]
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    *first, last = [*named, *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def tools_gone(names: Sequence[str]) -> str:
+    """Tell the model which tools that it used are gone."""
+    return f"(You used {_tools(names)} above. You do not have that any more, so do not call it.)"
+
+
+CANNOT_LISTEN = (
+    "I cannot listen to recordings here, so please write it to me instead. "
+    "Whoever runs this bot can have me listen: it takes a `transcription` model in the settings."
+)
+NOTHING_SAID = "I heard no words in it."
+
+
+def listening(audio: str) -> str:
+    """Say, as a label of running work, what is being listened to."""
+    return "listening to your voice message" if audio == "voice" else "listening to a recording"
+
+
+def heard(words: str) -> str:
+    """Show what a voice message was understood as."""
+    return f"I heard: “{' '.join(words.split())}”"
+
+
+def unheard(name: str, why: str) -> str:
+    """Say that a recording has no transcript, *why*, and that it is not lost."""
+    return f"I could not listen to {name}: {why} I have it as a file only."
+
+
+def too_long_to_hear(limit: int) -> str:
+    """Say that a recording has more than *limit* bytes."""
+    return f"it is larger than {limit // 1_000_000} MB, the most that can be transcribed."
+
+
+def not_transcribed(error: Exception) -> str:
+    """Say in a sentence why a recording could not be transcribed."""
+    if isinstance(error, OSError):
+        return "my disk does not give it back."
+    code = wording.code_of(error)
+    if code == "budget_exceeded":
+        return "I do not know what that costs, and my budget allows no guess."
+    if code in ("bad_request", "context_overflow", "content_policy"):
+        return "the service that transcribes does not take it."
+    return f"the service that transcribes {REASONS.get(code, 'has trouble')}."
 
 
 def may_i(tool: str, arguments: str, why: str, always: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
@@ -82,6 +83,20 @@ def describe(record: AuditRecord) -> str:
         case _:
             pass
     return ", ".join([summary, *rest] if summary else rest)
+
+
+def feedback_count(records: Iterable[AuditRecord]) -> str:
+    """Return how many answers were good and bad; blank without feedback.
+
+    A person's last verdict on an answer counts.
+    """
+    verdicts = {
+        (record.thread_id, record.message_id, record.author): record.details.get("verdict")
+        for record in records
+        if record.kind == "feedback"
+    }
+    count = Counter(verdicts.values())
+    return f"Feedback: {count['up']} up, {count['down']} down." if count else ""
 
 
 CAUSE = ("event", "error", "reason")

@@ -24,7 +24,7 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import price_fix
+from bot.llm.catalog import audio_price_fix, price_fix
 from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
@@ -316,7 +316,8 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    if any(not name.startswith("offline/") for name in [*used(settings), *settings.models]):
+    named = [*used(settings), *settings.models]
+    if settings.transcription or any(not name.startswith("offline/") for name in named):
         await offload(catalog_of(settings).load)
 
 
@@ -362,7 +363,11 @@ def unpriced(settings: Settings) -> list[str]:
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in used(settings) if catalog.rate(name) is None]
-    return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    if (given := settings.transcription) and not catalog.audio_rate(given.model, given.usd_per_minute):
+        fix = audio_price_fix(given.model)
+        warnings.append(f"transcription.usd_per_minute: the price is not known: {then}. {fix}")
+    return warnings
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

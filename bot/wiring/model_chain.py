@@ -16,13 +16,16 @@ from functools import partial
 from itertools import chain
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
+from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, is_local
+from bot.llm.adapters.openai_transcription import MAX_BYTES
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
 from bot.llm.catalog import Catalog
+from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.effort import EffortModel
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
@@ -34,7 +37,7 @@ from bot.llm.reasoning import nearest
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.errors import CapabilityMissing
+from bot.ports.errors import CapabilityMissing, ProviderError
 from bot.ports.model import EFFORTS, Effort, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
@@ -148,6 +151,7 @@ class ModelChain:
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._gates: dict[tuple[str, int], Gate] = {}
         self._adapters: dict[tuple[str, int], Model] = {}
+        self._transcriptions: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
         self._refused_efforts: set[tuple[str, Effort]] = set()
 
@@ -169,9 +173,12 @@ class ModelChain:
         return chain
 
     def check(self) -> None:
-        """Raise `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used."""
+        """Raise `ConfigInvalid` if the default, a downgrade, a fallback or the transcription model cannot be used."""
         for name in candidates(self._settings, self.name):
             self._build_adapters(name)
+        if given := self._settings.transcription:
+            for place in range(self._key_count(given.model)):
+                self._transcription_adapter(given.model, place)
         if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
         if fault := self._lacks(self.name):
@@ -181,19 +188,49 @@ class ModelChain:
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
-        thread, asker = turn.incoming.thread, turn.incoming.author.id
-        account = await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
+        thread = turn.incoming.thread
+        account = await self._account(turn)
         if (chosen := self.chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
+        names = candidates(self._settings, self._of(thread))
+        answering = [self._candidate(name, account, turn) for name in names]
+        return ObservedTurnModel(self._budgeted(answering, account, turn), self._observing)
+
+    @property
+    def to_text(self) -> ToText:
+        """Return what transcribes recordings; it says that it cannot unless the settings have a model for it."""
+        given = self._settings.transcription
+        return Transcripts(self._transcription, MAX_BYTES, given.show) if given else no_transcripts
+
+    async def _transcription(self, turn: Turn) -> Model:
+        """Return the transcription model with all its policies, for one turn."""
+        given = self._settings.transcription
+        assert given
+        account, name = await self._account(turn), given.model
+        rate = partial(self.terms.catalog.audio_rate, name, given.usd_per_minute)
+
+        def metered(place: int) -> Model:
+            return MeteredTranscription(self._transcription_adapter(name, place), account, rate)
+
+        model, unavailable = self._over_keys(name, metered, account, lambda _: 0, turn.incoming.thread)
+        candidate = Candidate(self.terms.catalog.info(name), model, unavailable)
+        return self._budgeted([candidate], account, turn)
+
+    async def _account(self, turn: Turn) -> Account:
+        thread, asker = turn.incoming.thread, turn.incoming.author.id
+        return await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
+
+    def _budgeted(self, answering: Sequence[Candidate], account: Account, turn: Turn) -> BudgetedModel:
+        asker = turn.incoming.author.id
         failover = Failover(
-            [self._candidate(name, account, turn) for name in candidates(self._settings, self._of(thread))],
+            answering,
             turn,
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
             record_decision=partial(self._decided, turn),
         )
-        budgeted = BudgetedModel(
+        return BudgetedModel(
             failover,
             account,
             turn,
@@ -201,7 +238,10 @@ class ModelChain:
             partial(self._on_grant, turn),
             partial(self._decided, turn),
         )
-        return ObservedTurnModel(budgeted, self._observing)
+
+    def is_chosen(self, thread: ThreadId) -> bool:
+        """Return whether the people of a thread chose its model."""
+        return self.chosen.of(thread) == self._of(thread)
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -322,27 +362,42 @@ class ModelChain:
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
         thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        keys = [self._keyed(info, place, account) for place in range(self._key_count(name))]
-        first, *others = keys
-        model, unavailable = first.model, first.unavailable
-        if others:
-            rotation = KeyRotation(keys, self._key_of(name), str(thread))
-            model, unavailable = rotation, rotation.unavailable
+        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
+
+        def metered(place: int) -> Model:
+            return MeteredModel(self._adapter(name, place), account, catalog, most, info.reasoning_tokens)
 
         def refused(effort: Effort) -> None:
             self._refused_efforts.add((name, effort))
             turn.note(wording.effort_refused(name, effort))
 
+        size = partial(uncached_size, model=name)
+        model, unavailable = self._over_keys(name, metered, account, size, thread)
         return Candidate(info, EffortModel(model, partial(self._effort, info, thread), refused), unavailable)
 
-    def _keyed(self, info: ModelInfo, place: int, account: Account) -> KeyedModel:
+    def _over_keys(
+        self,
+        name: str,
+        metered: Callable[[int], Model],
+        account: Account,
+        size: Callable[[Request], int],
+        thread: ThreadId,
+    ) -> tuple[Model, Callable[[], ProviderError | None]]:
+        """Return a model over all keys, each with its *metered* one, and what says why it cannot be asked now."""
+        keys = [self._keyed(metered(place), place, account, size) for place in range(self._key_count(name))]
+        first, *others = keys
+        if not others:
+            return first.model, first.unavailable
+        rotation = KeyRotation(keys, self._key_of(name), str(thread))
+        return rotation, rotation.unavailable
+
+    def _keyed(
+        self, metered: Model, place: int, account: Account, size: Callable[[Request], int]
+    ) -> KeyedModel:
         """Return the model behind one key of its provider, with its retries, its queue and its price."""
-        name, gate = info.name, self._gate(info.name, place)
-        most = partial(most_tokens, model=name)
-        adapter = self._adapter(name, place)
-        metered = MeteredModel(adapter, account, self.terms.catalog, most, info.reasoning_tokens)
+        name, gate = metered.name, self._gate(metered.name, place)
         attempt = ObservedModel(metered, account, self._observing)
-        gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
+        gated = GatedModel(attempt, gate, size)
         local = is_local(self._provider(name))
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
         return KeyedModel(place + 1, model, partial(gate.unavailable, name))
@@ -383,6 +438,13 @@ class ModelChain:
             )
             self._adapters[name, place] = StructuredOutputModel(adapter)
         return self._adapters[name, place]
+
+    def _transcription_adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._transcriptions:
+            self._transcriptions[name, place] = build_transcription(
+                name, self._settings, self._environ, http=self._http, now=self._now, key=place
+            )
+        return self._transcriptions[name, place]
 
     def _provider(self, name: str) -> Provider:
         """Return the settings of a model's provider."""

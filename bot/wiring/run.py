@@ -227,6 +227,7 @@ def discord_options(
         streaming=discord.streaming,
         reactions=discord.reactions,
         typing=discord.typing,
+        feedback=discord.feedback,
         in_place=frozenset(discord.in_place),
         bots=frozenset(discord.bots),
         roles=lambda: roles_in(current.settings),

@@ -57,6 +57,9 @@ REASONS: Mapping[str, str] = {
     "prices.cache_read": "Left out, it counts as `input`: never too little.",
     "prices.cache_write": "As above.",
     "prices.cache_write_1h": "The thread's prefix is cached for an hour, which some providers charge more for.",
+    "transcription.model": "Off, because it sends people's voices to a provider and costs money: somebody has to want that.",
+    "transcription.usd_per_minute": "As for `prices`: a hard budget does not transcribe at an unknown price.",
+    "transcription.show": "People see at once when they were misheard.",
     "breaker.failure_threshold": "What is counted has had its retries already; one such failure is news enough.",
     "breaker.max_wait_s": "Who waits longer than this is told, or gets another model.",
     "failover.acknowledge": "`ask` is for those whose answers must not come from another model unseen.",
@@ -149,6 +152,10 @@ REASONS: Mapping[str, str] = {
     "transports.slack.suggested_prompts": 'An empty box makes people type "hi".',
     "transports.slack.suggested_prompts.title": "The button's words.",
     "transports.slack.suggested_prompts.message": "What the press says for the person.",
+    "transports.discord.feedback": (
+        "Off, unlike in Slack: Discord has no thumbs of its own, and two buttons under each answer take a line that "
+        "all members see. Turn it on where somebody reads the audit."
+    ),
     "transports.slack.feedback": "The cheapest way to learn which answers were bad.",
     "transports.slack.stream_in_channels": "Slack shows a native stream to one person only; in channels all should see it.",
     "transports.slack.bots": "Two bots that answer each other never stop.",

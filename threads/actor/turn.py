@@ -215,6 +215,12 @@ class ActorTurn:
                 self.note(wording.unread(file.name, file.problem))
         return files
 
+    async def recording(self, file: File) -> bytes:
+        return await self._shared.files.recording(self.incoming.thread, file)
+
+    async def with_text(self, file: File, text: str) -> File:
+        return await self._shared.files.with_text(self.incoming.thread, file, text)
+
     async def earlier(self) -> Sequence[Spoken]:
         if self._conversation.anew:
             return ()

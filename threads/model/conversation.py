@@ -80,7 +80,8 @@ class Message:
     the final answer to. A turn that runs again after a crash recognises its entries by it. ``model`` is the
     ``provider/model`` that wrote an assistant entry. ``tokens`` is the length of the conversation up to this entry,
     system prompt and tools included, as that provider counted it; 0 if unknown. ``at`` is when the entry was added
-    (UTC, ISO 8601). `why` shows it, and no model reads it.
+    (UTC, ISO 8601). `why` shows it, and no model reads it. ``setup`` is what the turn of a user entry ran with, blank
+    where nothing changed (see `bot.agent.prompt.setup_changes`); no model reads it either.
     """
 
     role: Literal["user", "assistant"]
@@ -89,6 +90,7 @@ class Message:
     model: str = ""
     tokens: int = 0
     at: str = field(default="", compare=False)
+    setup: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cachetools import FIFOCache, LRUCache
 
-from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
+from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled, Verdict
 
 MOST_PRESSES = 1_000
 """Presses that may still be accepted."""
@@ -21,6 +21,12 @@ ANSWERS = ("/approve", "/deny", "/answer")
 LASTING = ("/stop", *ANSWERS)
 """Commands whose buttons stay after a press. They go with their draft or question: without its stop button, what a
 killed process left would no longer be known as unfinished."""
+
+THANKS: dict[Verdict, str] = {
+    "up": "Thank you.",
+    "down": "Thank you. Tell me here what was wrong with it, and I will try again.",
+}
+"""The reply to a verdict on an answer, for its person alone."""
 
 UNDECIDED = "Not decided."
 """The decision of a question whose turn ended first."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.llm.adapters.sdk import SdkModel
+from bot.llm.adapters.sdk import SdkClient, SdkModel
 from bot.llm.adapters.stream import JsonEvent
 from bot.llm.adapters.wire_form import part, tokens
 from bot.ports.model import Effort, Usage
 
 
-class OpenAIModel(SdkModel):
-    """One model behind one of OpenAI's APIs."""
+class OpenAIClient(SdkClient):
+    """A client of OpenAI's SDK."""
 
     def _make(self, **settings: Any) -> tuple[Any, Any]:
         from openai import AsyncOpenAI, AsyncStream  # noqa: PLC0415
 
         return AsyncOpenAI(**settings), AsyncStream
+
+
+class OpenAIModel(OpenAIClient, SdkModel):
+    """One model behind one of OpenAI's streaming APIs."""
 
 
 def effort_to_wire(effort: Effort) -> str:

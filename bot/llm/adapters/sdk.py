@@ -43,15 +43,12 @@ def _no_collections() -> Iterator[None]:
 
 
 @dataclass(eq=False)
-class SdkModel(ABC):
+class SdkClient(ABC):
     """One model of one provider. ``base_url`` goes to the SDK unchanged; ``api_key`` is called for each request.
 
     ``now`` (UTC) is used if a provider names a date to wait for and its answer has no date. Without ``vision`` a line
     of text replaces each image. ``params`` are further parameters of each request; ours win.
     """
-
-    path: ClassVar[str]
-    """The path of the API below the base URL."""
 
     no_key: ClassVar[str] = ""
     """The key to send if none is set; blank if the provider needs one."""
@@ -72,8 +69,8 @@ class SdkModel(ABC):
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
 
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """See `bot.ports.model.Model.complete`."""
+    async def _open_client(self) -> tuple[Any, Any]:
+        """Return the SDK's client and stream type for the present key. Raises `ProviderError`."""
         api_key = (self.api_key() or self.no_key).strip()
         if not api_key or not api_key.isascii() or not api_key.isprintable():
             # A later error would have the whole header, and so the key, in its text.
@@ -82,7 +79,46 @@ class SdkModel(ABC):
             )
 
         with typed_errors(self.provider, self.model, self.now):
-            client, stream_type = await self._client(api_key)  # before the clock of the call starts
+            return await self._client(api_key)
+
+    async def _client(self, api_key: str) -> tuple[Any, Any]:
+        """Return the SDK's client and stream type, made in a worker thread at first use and for each new key.
+
+        Importing an SDK takes a second or more, and the event loop must go on serving all other threads.
+        """
+        async with self._lock:
+            if self._built is None or self._built[0] != api_key:
+                with _no_collections():
+                    self._built = (api_key, await anyio.to_thread.run_sync(self._build, api_key))
+            return self._built[1]
+
+    def _build(self, api_key: str) -> tuple[Any, Any]:
+        import httpx2  # noqa: PLC0415
+
+        limits = self.timeouts  # `stream` has stricter ones, by content
+        silence = max(limits.first_content, limits.idle)
+        return self._make(
+            api_key=api_key,
+            base_url=self.base_url,
+            http_client=self.http(),
+            timeout=httpx2.Timeout(limits.total, connect=limits.connect, read=silence, write=30, pool=10),
+            max_retries=0,
+        )
+
+    @abstractmethod
+    def _make(self, **settings: Any) -> tuple[Any, Any]:
+        """Return the SDK's client with these settings, and its type of streams."""
+
+
+class SdkModel(SdkClient):
+    """A model that answers in a stream."""
+
+    path: ClassVar[str]
+    """The path of the API below the base URL."""
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """See `bot.ports.model.Model.complete`."""
+        client, stream_type = await self._open_client()  # before the clock of the call starts
 
         async def open_stream() -> AbstractAsyncContextManager[EventStream]:
             """Return the events as plain JSON.
@@ -111,36 +147,8 @@ class SdkModel(ABC):
         )
         return await call.answer(on_event)
 
-    async def _client(self, api_key: str) -> tuple[Any, Any]:
-        """Return the SDK's client and stream type, made in a worker thread at first use and for each new key.
-
-        Importing an SDK takes a second or more, and the event loop must go on serving all other threads.
-        """
-        async with self._lock:
-            if self._built is None or self._built[0] != api_key:
-                with _no_collections():
-                    self._built = (api_key, await anyio.to_thread.run_sync(self._build, api_key))
-            return self._built[1]
-
-    def _build(self, api_key: str) -> tuple[Any, Any]:
-        import httpx2  # noqa: PLC0415
-
-        limits = self.timeouts  # `stream` has stricter ones, by content
-        silence = max(limits.first_content, limits.idle)
-        return self._make(
-            api_key=api_key,
-            base_url=self.base_url,
-            http_client=self.http(),
-            timeout=httpx2.Timeout(limits.total, connect=limits.connect, read=silence, write=30, pool=10),
-            max_retries=0,
-        )
-
     def _body_with_params(self, request: Request) -> dict[str, object]:
         return merge(self.params, self._body(request))
-
-    @abstractmethod
-    def _make(self, **settings: Any) -> tuple[Any, Any]:
-        """Return the SDK's client with these settings, and its type of streams."""
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...

@@ -57,6 +57,21 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
     assert "tool shell, about ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
 
 
+def test_the_last_verdict_of_each_person_on_each_answer_counts(tmp_path):
+    for author, answer, verdict in [
+        ("U1", "1", "up"),
+        ("U1", "1", "down"),
+        ("U2", "1", "up"),
+        ("U1", "2", "up"),
+    ]:
+        about = {"thread_id": "discord:G:C:1", "message_id": answer, "author": author}
+        record = AuditRecord(
+            at="2026-01-01T10:00:00.000+00:00", kind="feedback", **about, details={"verdict": verdict}
+        )
+        write_audit(tmp_path, record)
+    assert "Feedback: 2 up, 1 down." in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
+
+
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
     record = AuditRecord(at="2026-01-01T10:00:00.000+00:00", kind="novelty", details={"attempt": 2})
     write_audit(tmp_path, record)
