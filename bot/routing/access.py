@@ -24,6 +24,11 @@ class AccessControl:
         """Return whether a message, a command, a press or a feedback is accepted."""
         return allowed(self.current.at(Place.of(event)).settings.access, event)
 
+    def may_use(self, person: Author, thread: ThreadId) -> bool:
+        """Return whether this person may use the bot in this thread."""
+        access = self.current.at(Place.in_thread(thread, person.id)).settings.access
+        return may_use(access, person, thread)
+
     def is_admin(self, user_id: str) -> bool:
         """Return whether this person is an admin. No scope changes that."""
         return is_admin(self.current.settings.access, user_id)

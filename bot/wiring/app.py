@@ -122,10 +122,10 @@ async def serve(
             open_tool_set(
                 settings, environ, resources, storage, attach=takes_files, is_admin=access.is_admin
             ) as tool_set,
+            leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
             storage.ledger.writing(),
-            leaving(store),
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)

@@ -31,6 +31,7 @@ from threads.file_store import FileStore
 from threads.ports import Store
 from threads.store.disk import Disk, Offload, PosixDisk
 from threads.store.json_file import JsonFiles, States
+from transports.web.relay import Notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Storage:
     now: Callable[[], datetime]
     open: Callable[[], Awaitable[object]]
     restored: Callable[[], Awaitable[Restored | None]]
+    notices: Notices | None = None
+    """Texts to all workers of the store; None if this process is the only one."""
 
 
 @asynccontextmanager
@@ -129,6 +132,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.now,
         store.prepare,
         store.restored,
+        store.worker.notices,
     )
 
 

@@ -32,7 +32,7 @@ from bot.wiring.chat import with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
-from threads.model import ThreadId
+from threads.model import Author, ThreadId
 from threads.store.disk import PosixDisk
 from transports.console import CONSOLE_USER
 from transports.web.address import Address
@@ -70,7 +70,7 @@ def make_web(
     page: PageSources,
 ) -> Web:
     """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
-    settings, admin = current.settings, AccessControl(current).is_admin
+    settings, access = current.settings, AccessControl(current)
     given = settings.transports.web or WebSettings()
     views = Views(
         settings.name,
@@ -86,7 +86,8 @@ def make_web(
         folder=settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
-        is_admin=admin,
+        is_admin=access.is_admin,
+        may_read=lambda person: access.may_use(Author(person), ThreadId("web", "", person, "")),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
         views=views.routes(),
         owner=Person(id=CONSOLE_USER) if page.on_open else None,
@@ -98,6 +99,7 @@ def make_web(
         partial(storage.states.open, "web", WebState()),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
+        notices=storage.notices,
     )
 
 

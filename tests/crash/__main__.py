@@ -16,12 +16,13 @@ import anyio
 from tests.crash.discord.stage import DISCORD
 from tests.crash.run import SCALE, SOCKET, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
+from tests.crash.web.stage import WEB
 from tests.crash.workers import workers_run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--over", choices=("socket", "slack", "discord"), default="socket")
+    parser.add_argument("--over", choices=("socket", "slack", "discord", "web"), default="socket")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
@@ -43,7 +44,7 @@ def main() -> None:
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
     )
     parser.add_argument(
-        "--broken", default="", help="over slack or discord: put this fault into the bot, to see it caught"
+        "--broken", default="", help="over a platform: put this fault into the bot, to see it caught"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     parser.add_argument("--store", choices=("files", "postgres"), default="files")
@@ -66,7 +67,7 @@ def main() -> None:
         questions=args.questions,
         pause_s=30.0 if args.within else 0.4,
     )
-    stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD}[args.over]
+    stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD, "web": WEB}[args.over]
     if args.broken:
         stage = replace(stage, options=("--broken", args.broken))
     say = partial(print, flush=True)

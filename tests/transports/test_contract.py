@@ -15,6 +15,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.settling import beside
 from tests.transports.slack.bot import transport as slack_transport
+from tests.transports.web.alone import transport as web_transport
 from threads.errors import FileUnavailable, PostFailed
 from threads.model import (
     Attachment,
@@ -96,7 +97,13 @@ async def discord(tmp_path):
         yield edge, ThreadId("discord", GUILD, CHANNEL, thread.id)
 
 
-@pytest.fixture(params=[console, slack, discord], ids=["console", "slack", "discord"])
+@asynccontextmanager
+async def web(tmp_path):
+    async with serving(edge := web_transport(tmp_path)):
+        yield edge, ThreadId("web", "", "you", "7c9e6679")
+
+
+@pytest.fixture(params=[console, slack, discord, web], ids=["console", "slack", "discord", "web"])
 def opened(request):
     return request.param
 

@@ -34,6 +34,12 @@ class Address:
         """Whether browsers reach it by TLS, so that its cookie never travels without."""
         return self.url.startswith("https://")
 
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Browsers give cookies to all ports of a host, so each page has its own name."""
+        port = urlsplit(self.url).port or (443 if self.secure else 80)
+        return f"{'__Host-' if self.secure else ''}threadfast-{port}"
+
     def is_host(self, host: str) -> bool:
         """Return whether a request's ``Host`` header names this page."""
         return host.lower() in self._hosts

@@ -19,7 +19,8 @@ from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
-from transports.web.routes import Routes
+from transports.web.relay import Notices
+from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
 from transports.web.talk import History, Talk
@@ -27,11 +28,15 @@ from transports.web.talk import History, Talk
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3600.0
+REPAIRED_S = 3.0
+"""Seconds after the start when the logs have what a killed process did not write into them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """``tls`` are the files of a certificate and its key. ``views`` are further pages, for admins.
+
+    ``may_read`` is asked at each request: a person who may not use the bot any more has no session either.
 
     ``on_open`` is called with the address of the page, and a new one-time link to it, once it can be reached.
     """
@@ -42,6 +47,7 @@ class Options:
     most_file_bytes: int
     commands: Mapping[str, str]
     is_admin: Callable[[str], bool]
+    may_read: Callable[[str], bool] = lambda _: True
     tls: tuple[str, str] | None = None
     views: Sequence[BaseRoute] = ()
     owner: Person | None = None
@@ -64,11 +70,12 @@ class Web:
         *,
         offload: Offload,
         now: Callable[[], datetime],
+        notices: Notices | None = None,
     ) -> None:
         self._options, self._open_state, self._now = options, open_state, now
         self.address = options.address
         files = Files(options.folder, offload, options.most_file_bytes)
-        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes)
+        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes, notices)
         self._connected = anyio.Event()
         self._stopped = False
 
@@ -91,11 +98,14 @@ class Web:
         self.address = replace(self.address, port=listening.getsockname()[1])
         self.sessions = sessions = Sessions(await self._open_state(), self._now)
         await sessions.open()
-        routes = Routes(sessions, self._talk, self.address, options.views, options.is_admin, options.name)
+        rights = Rights(options.may_read, options.is_admin)
+        routes = Routes(sessions, self._talk, self.address, options.views, rights, options.name)
         guard = Guard(routes.app(), self.address, options.most_file_bytes)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._sweep)
+                tasks.start_soon(self._look_again)
+                tasks.start_soon(self._talk.relay.run)
                 log.info("web.listening: %s", self.address.url)
                 self._connected.set()
                 if options.owner:
@@ -138,6 +148,10 @@ class Web:
         """Store the file for downloads, and show it. Raises `threads.errors.PostFailed`."""
         message_id = key.removeprefix(message_key(thread, "")).partition("+")[0]
         await self._talk.attach(thread, message_id, key, file, name)
+
+    async def _look_again(self) -> None:
+        await anyio.sleep(REPAIRED_S)
+        self._talk.look_again()
 
     async def _sweep(self) -> None:
         while True:

@@ -52,6 +52,13 @@ class Ring:
         for wake in self._watching:
             wake()
 
+    def reset(self) -> None:
+        """Begin again: every page gets a snapshot."""
+        self._events.clear()
+        self._bytes, self.last = 0, self.last + 1
+        for wake in self._watching:
+            wake()
+
     def since(self, number: int) -> list[bytes] | None:
         """Return the events after that number; None if some of them are gone."""
         missed = self.last - number
@@ -75,8 +82,9 @@ class Ring:
 
 @dataclass(slots=True)
 class _Message:
-    """What a page has to know of a message. ``began``: its turn has begun."""
+    """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the other worker that tells."""
 
+    origin: str = ""
     events: list[Event] = field(default_factory=list)
     began: bool = False
     settled: bool = False
@@ -116,20 +124,47 @@ class Feed:
     def running(self) -> bool:
         return any(not message.settled for message in self._messages.values())
 
+    def knows(self, message_id: str) -> bool:
+        """Return whether anything was told of a message here."""
+        return message_id in self._messages
+
     def began(self, message_id: str) -> bool:
         """Return whether the turn of a message has begun, or is over."""
         message = self._messages.get(message_id)
         return message is not None and (message.began or message.settled)
 
-    def publish(self, event: Event) -> None:
-        """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to."""
+    def publish(self, event: Event, origin: str = "", *, anew: bool = False) -> None:
+        """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to.
+
+        Who serves a message tells of it: what another worker, or *anew* the same, had told before is forgotten.
+        """
+        known = self._messages.get(str(event["id"]))
+        if known is None and event["op"] == "settled":
+            return  # it was settled before this process began: the thread's log has all of it
+        if known and event["op"] != "edit" and (anew or known.origin != origin):
+            self._messages[str(event["id"])] = _Message(origin)
+            self._note(event, origin)
+            self.ring.reset()
+        else:
+            self._note(event, origin)
+            self.ring.append(event)
+
+    def _note(self, event: Event, origin: str) -> None:
         if not self.title and event["op"] in {"message", "started"}:
             self.title = " ".join(str(event.get("text", "")).split())[:TITLE]
-        self._messages.setdefault(str(event["id"]), _Message()).note(event)
-        self.ring.append(event)
-        for message_id in [one for one, message in self._messages.items() if message.settled][
-            :-MOST_MESSAGES
-        ]:
+        self._messages.setdefault(str(event["id"]), _Message(origin)).note(event)
+        if event["op"] == "settled":
+            over = [one for one, message in self._messages.items() if message.settled]
+            for message_id in over[:-MOST_MESSAGES]:
+                del self._messages[message_id]
+
+    def own(self) -> dict[str, list[Event]]:
+        """Return what is noted of the messages that no other worker tells of."""
+        return {one: message.events for one, message in self._messages.items() if not message.origin}
+
+    def forget_others(self) -> None:
+        """Forget what other workers have told."""
+        for message_id in [one for one, message in self._messages.items() if message.origin]:
             del self._messages[message_id]
 
     def noted(self) -> Iterator[Event]:

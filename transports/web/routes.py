@@ -19,7 +19,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -38,16 +40,17 @@ from transports.web.address import Address
 from transports.web.files import TooLarge, TooMany
 from transports.web.sessions import Person, Sessions
 from transports.web.stream import Stream
-from transports.web.talk import Talk, TurnBegan, UnknownFile
+from transports.web.talk import Talk, TooManyStreams, TurnBegan, UnknownFile
 
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
-COOKIE, TOKEN = "threadfast", "x-threadfast-token"
+TOKEN = "x-threadfast-token"
 LONGEST_TEXT = 200_000
 
 Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
-Root = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+ROOT = re.compile(r"[A-Za-z0-9._-]{1,100}")
+Root = Annotated[str, StringConstraints(pattern=f"^{ROOT.pattern}$")]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -56,7 +59,10 @@ class _Body(BaseModel):
 
 
 class _Link(_Body):
+    """``sure``: the person wants to leave the session of somebody else."""
+
     link: Annotated[str, Field(max_length=2_000)]
+    sure: bool = False
 
 
 class _SentFile(_Body):
@@ -92,6 +98,14 @@ class _Feedback(_Body):
 B = TypeVar("B", bound=_Body)
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may read and write on the page, and who may look at what others do, by their ids."""
+
+    may_read: Callable[[str], bool]
+    is_admin: Callable[[str], bool]
+
+
 class Routes:
     """The page's own requests. ``views`` are more pages, which only admins see, under ``/look``."""
 
@@ -101,11 +115,11 @@ class Routes:
         talk: Talk,
         address: Address,
         views: Sequence[BaseRoute],
-        is_admin: Callable[[str], bool],
+        rights: Rights,
         name: str,
     ) -> None:
         self._sessions, self._talk, self._address = sessions, talk, address
-        self._views, self._is_admin, self._name = views, is_admin, name
+        self._views, self._rights, self._name = views, rights, name
         loader = jinja2.FileSystemLoader(HERE / "templates")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
 
@@ -131,6 +145,8 @@ class Routes:
         failures = {
             HTTPException: _failed,
             StoreUnavailable: _not_stored,
+            OSError: _not_read,
+            TooManyStreams: _too_many_streams,
             TurnBegan: _too_late,
             UnknownFile: _no_file,
             ClientDisconnect: _gone,
@@ -139,11 +155,12 @@ class Routes:
         return Starlette(routes=routes, exception_handlers=failures)
 
     def _person(self, request: Request) -> Person | None:
-        return self._sessions.person(request.cookies.get(COOKIE, ""))
+        person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
+        return person if person and self._rights.may_read(person.id) else None
 
     def _admin(self, request: Request) -> bool:
         person = self._person(request)
-        return person is not None and self._is_admin(person.id)
+        return person is not None and self._rights.is_admin(person.id)
 
     def _read(self, endpoint: Callable[[Request, Person], Awaitable[Response]]) -> Endpoint:
         async def checked(request: Request) -> Response:
@@ -155,7 +172,7 @@ class Routes:
 
     def _change(self, endpoint: Callable[[Request, Person], Awaitable[Response]]) -> Endpoint:
         async def checked(request: Request, person: Person) -> Response:
-            cookie = request.cookies.get(COOKIE, "")
+            cookie = request.cookies.get(self._address.cookie, "")
             if not self._sessions.is_own(cookie, request.headers.get(TOKEN, "")):
                 raise HTTPException(403, "This request comes from another page. Reload this one.")
             await self._sessions.touch(cookie)
@@ -163,23 +180,35 @@ class Routes:
 
         return self._read(checked)
 
-    async def _enter_page(self, _: Request) -> Response:
-        return HTMLResponse(self._templates.get_template("enter.html").render(name=self._name))
+    async def _enter_page(self, request: Request) -> Response:
+        # A link on another page may be somebody else's, who wants to read what is written in their name.
+        asks = request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
+        return HTMLResponse(self._templates.get_template("enter.html").render(name=self._name, asks=asks))
 
     async def _enter(self, request: Request) -> Response:
         given = await _body(request, _Link)
+        now, next_one = self._person(request), self._sessions.person_of(given.link)
+        if now and next_one and now.id != next_one.id and not given.sure:
+            raise HTTPException(409, f"This browser is {now.id}'s, and the link is for {next_one.id}.")
         if (cookie := await self._sessions.enter(given.link)) is None:
             raise HTTPException(403, "This link was used already, or is too old. Ask for a new one.")
         response = JSONResponse({"ok": True})
         response.set_cookie(
-            COOKIE, cookie, httponly=True, samesite="strict", secure=self._address.secure, max_age=31_536_000
+            self._address.cookie,
+            cookie,
+            httponly=True,
+            samesite="strict",
+            secure=self._address.secure,
+            max_age=31_536_000,
         )
         return response
 
     async def _leave(self, request: Request, _: Person) -> Response:
-        await self._sessions.leave(request.cookies.get(COOKIE, ""))
+        await self._sessions.leave(request.cookies.get(self._address.cookie, ""))
         response = JSONResponse({"ok": True})
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(
+            self._address.cookie, httponly=True, samesite="strict", secure=self._address.secure
+        )
         return response
 
     async def _page(self, request: Request) -> Response:
@@ -188,15 +217,15 @@ class Routes:
         page = self._templates.get_template("page.html").render(
             name=self._name,
             person=person.name or person.id,
-            token=self._sessions.anti_forgery(request.cookies[COOKIE]),
+            token=self._sessions.anti_forgery(request.cookies[self._address.cookie]),
             commands=self._talk.commands,
-            looks=bool(self._views) and self._is_admin(person.id),
+            looks=bool(self._views) and self._rights.is_admin(person.id),
             most_bytes=self._talk.most_bytes,
         )
         return HTMLResponse(page)
 
     async def _events(self, request: Request, person: Person) -> Response:
-        thread = request.query_params.get("thread", "")
+        thread = _root(request.query_params["thread"]) if request.query_params.get("thread") else ""
         last_id = request.headers.get("last-event-id", "")
         return _Streamed(self._talk.stream(person, thread, last_id))
 
@@ -239,7 +268,7 @@ class Routes:
         return JSONResponse({"id": file.id, "name": file.name, "size": file.size})
 
     async def _file(self, request: Request, person: Person) -> Response:
-        thread, stored = request.path_params["thread"], request.path_params["stored"]
+        thread, stored = _root(request.path_params["thread"]), request.path_params["stored"]
         path = self._talk.posted_file(person, thread, stored)
         if path is None or not path.is_file():
             raise HTTPException(404, "There is no such file here.")
@@ -269,6 +298,12 @@ class _AdminsOnly:
         await app(scope, receive, send)
 
 
+def _root(given: str) -> str:
+    if not ROOT.fullmatch(given):
+        raise HTTPException(404, "There is no such thread here.")
+    return given
+
+
 async def _body(request: Request, shape: type[B]) -> B:
     try:
         if not request.headers.get("content-type", "").startswith("application/json"):
@@ -289,6 +324,15 @@ async def _failed(_: Request, error: Exception) -> Response:
 async def _not_stored(_: Request, error: Exception) -> Response:
     log.warning("web.not_stored: %s", error)
     return JSONResponse({"error": "I cannot save to my disk right now. Try again in a moment."}, 503)
+
+
+async def _not_read(_: Request, error: Exception) -> Response:
+    log.warning("web.not_read: %s", error)
+    return JSONResponse({"error": "I cannot read my store right now. Try again in a moment."}, 503)
+
+
+async def _too_many_streams(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "This page is open too often. Close some of its tabs."}, 429)
 
 
 async def _too_late(_: Request, __: Exception) -> Response:

@@ -28,6 +28,7 @@ class _Protocol(H11Protocol):
     """HTTP/1.1, with a deadline for the first request: a connection that says nothing ends."""
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self.app_state = {**self.app_state, "abort": transport.abort}
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             transport.close()

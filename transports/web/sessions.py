@@ -88,6 +88,11 @@ class Sessions:
         """Return the token of a new one-time link."""
         return sign_link(self._state.value.key, person, self._now())
 
+    def person_of(self, token: str) -> Person | None:
+        """Return whom a link is for, without using it; None for one that is forged or too old."""
+        link = read_link(self._state.value.key, token, self._now())
+        return link[0] if link else None
+
     async def enter(self, token: str) -> str | None:
         """Use a link, and return the cookie of a new session; None if it is not valid, or not any more."""
         now = self._now()

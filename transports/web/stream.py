@@ -7,6 +7,7 @@ id of an event is ``<process>.<number in the list>.<number in the thread>``.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,8 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from transports.web.feed import Event, Feed, Ring
+
+log = logging.getLogger(__name__)
 
 PROCESS = secrets.token_hex(6)
 """Numbers of another process mean nothing here."""
@@ -42,12 +45,15 @@ class Stream:
 
     def __init__(
         self,
+        person: str,
+        thread: str,
         names: Ring,
         feed: Feed | None,
         snapshot: Callable[[], Awaitable[list[Event]]],
         last_id: str,
         streams: set[Stream],
     ) -> None:
+        self.person, self.thread = person, thread
         self._names, self._feed, self._snapshot, self._streams = names, feed, snapshot, streams
         seen = _ID.fullmatch(last_id)
         self._seen = (int(seen[1]), int(seen[2])) if seen else (-1, -1)
@@ -62,7 +68,7 @@ class Stream:
     def _wake(self) -> None:
         self._news.set()
 
-    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         with ExitStack() as watching:
             for ring in (self._names, *([self._feed.ring] if self._feed else [])):
@@ -71,15 +77,20 @@ class Stream:
             watching.callback(self._streams.discard, self)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_until_left, receive, tasks.cancel_scope)
-                await self._write(send)
+                try:
+                    await self._write(send)
+                except TimeoutError:
+                    scope["state"]["abort"]()  # what is on its way to it would stay in memory
+                    await anyio.sleep_forever()  # until the server says that it is gone
+                except OSError as error:  # the page asks again by itself
+                    log.warning("web.not_read: %s", error)
+                    await send({"type": "http.response.body", "body": b""})
                 tasks.cancel_scope.cancel()
 
     async def _write(self, send: Send) -> None:
         async for chunk in self._chunks():
-            with anyio.move_on_after(WRITE_S) as writing:
+            with anyio.fail_after(WRITE_S):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if writing.cancelled_caught:
-                return
         await send({"type": "http.response.body", "body": b""})
 
     async def _chunks(self) -> AsyncIterator[bytes]:

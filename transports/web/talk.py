@@ -5,7 +5,7 @@ A thread belongs to the person in its ``channel``. Nobody else writes there or r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
@@ -32,6 +32,7 @@ from threads.model import (
 from transports.web.events import history_events, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
+from transports.web.relay import Notices, Relay
 from transports.web.sessions import Person
 from transports.web.stream import Stream
 
@@ -42,12 +43,19 @@ MOST_THREADS = 200
 """Threads in a list, the newest."""
 
 
+MOST_STREAMS = 40
+"""Streams of one person that are open at once."""
+
 MOST_SENT = 1_000
 """Messages that are being handed over, with what only their sender knows: the time and the files."""
 
 
 class UnknownFile(Exception):
     """A message names a file that was not sent."""
+
+
+class TooManyStreams(Exception):
+    """A person has the page open too often."""
 
 
 class TurnBegan(Exception):
@@ -79,11 +87,15 @@ class Talk:
         commands: Mapping[str, str],
         now: Callable[[], datetime],
         most_bytes: int,
+        notices: Notices | None = None,
     ) -> None:
         self.files, self.commands, self.most_bytes = files, commands, most_bytes
         self._name, self._history, self._now = name, history, now
         self._feeds = Feeds()
         self._streams: set[Stream] = set()
+        self._repaired: set[str] = set()
+        self._elsewhere: dict[str, dict[str, Event]] = {}
+        self.relay = Relay(self, notices)
         self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
 
     async def send(
@@ -121,18 +133,23 @@ class Talk:
             thread.root: feed for thread, feed in known.items() if thread.channel == person.id and feed.title
         }
         stored = {root: title for root, title, _ in await self._history.threads(person.id, MOST_THREADS)}
-        new = [root for root in reversed(own) if root not in stored]  # their first message has no outcome yet
+        now = {root: (feed.title, feed.running) for root, feed in own.items()}
+        for root, event in self._elsewhere.get(person.id, {}).items():
+            title, busy = now.get(root, ("", False))
+            now[root] = (title or str(event["title"]), busy or bool(event["busy"]))
+        new = [root for root in reversed(now) if root not in stored]  # their first message has no outcome yet
         return [
-            {
-                "thread": root,
-                "title": stored.get(root) or (own[root].title if root in own else ""),
-                "busy": root in own and own[root].running,
-            }
+            {"thread": root, "title": stored.get(root) or now[root][0], "busy": root in now and now[root][1]}
             for root in [*new, *stored]
         ]
 
     def stream(self, person: Person, root: str, last_id: str) -> Stream:
-        """Return the stream of a page that shows this thread, or only the list if *root* is blank."""
+        """Return the stream of a page that shows this thread, or only the list if *root* is blank.
+
+        Raises `TooManyStreams`.
+        """
+        if sum(stream.person == person.id for stream in self._streams) >= MOST_STREAMS:
+            raise TooManyStreams
         thread = self._thread(person, root)
 
         async def snapshot() -> list[Event]:
@@ -141,7 +158,18 @@ class Talk:
             return [*history_events(entries), *files]
 
         feed = self._feeds.of(str(thread)) if root else None
-        return Stream(self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
+        threads, people = self.watched()
+        self.relay.ask({str(thread)} - threads if root else (), {person.id} - people, afresh=True)
+        named = str(thread) if root else ""
+        return Stream(
+            person.id, named, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams
+        )
+
+    def look_again(self) -> None:
+        """Show the threads anew whose last outcomes an earlier process had not written into their logs."""
+        for thread in self._repaired & self._feeds.known.keys():
+            self._feeds.of(thread).ring.reset()
+        self._repaired.clear()
 
     def end(self) -> None:
         """End all streams."""
@@ -155,10 +183,12 @@ class Talk:
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
         told = self._sent.pop(message_id, None) if isinstance(event, Taken) else None
+        if isinstance(event, TurnSettled) and not self._feeds.of(str(thread)).knows(message_id):
+            self._repaired.add(str(thread))
         if told := told or turn_event(message_id, event, self._now()):
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):
-            self._feeds.list_of(thread.channel).append({"op": "list"})
+            self._list(thread)
 
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
@@ -177,8 +207,52 @@ class Talk:
         posted = await self.files.keep(thread, message_id, key, file, name)
         self._publish(thread, _file_event(thread, posted))
 
+    def _list(self, thread: ThreadId) -> None:
+        """Tell the pages of the thread's person what its place in the list shows now."""
+        feed = self._feeds.of(str(thread))
+        told: Event = {"op": "list", "thread": thread.root, "title": feed.title, "busy": feed.running}
+        self._feeds.list_of(thread.channel).append(told)
+        self.relay.list(thread.channel, told)
+
     def _publish(self, thread: ThreadId, event: Event) -> None:
         self._feeds.of(str(thread)).publish(event)
+        self.relay.tell(str(thread), event)
+
+    # what other workers tell, and are told: a `transports.web.relay.Pages`
+
+    def watched(self) -> tuple[set[str], set[str]]:
+        return {one.thread for one in self._streams if one.thread}, {one.person for one in self._streams}
+
+    def own(self, thread: str) -> Mapping[str, list[Event]]:
+        return self._feeds.known[thread].own() if thread in self._feeds.known else {}
+
+    def busy(self, person: str) -> list[Event]:
+        known = {ThreadId.parse(name): feed for name, feed in self._feeds.known.items()}
+        return [
+            {"op": "list", "thread": thread.root, "title": feed.title, "busy": True}
+            for thread, feed in known.items()
+            if thread.channel == person and feed.running
+        ]
+
+    def forget(self, threads: Iterable[str], people: Iterable[str]) -> None:
+        for thread in threads:
+            if thread in self._feeds.known:
+                self._feeds.of(thread).forget_others()
+        for person in people:
+            self._elsewhere.pop(person, None)
+
+    def take(self, origin: str, thread: str, message_id: str, event: Event, *, whole: bool) -> None:
+        feed = self._feeds.known.get(thread)
+        if feed is None or not feed.ring.watched:
+            return
+        if event["op"] == "message":  # who sent it here knows more of it
+            event = self._sent.pop(message_id, event)
+        feed.publish(event, origin, anew=whole)
+
+    def take_listed(self, person: str, event: Event) -> None:
+        if person in self.watched()[1]:
+            self._elsewhere.setdefault(person, {})[str(event["thread"])] = event
+            self._feeds.list_of(person).append(event)
 
     def _thread(self, person: Person, root: str) -> ThreadId:
         return ThreadId(self._name, "", person.id, root)

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from threads.errors import Fenced
 
 from .journal import ANYBODY, BEAT_S, PostgresJournal
+from .notices import CHANNEL, Notices
 from .session import Row, Session
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Worker:
         self._name, self._version, self._lease_s = name, version, lease_s
         self._life, self._hands = Session(dsn, self._lock), Session(dsn)
         self._ears = Session(dsn, self._listen)
+        self.notices = Notices(dsn)
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
         """How far the server's clock is ahead of this machine's."""
@@ -108,7 +110,7 @@ class Worker:
 
     async def close(self) -> None:
         """Close the sessions, as the end of the process would."""
-        for session in (self._life, self._ears, self._hands):
+        for session in (self._life, self._ears, self._hands, self.notices):
             await session.close()
 
     async def ring_all(self) -> None:
@@ -223,12 +225,18 @@ class Worker:
     async def _listen(self, connection: psycopg.AsyncConnection[Row]) -> None:
         await connection.execute(f"LISTEN w{self.number}")
         await connection.execute(f"LISTEN {ANYBODY}")
+        await connection.execute(f"LISTEN {CHANNEL}")
 
     async def _hear(self, journal: PostgresJournal) -> None:
         """Look at once after a notification. A lost notification only delays a look."""
         while True:
             try:
-                async for bell in (await self._ears.connection()).notifies():
+                connection = await self._ears.connection()
+                self.notices.missed()
+                async for bell in connection.notifies():
+                    if bell.channel == CHANNEL:
+                        self.notices.heard(bell.payload)
+                        continue
                     journal.look([bell.payload])
                     self._rung.set()
             except (OSError, psycopg.Error) as error:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.transports.web.site import Visitor, visiting
 from transports.web.guard import HEADERS
-from transports.web.routes import COOKIE, TOKEN
+from transports.web.routes import TOKEN
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +73,11 @@ BODIES = [
 
 def port(ann: Visitor) -> int:
     return ann.site.web.address.port
+
+
+def cookie(ann: Visitor) -> str:
+    name = ann.site.web.address.cookie
+    return f"{name}={ann.cookies[name]}"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +151,9 @@ async def test_a_token_of_another_session_is_refused(ann):
 @pytest.mark.parametrize("path", ["/api/threads", "/api/events?thread=t", "/files/t/x"])
 @pytest.mark.parametrize("cookie", ["", "x", "0" * 43, "../web.json"])
 async def test_without_a_session_nothing_is_read(ann, path, cookie):
-    async with httpx2.AsyncClient(base_url=ann.site.url, cookies={COOKIE: cookie}) as stranger:
+    async with httpx2.AsyncClient(
+        base_url=ann.site.url, cookies={ann.site.web.address.cookie: cookie}
+    ) as stranger:
         assert (await stranger.get(path)).status_code == 401
         assert (await stranger.get("/look/")).status_code == 403
         page = await stranger.get("/")
@@ -190,7 +197,7 @@ async def test_every_answer_forbids_what_is_not_ours(ann, path):
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_no_path_leads_out_of_its_folder(ann, path):
-    raw = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\nCookie: {COOKIE}={ann.cookies[COOKIE]}\r\n"
+    raw = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\nCookie: {cookie(ann)}\r\n"
     answer = await talk(port(ann), f"{raw}Connection: close\r\n\r\n".encode())
     assert answer.split(b" ")[1] in {b"400", b"404"}, answer[:300]
 
@@ -224,7 +231,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(ann, length)
 async def test_a_body_in_chunks_that_does_not_end_is_cut_and_leaves_nothing(ann, path, most):
     head = (
         f"POST /api/{path} HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\nOrigin: {ann.site.url}\r\n"
-        f"Content-Type: application/json\r\nCookie: {COOKIE}={ann.cookies[COOKIE]}\r\n"
+        f"Content-Type: application/json\r\nCookie: {cookie(ann)}\r\n"
         f"{TOKEN}: {ann.headers[TOKEN]}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     sent = 0

@@ -71,6 +71,7 @@ def test_a_settled_message_keeps_its_post_and_its_tools_but_no_draft():
 def test_old_messages_are_forgotten():
     feed = Feed()
     for number in range(MOST_MESSAGES + 10):
+        feed.publish({"op": "started", "id": f"m{number}"})
         feed.publish({"op": "settled", "id": f"m{number}"})
     assert len({e["id"] for e in feed.noted()}) == MOST_MESSAGES
 
@@ -83,3 +84,35 @@ def test_feeds_of_quiet_threads_are_forgotten_and_running_ones_are_not():
             feeds.of(f"t{number}")
         assert {"busy", "open"} <= set(feeds.known)
     assert len(feeds.known) <= MOST_FEEDS
+
+
+def test_what_an_earlier_process_settled_is_left_to_the_log():
+    feed = Feed()
+    feed.publish({"op": "settled", "id": "m1", "outcome": "answered"})
+    assert list(feed.noted()) == []
+    assert not feed.running
+
+
+def test_a_reset_feed_gives_every_page_a_snapshot():
+    feed = Feed()
+    feed.publish({"op": "started", "id": "m1"})
+    seen = feed.ring.last
+    feed.ring.reset()
+    assert feed.ring.since(seen) is None
+    assert feed.ring.since(feed.ring.last) == []
+
+
+def test_who_serves_a_message_tells_of_it_and_what_another_worker_told_before_is_forgotten():
+    feed = Feed()
+    feed.publish({"op": "delta", "id": "m1", "text": "half of"}, "b")
+    seen = feed.ring.last
+    feed.publish({"op": "edit", "id": "m1", "text": "hi"})
+    feed.publish({"op": "started", "id": "m1"}, "c")
+    assert feed.ring.since(seen) is None
+    assert [event["op"] for event in feed.noted()] == ["started"]
+    assert feed.own() == {}
+    feed.publish({"op": "started", "id": "m1"})
+    assert list(feed.own()) == ["m1"]
+    feed.publish({"op": "started", "id": "m2"}, "c")
+    feed.forget_others()
+    assert list(feed.own()) == ["m1"] == list(dict.fromkeys(event["id"] for event in feed.noted()))

@@ -72,8 +72,8 @@ async def test_a_restart_keeps_the_page_signed_in_and_its_threads(tmp_path):
     async with visiting(tmp_path) as ann, ann.events(thread) as events:
         message = await ann.say("hello", thread)
         await events.until("settled", id=message)
-        cookies, last_id = dict(ann.cookies), events.last_id
-    async with serving_page(tmp_path) as site, Visitor(site) as again:
+        cookies, last_id, port = dict(ann.cookies), events.last_id, ann.site.web.address.port
+    async with serving_page(tmp_path, port=port) as site, Visitor(site) as again:
         again.cookies.update(cookies)
         async with again.events(thread, last_id) as events:
             await events.until("snapshot")

@@ -50,7 +50,7 @@ function connect() {
   mine.onopen = () => { $("link").textContent = ""; };
   mine.onmessage = (message) => {
     const events = JSON.parse(message.data);
-    if (events.some((event) => event.op === "list")) loadList();
+    events.filter((event) => event.op === "list").forEach(listed);
     thread.apply(events.filter((event) => event.op !== "list"));
     $("stop").hidden = !thread.busy;
   };
@@ -75,6 +75,13 @@ async function reopen(closed) {
 
 let threads = [];
 
+function listed(event) {
+  if (!event.thread) return loadList();
+  const known = threads.find((one) => one.thread === event.thread);
+  threads = [{ ...event, title: known?.title || event.title }, ...threads.filter((one) => one !== known)];
+  showList();
+}
+
 async function loadList() {
   try {
     threads = (await call("/api/threads", undefined, "GET")).threads;
@@ -95,8 +102,14 @@ function showList() {
 
 // --- sending
 
+// What was sent without an answer keeps its id, so that a second press of Send is not a second message.
+let unsure = null;
+
 async function send(text, sent = []) {
-  await call("/api/messages", { id: crypto.randomUUID(), thread: root, text, files: sent });
+  const same = JSON.stringify([root, text, sent]);
+  if (unsure?.same !== same) unsure = { same, id: crypto.randomUUID() };
+  await call("/api/messages", { id: unsure.id, thread: root, text, files: sent });
+  unsure = null;
   if (!location.hash) history.replaceState(null, "", `#${root}`);
 }
 
@@ -256,6 +269,11 @@ $("menu").addEventListener("click", () => {
 });
 document.addEventListener("dragover", (event) => event.preventDefault());
 document.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
+// A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) source?.close();
+  else connect();
+});
 window.addEventListener("hashchange", () => open(location.hash.slice(1)));
 window.addEventListener("popstate", () => { if (location.hash.slice(1) !== root) open(location.hash.slice(1)); });
 setInterval(() => thread.tick(), 1000);

@@ -44,7 +44,7 @@ class Message {
   on_edit(event) { this.setText(event.text); }
 
   on_started(event) {
-    if (event.text && !this.text) this.setText(event.text);
+    if (event.text) this.setText(event.text);
     if (this.state === "waiting") this.state = "running";
     this.showState();
   }

@@ -1,0 +1,158 @@
+"""Two whole bots over one database, each with its page: any of them shows all, and talks to any thread."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import pytest
+
+from tests.fakes.http import Wait
+from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.serving import KEYS, compatible
+from tests.transports.web.patient import watching
+from tests.transports.web.site import Visitor, serving_page
+from transports.web import relay
+
+pytestmark = pytest.mark.anyio
+
+ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@asynccontextmanager
+async def two(dsn, tmp_path, fields=None, model="offline/demo"):
+    """Yield a visitor of each of two workers: the same person, with a session of each."""
+    given = {**(fields or ASKS), "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    async with AsyncExitStack() as stack:
+        visitors = []
+        for name in ("a", "b"):
+            serving = serving_page(tmp_path / name, given, model=model, environ={**KEYS, "DATABASE_URL": dsn})
+            site = await stack.enter_async_context(serving)
+            visitors.append(await stack.enter_async_context(Visitor(site)))
+            await visitors[-1].enter()
+        yield visitors
+
+
+def owns(visitor, thread) -> bool:
+    """Return whether the worker of a visitor served the thread's messages."""
+    return bool(visitor.site.web._talk.own(f"web::you:{thread}"))
+
+
+async def test_a_thread_that_one_worker_serves_is_followed_and_continued_at_the_other(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(b, thread) as at_b, watching(a, thread) as at_a:
+            first = await b.say("hello", thread)
+            await at_b.until(lambda: at_b.state(first) == "answered")
+            await at_a.until(lambda: at_a.state(first) == "answered")
+            assert at_a.posts(first) == at_b.posts(first)
+            second = await a.say("and again", thread)
+            for page in (at_a, at_b):
+                await page.until(lambda page=page: page.state(second) == "answered")
+                assert len(page.posts(second)) == 1
+                assert page.messages[second].text == "and again"
+            assert owns(a, thread) != owns(b, thread)
+        for visitor in (a, b):
+            listed = (await visitor.get("/api/threads")).json()["threads"]
+            assert [(one["thread"], one["title"], one["busy"]) for one in listed] == [
+                (thread, "hello", False)
+            ]
+
+
+async def test_a_question_of_one_worker_is_answered_at_the_other(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a, watching(b, thread) as at_b:
+            message = await b.say("write notes.md buy milk", thread)
+            await at_a.until(lambda: at_a.choices(message))
+            await at_b.until(lambda: at_b.choices(message))
+            other = a if owns(b, thread) else b
+            seen = at_a if other is a else at_b
+            listed = (await other.get("/api/threads")).json()["threads"]
+            assert [(one["thread"], one["busy"]) for one in listed] == [(thread, True)]
+            press = next(one for one in seen.choices(message) if one.startswith("/approve"))
+            await other.say(press, thread)
+            for page in (at_a, at_b):
+                await page.until(lambda page=page: page.state(message) == "answered")
+                assert not page.choices(message)
+                assert {"tool", "tool_done", "closed", "spent"} <= {one["op"] for one in page.seen}
+
+
+async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of_it(dsn, tmp_path):
+    go = anyio.Event()
+    whole = chat_answer(Text("The beginning. " * 40, 10))
+    steps = (*whole.steps[:6], Wait(go), *whole.steps[6:])
+    async with FakeOpenAI([type(whole)(steps, headers=whole.headers)]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with two(dsn, tmp_path, fields, "local/m") as (a, b):
+            thread = str(uuid.uuid4())
+            message = await a.say("hello", thread)
+            async with watching(a, thread) as at_a, watching(b, thread) as at_b:
+                await at_a.until(lambda: at_a.draft(message))
+                await at_b.until(lambda: at_b.draft(message) == at_a.draft(message))
+                assert at_b.messages[message].text == "hello"
+                go.set()
+                for page in (at_a, at_b):
+                    await page.until(lambda page=page: page.state(message) == "answered")
+                    assert page.posts(message) == [("The beginning. " * 40).strip()]
+
+
+async def test_a_link_and_a_session_of_one_worker_count_at_all(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (a, b):
+        link, name = a.site.link(), b.site.web.address.cookie
+        async with Visitor(a.site) as third, Visitor(b.site) as again:
+            third.site.link = lambda *_: link
+            await third.enter()
+            assert (await again.post("/api/enter", json={"link": link})).status_code == 403
+            again.cookies[name] = third.cookies[third.site.web.address.cookie]
+            await until_status(again, 200)
+            await third.post("/api/leave", json={})
+            await until_status(again, 401)
+
+
+async def until_status(visitor, code) -> None:
+    """Wait until a worker has heard of what another one stored."""
+    with anyio.fail_after(10):
+        while (await visitor.get("/api/threads")).status_code != code:
+            await anyio.sleep(0.05)
+
+
+async def test_what_was_lost_between_workers_is_asked_for_again(dsn, tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "ASK_S", 0.3)
+    async with two(dsn, tmp_path) as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a, watching(b, thread) as at_b:
+            first = await b.say("hello", thread)
+            await at_a.until(lambda: at_a.state(first) == "answered")
+            await at_b.until(lambda: at_b.state(first) == "answered")
+            owner, other = (a, b) if owns(a, thread) else (b, a)
+            page = at_b if owner is a else at_a
+            heard = other.site.web._talk.relay._notices.heard
+            other.site.web._talk.relay._notices.heard = lambda _: None
+            message = await owner.say("write notes.md x", thread)
+            mine = at_a if owner is a else at_b
+            await mine.until(lambda: mine.choices(message))
+            assert page.state(message) == "waiting"
+            notices = other.site.web._talk.relay._notices
+            notices.heard = heard
+            notices.missed()  # as its session says when it is back
+            await page.until(lambda: page.choices(message))
+
+
+async def test_an_answer_longer_than_a_notice_reaches_the_other_worker(dsn, tmp_path):
+    text = " ".join(f"{number:x}" for number in range(30_000))
+    async with FakeOpenAI([chat_answer(Text(text, 40))]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with two(dsn, tmp_path, fields, "local/m") as (a, b):
+            thread = str(uuid.uuid4())
+            async with watching(a, thread) as at_a, watching(b, thread) as at_b:
+                message = await a.say("hello", thread)
+                for page in (at_a, at_b):
+                    await page.until(lambda page=page: page.state(message) == "answered")
+                    assert page.posts(message) == [text]

@@ -1,0 +1,197 @@
+"""People at their pages, which stay open over all deaths of the bot, and what they have seen in the end.
+
+A message is posted again, with its id, until it is accepted. A page keeps every event that it ever got; after the last
+restart it has a fresh snapshot, by which it is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import anyio
+import httpx2
+from anyio.abc import TaskStatus
+
+from tests.crash.journal import Journal
+from tests.crash.platform import Book, Message, says
+from tests.transports.web.patient import Fields, Page, follow, words
+from tests.transports.web.process import free_port
+from tests.transports.web.site import Visitor
+from transports.web.sessions import Person, sign_link
+
+STEPS = ("accepted", "started", "delta", "post", "settled")
+"""Steps that a death may follow, as a page sees them."""
+
+AGAIN_S = 0.1
+QUIET_S = 1.0
+
+
+class Kept(Page):
+    """A page that tells of each event, and remembers every text that ever stood under a key."""
+
+    def __init__(self, trip: Callable[[str], object]) -> None:
+        super().__init__()
+        self.trip, self.settled = trip, dict[str, str]()
+        self.texts, self.kinds = dict[tuple[str, str], list[str]](), dict[tuple[str, str], str]()
+        self.snapshots = 0
+
+    def apply(self, event: Fields) -> None:
+        super().apply(event)
+        self.seen.clear()
+        match event["op"]:
+            case "snapshot":
+                self.snapshots += 1
+            case "post":
+                key = event["id"], event["key"]
+                texts, self.kinds[key] = self.texts.setdefault(key, []), event["kind"]
+                if (text := words(event["tree"])) not in texts:
+                    texts.append(text)
+            case "settled":
+                self.settled[event["id"]] = event["outcome"]
+            case _:
+                pass
+        self.trip(event["op"])
+
+
+class Site:
+    """What a `Visitor` has to know of a bot that comes and goes: links are signed with its own key."""
+
+    def __init__(self, data: Path, port: int) -> None:
+        self.url, self._state = f"http://127.0.0.1:{port}", data / "web.json"
+
+    def link(self, person: str, name: str = "") -> str:
+        key = json.loads(self._state.read_bytes())["key"]
+        return sign_link(key, Person(id=person, name=name), datetime.now(UTC))
+
+
+class Place:
+    """A `tests.crash.run.Place`. Two threads share a person; with *presses* they answer what they are asked."""
+
+    def __init__(self, folder: Path, seed: int, threads: int, *, pause_s: float, presses: bool) -> None:
+        self.trip: Callable[[str], bool] = lambda _: False
+        self.talking, self.accepted = True, 0
+        self._folder, self._seed, self._threads = folder, seed, threads
+        self._pause_s, self._presses = pause_s, presses
+        self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
+        self._site = Site(folder / "data", free_port())
+        self._pages: dict[str, Kept] = {}
+        self._waiting = set[str]()
+        self._pressed = set[str]()
+        self._fate = random.Random(f"{seed} fate")
+
+    @property
+    def posted(self) -> int:
+        return sum(len(page.texts) for page in self._pages.values())
+
+    @property
+    def owed(self) -> float:
+        self._journal.look()
+        return len(self._waiting) + len(self._journal.taken.keys() - self._journal.settled)
+
+    async def serve(self, *, task_status: TaskStatus[int]) -> None:
+        task_status.started(int(self._site.url.rpartition(":")[2]))
+        await anyio.sleep_forever()
+
+    async def talk(self) -> None:
+        async with anyio.create_task_group() as people:
+            for number in range(self._threads):
+                people.start_soon(self._sit, number)
+
+    async def until_settled(self) -> None:
+        """Return when the bot owes nothing, and each page shows so."""
+        quiet = 0.0
+        while quiet < QUIET_S:
+            await anyio.sleep(AGAIN_S)
+            seen = {message for page in self._pages.values() for message in page.settled}
+            unseen = self._journal.settled - seen
+            quiet = 0.0 if self.owed or unseen else quiet + AGAIN_S
+        for page in self._pages.values():
+            page.snapshots = 0
+
+    def close(self) -> None:
+        for thread, page in self._pages.items():
+            for (message_id, key), texts in page.texts.items():
+                kind = page.kinds[message_id, key]
+                self._book.write("texts", thread=thread, id=message_id, key=key, kind=kind, texts=texts)
+            for n, (message_id, shown) in enumerate(page.messages.items()):
+                posts = [
+                    {"key": key, "kind": post["kind"], "text": words(post["tree"])}
+                    for key, post in shown.posts.items()
+                ]
+                about = {"state": shown.state, "text": shown.text, "draft": shown.draft, "posts": posts}
+                self._book.write("last", thread=thread, id=message_id, n=n, **about)
+            self._book.write("pages", thread=thread, snapshots=page.snapshots, settled=page.settled)
+
+    # people
+
+    async def _sit(self, number: int) -> None:
+        """Enter, keep the page of one thread open for good, and write there."""
+        person, root = f"p{number // 2}", f"r{number}"
+        page = self._pages[f"web::{person}:{root}"] = Kept(lambda step: self.trip(step))
+        async with Visitor(self._site) as visitor, anyio.create_task_group() as tasks:
+            while not await self._enter(visitor, person):
+                await anyio.sleep(AGAIN_S)
+            tasks.start_soon(follow, visitor, root, page)
+            if self._presses:
+                tasks.start_soon(self._answer, visitor, person, root, page)
+            await self._converse(visitor, person, root, number)
+            await anyio.sleep_forever()
+
+    async def _enter(self, visitor: Visitor, person: str) -> bool:
+        try:
+            await visitor.enter(person)
+        except (httpx2.HTTPError, OSError, ValueError, KeyError, AssertionError):
+            return False
+        return True
+
+    async def _converse(self, visitor: Visitor, person: str, root: str, number: int) -> None:
+        people = random.Random(f"{self._seed} thread {number}")
+        for message in says(people, number):
+            if not self.talking:
+                return
+            await self._send(visitor, person, root, message)
+            hurried = number % 8 == 0 and people.random() < 0.9
+            await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
+
+    async def _send(self, visitor: Visitor, person: str, root: str, message: Message) -> None:
+        text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
+        message_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {message.id}"))
+        thread = f"web::{person}:{root}"
+        about = {"text": text, "command": message.command, "token": message.id}
+        self._book.write("sent", id=message_id, thread=thread, **about)
+        self._waiting.add(message_id)
+        post = partial(self._post, visitor, {"id": message_id, "thread": root, "text": text})
+        while not await post():
+            await anyio.sleep(AGAIN_S)
+        self._book.write("acked", id=message_id, thread=thread)
+        self._waiting.discard(message_id)
+        self.accepted += 1
+        self.trip("accepted")
+        if self._fate.random() < 0.06:  # a press of Send too much
+            await post()
+
+    async def _post(self, visitor: Visitor, body: Fields) -> bool:
+        try:
+            answer = await visitor.post("/api/messages", json=body)
+        except httpx2.HTTPError:
+            return False
+        if answer.status_code not in (202, 503):
+            raise AssertionError(answer.text)
+        return answer.status_code == 202
+
+    async def _answer(self, visitor: Visitor, person: str, root: str, page: Kept) -> None:
+        """Press the first button of each question, once."""
+        while True:
+            await anyio.sleep(0.2)
+            for shown in list(page.messages.values()):
+                for key, post in list(shown.posts.items()):
+                    if post["choices"] and "?" in key and key not in self._pressed:
+                        self._pressed.add(key)
+                        text, thread = post["choices"][0]["command"], f"web::{person}:{root}"
+                        await self._send(visitor, person, root, Message(thread, key, person, text, True))

@@ -1,0 +1,146 @@
+"""kill -9 with the page open: it comes back by itself, and shows each answer once."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from tests.fakes.http import Stall
+from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.serving import compatible
+from tests.transports.web.chromium import browsing, needs_chromium
+from tests.transports.web.patient import watching
+from tests.transports.web.process import process_serving
+from tests.transports.web.site import Visitor
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = "The beginning. " * 20
+ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+def cut_once(seen) -> object:
+    """Answer, but stop in the middle of the first answer to a question."""
+    whole = chat_answer(Text(ANSWER, 8))
+    asked = json.dumps(seen.json["messages"])
+    first = asked not in cut_once.asked
+    cut_once.asked.add(asked)
+    return whole.keep(5, Stall()) if first else whole
+
+
+def answers(page, message: str) -> int:
+    """Return how often the whole answer stands under a message, where nothing else does."""
+    [post] = page.posts(message)
+    return post.count(ANSWER.strip())
+
+
+@asynccontextmanager
+async def serving(tmp_path):
+    cut_once.asked = set()
+    async with FakeOpenAI(cut_once) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with process_serving(tmp_path, fields, {}) as process:
+            yield process
+
+
+@asynccontextmanager
+async def offline(tmp_path):
+    async with process_serving(tmp_path, {"model": "offline/demo", **ASKS}, {}) as process:
+        yield process
+
+
+async def test_an_answer_that_was_cut_by_kill_minus_nine_comes_once(tmp_path):
+    thread = str(uuid.uuid4())
+    async with serving(tmp_path) as process, Visitor(process) as ann:
+        await ann.enter()
+        async with watching(ann, thread) as page:
+            message = await ann.say("hello", thread)
+            await page.until(lambda: page.draft(message))
+            await process.restart()
+            await page.until(lambda: page.state(message) == "answered")
+            assert answers(page, message) == 1
+            again = await ann.say("hello", thread, message_id=message)
+            other = await ann.say("and now?", thread)
+            await page.until(lambda: page.draft(other))
+            await process.restart()
+            await page.until(lambda: page.state(other) == "answered")
+            assert again == message
+            assert [answers(page, one) for one in (message, other)] == [1, 1]
+            assert page.reconnected >= 2
+
+
+async def test_a_question_that_was_open_at_kill_minus_nine_is_answered_by_its_button_once(tmp_path):
+    thread = str(uuid.uuid4())
+    async with offline(tmp_path) as process, Visitor(process) as ann:
+        await ann.enter()
+        async with watching(ann, thread) as page:
+            message = await ann.say("write notes.md buy milk", thread)
+            await page.until(lambda: page.choices(message))
+            await process.restart()
+            await page.until(lambda: page.reconnected and page.choices(message))
+            press = next(one for one in page.choices(message) if one.startswith("/approve"))
+            await ann.say(press, thread)
+            late = await ann.say(press, thread)
+            await page.until(lambda: page.state(message) == "answered" and page.state(late) == "answered")
+            assert not page.choices(message)
+            assert len(page.posts(message)) == 2  # the question, and one answer
+    written = list(tmp_path.glob("data/threads/web/*/workspace/notes.md"))
+    assert [path.read_text() for path in written] == ["buy milk"]
+
+
+@needs_chromium
+async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path):
+    from playwright.async_api import expect  # noqa: PLC0415
+
+    async with serving(tmp_path) as process, browsing(process) as page:
+        await page.fill("#text", "hello")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".draft")).to_contain_text("The beginning.")
+        await process.kill()
+        await expect(page.locator("#link")).to_contain_text("Reconnecting")
+        await page.fill("#text", "while it was away")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#fault")).to_contain_text("Your text is still here")
+        await process.start()
+        await expect(page.locator("li[data-state=answered]")).to_have_count(1)
+        await expect(page.locator("#link")).to_have_text("")
+        await expect(page.locator(".post.reply")).to_have_count(1)
+        await expect(page.locator(".draft")).to_have_text("")
+        await expect(page.locator("#text")).to_have_value("while it was away")
+
+
+@needs_chromium
+async def test_a_button_of_before_the_kill_still_works_in_a_browser(tmp_path):
+    from playwright.async_api import expect  # noqa: PLC0415
+
+    async with offline(tmp_path) as process, browsing(process) as page:
+        await page.fill("#text", "write notes.md x")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".choices button").first).to_be_visible()
+        await process.kill()
+        await expect(page.locator("#link")).to_contain_text("Reconnecting")
+        await process.start()
+        await expect(page.locator("#link")).to_have_text("")
+        await page.get_by_role("button", name="Allow once").click()
+        await expect(page.locator(".post.reply").first).to_contain_text("Wrote")
+        await expect(page.locator(".choices button")).to_have_count(0)
+        await expect(page.locator("li[data-state=answered] .post.reply").first).to_be_visible()
+
+
+async def test_the_same_link_does_not_work_after_kill_minus_nine(tmp_path):
+    async with offline(tmp_path) as process, Visitor(process) as ann:
+        link = process.link()
+        await ann.enter()
+        await process.restart()
+        assert (await ann.get("/api/threads")).status_code == 200
+        async with Visitor(process) as other, anyio.create_task_group():
+            assert (await other.post("/api/enter", json={"link": link})).status_code == 403
