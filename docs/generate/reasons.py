@@ -101,6 +101,7 @@ REASONS: Mapping[str, str] = {
     "scopes.fallback_models": "What stands in for a scope's model may differ too.",
     "scopes.max_tokens": "Long texts in one channel need not make every call dearer.",
     "scopes.temperature": "A channel for ideas and one for figures want different ones.",
+    "scopes.reasoning": "Analysis pays for long thought, small talk does not.",
     "scopes.system": "Who the bot is in this channel; the conversation begins with it.",
     "scopes.tools.enabled": "A list that replaces the one for everybody: also to enable a tool in one channel only.",
     "scopes.tools.mcp_servers": "Some servers' tools are one team's business.",

@@ -75,10 +75,18 @@ def test_a_line_of_another_shape_is_a_value_error(line):
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.binary(max_size=4), max_size=4)), max_size=6))
-def test_lines_in_one_piece_are_what_the_list_of_them_joins_to(changes):
-    lines, expected = Lines(), []
+def test_lines_in_one_piece_are_those_of_the_records_and_each_is_encoded_once(changes):
+    encoded: list[list[bytes]] = []
+
+    def encode(record: list[bytes]) -> bytes:
+        encoded.append(record)
+        return record[0]
+
+    lines, records = Lines(encode), []
     for place, new in changes:
-        start = min(place, len(expected))
-        lines.replace(start, new)
-        expected[start:] = new
-        assert lines.data == b"".join(expected)
+        fresh = [[one] for one in new]
+        records[place:] = fresh
+        encoded.clear()
+        lines.update(records)
+        assert lines.data == b"".join(one for [one] in records)
+        assert encoded == fresh

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
-from operator import is_
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,21 +59,17 @@ class ContextFile:
     def __init__(self, disk: Disk, folder: Path, offload: Offload, replace: Replace) -> None:
         self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
         self._replace, self._new = replace, True
-        self._messages: list[Message] = []
-        self._lines = Lines()
+        self._lines = Lines(_encode)
 
     async def load(self) -> Loaded:
         """Read it. Raises `NewerSchema` if a newer version wrote it, and `StoreUnavailable` if the disk fails."""
         found = await self._stored(self._offload(self._read))
-        self._messages = list(found.messages)
-        self._lines.replace(0, map(_encode, found.messages))
+        self._lines.update(found.messages)
         return found
 
     async def save(self, messages: list[Message]) -> None:
         """Make the conversation durable. Raises `StoreUnavailable`, and leaves the old one in place."""
-        same = [*map(is_, self._messages, messages), False].index(False)
-        self._lines.replace(same, map(_encode, messages[same:]))
-        self._messages[same:] = messages[same:]
+        self._lines.update(messages)
         await self._stored(self._replace(self._path, self._lines.data, self._new))
         self._new = False
 
