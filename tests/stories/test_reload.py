@@ -83,7 +83,8 @@ async def test_under_load_each_message_is_answered_by_one_whole_version(tmp_path
 
     async def talk(chat, number):
         for _ in range(MESSAGES // THREADS):
-            assert (await chat.say("hello", thread=thread(number))).text == "ok"
+            text = (await chat.say("hello", thread=thread(number))).text
+            assert text == "ok" or (text.startswith("(Since my last answer") and text.endswith("\n\nok"))
             await anyio.sleep(0.02)
 
     async with o.FakeOpenAI(lambda _: o.chat_answer(o.Text("ok"))) as fake:
