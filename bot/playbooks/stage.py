@@ -89,9 +89,10 @@ class StageAttempt:
     async def play(self) -> Result:
         """Return the result of the stage. Raises `StageFailed`, and the `BotError`s of the model."""
         turn = self.turn
+        agent = await self.parts.agents.of_stage(turn, self.run, self.stage)
         if not self.messages:
-            await self._set_up()
-        text = await (await self.parts.agents.of_stage(turn, self.run, self.stage)).run(turn)
+            await self._set_up(agent)
+        text = await agent.run(turn)
         await turn.checkpoint()
         result = Result(value=self._value(text), outside=tainted(turn.messages))
         for number, one in enumerate(self.stage.assert_.checks):
@@ -104,7 +105,7 @@ class StageAttempt:
         mine = [place for place, one in enumerate(self.turn.messages) if one.source == self.turn.incoming.id]
         return self.turn.messages[mine[0] :] if mine else ()
 
-    async def _set_up(self) -> None:
+    async def _set_up(self, agent: Agent) -> None:
         turn, run = self.turn, self.run
         if run.attempt > 1 and self.stage.retry.start == "setup":
             prefix = f"{turn.playing.incoming.id}.{run.stage}.{run.entries}."
@@ -116,8 +117,9 @@ class StageAttempt:
         for _, read in files:
             if read.is_error:
                 raise StageFailed(failure_of("read_file", read))
-        messages = (await self._usual()).user_messages
-        turn.add(await build_setup(turn, run, self.stage, files, messages))
+        turn.add(await build_setup(turn, run, self.stage, files, agent.user_messages))
+        if turn.playing.incoming.files:
+            await turn.checkpoint()  # so that no transcript is paid twice
 
     def _value(self, text: str) -> JsonValue:
         """Return the result in an answer. Raises `StageFailed`."""

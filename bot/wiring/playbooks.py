@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -29,7 +30,7 @@ from bot.schedules.store import Schedule, Schedules
 from bot.wiring.agents import Agents
 from bot.wiring.model_chain import ModelChain
 from bot.wiring.store import Resources
-from threads.model import Incoming, ThreadId, Turn
+from threads.model import File, Incoming, ThreadId, Turn
 from threads.store.json_file import States
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,9 @@ class _StageAgents:
                 why = f"The model {stage.act.model} cannot be used here."
                 raise StageFailed(Failure(type="provider", message=why, recoverable=False)) from error
         empty = replace(agent.empty, output_schema=stage.assert_.schema_)
-        return replace(agent, models=FittingModels(_PaidByTurn(chain)), empty=empty, footer=False)
+        paid = _PaidByTurn(chain)
+        messages = replace(agent.user_messages, to_text=paid.to_text)
+        return replace(agent, models=FittingModels(paid), user_messages=messages, empty=empty, footer=False)
 
     def _place(self, incoming: Incoming) -> Effective:
         return self.agents.current.at(Place.of(incoming))
@@ -116,7 +119,14 @@ class _PaidByTurn:
         return self.chain.name
 
     async def for_turn(self, turn: Turn) -> TurnModel:
-        return await self.chain.for_turn(turn.paying if isinstance(turn, StageTurn) else turn)
+        return await self.chain.for_turn(_paying(turn))
+
+    async def to_text(self, turn: Turn, files: Sequence[File]) -> list[File]:
+        return await self.chain.to_text(_paying(turn), files)
+
+
+def _paying(turn: Turn) -> Turn:
+    return turn.paying if isinstance(turn, StageTurn) else turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,16 @@ def charges(data, model=WHISPER):
     return [(line["kind"], line["micros"]) for line in calls]
 
 
+def turns_of(data, model):
+    """Return the turns that paid for calls of this model."""
+    lines = [
+        json.loads(line)
+        for file in (data / "usage").glob("*.jsonl")
+        for line in file.read_bytes().splitlines()
+    ]
+    return {line["call"]["turn"] for line in lines if line.get("call", {}).get("model") == model}
+
+
 async def test_a_voice_message_is_the_askers_own_words_and_is_paid_by_the_second(tmp_path):
     async with (
         Provider(transcript("buy milk", by_seconds(10))) as fake,
@@ -356,3 +366,40 @@ async def test_a_local_server_that_costs_nothing_listens_without_a_price(tmp_pat
         ),
     ):
         assert "hi" in (await chat.hear()).text
+
+
+async def test_a_key_that_is_refused_is_replaced_by_the_next_and_both_have_their_own_queue(tmp_path):
+    keys = {"KEY_1": "sk-first", "KEY_2": "sk-second"}
+    used = []
+
+    def hear(seen):
+        if seen.path != HEARING:
+            return o.response_answer(o.Text("ok"))
+        used.append(seen.headers["authorization"].split()[-1])
+        return transcript("buy milk", by_seconds(1)) if len(used) > 1 else fault(401, "invalid_api_key")
+
+    async with FakeOpenAI(hear) as fake:
+        given = settings(fake)
+        entry = {name: value for name, value in given["providers"]["openai"].items() if name != "api_key"}
+        given["providers"]["openai"] = {**entry, "api_keys": [f"env:{name}" for name in keys]}
+        async with serving(tmp_path, given, environ=keys, chat=(chat := Recorder())):
+            post = await chat.hear()
+            assert "buy milk" in (await chat.hear()).text
+    assert post.text == "I heard: “buy milk”\n\nok"
+    assert sorted(used[:2]) == ["sk-first", "sk-second"]
+    assert used[2] == used[1], "the thread stays with the key that works"
+
+
+async def test_a_recording_with_a_playbook_is_heard_in_its_first_stage_and_paid_by_the_turn(tmp_path):
+    (tmp_path / "playbooks").mkdir()
+    playbook = "name: note\ndescription: Notes.\nstages:\n  - name: a\n    act: {prompt: Write a note.}\n  - name: b\n    act: {prompt: Go on.}\n"
+    (tmp_path / "playbooks" / "note.yaml").write_text(playbook)
+    async with (
+        Provider(transcript("buy milk", by_seconds(10))) as fake,
+        serving(tmp_path, settings(fake), chat=(chat := Recorder())),
+    ):
+        post = await chat.hear(text="/play note")
+    assert "I heard: “buy milk”" in post.text
+    assert "buy milk" in fake.asked[0]
+    assert len(fake.recordings) == 1
+    assert turns_of(tmp_path, WHISPER) == turns_of(tmp_path, "openai/gpt-6.1-terra")

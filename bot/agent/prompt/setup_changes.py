@@ -17,11 +17,11 @@ compactions, and a conversation that begins anew has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from bot.ports import wording
-from threads.model import Message
+from threads.model import Message, known
 
 CHOSEN = "-"
 """Stands for a model that a person chose with `/model`: they know when it changes."""
@@ -49,22 +49,34 @@ class Setup:
         return f"{self.model} {','.join(sorted(self.tools))} {self.scope}"
 
 
-def latest_setup(messages: Iterable[Message]) -> str:
+@dataclass(slots=True)
+class _Records:
+    """The last record of a conversation, and by scope the one that held at the last answer."""
+
+    latest: str = ""
+    answered: dict[str, str] = field(default_factory=dict)
+
+
+def latest_setup(messages: Sequence[Message]) -> str:
     """Return the last record in a conversation, blank if there is none."""
-    return next((message.setup for message in reversed([*messages]) if message.setup), "")
+    return known(messages, _records).latest
 
 
-def answered_setup(messages: Iterable[Message], scope: str = "") -> str:
+def answered_setup(messages: Sequence[Message], scope: str = "") -> str:
     """Return the record that held at the last answer in this *scope*, blank if there is none."""
-    current = answered = ""
-    for message in messages:
-        current = message.setup or current
-        ends = (
-            message.role == "assistant" if message.source else bool(message.setup)
-        )  # a summary is of answers
-        if ends and current and Setup.parse(current).scope == scope:
-            answered = current
-    return answered
+    return known(messages, _records).answered.get(scope, "")
+
+
+def _records(before: _Records | None, new: Sequence[Message]) -> _Records:
+    """Read the records of new messages; see `threads.model.Fact`."""
+    records = before or _Records()
+    for message in new:
+        records.latest = message.setup or records.latest
+        # A summary is of answers.
+        ends = message.role == "assistant" if message.source else bool(message.setup)
+        if ends and records.latest:
+            records.answered[Setup.parse(records.latest).scope] = records.latest
+    return records
 
 
 def changes(old: Setup, new: Setup) -> str:
