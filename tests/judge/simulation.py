@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.judge.journal import Lifecycle, clock, namesake, plain, read_journal, sibling
 from tests.judge.money import money_faults
+from tests.judge.plays import play_faults
 from tests.judge.records import OUTCOMES, REPEAT, read_lines, repeated, scrubbed, speakers
 from tests.sim.record import REACTIONS_FROM, Post, Record, Sent
 
@@ -21,7 +22,7 @@ MENTION = "I could not post"
 TRIES_BEFORE_GIVING_UP = 4
 LANDS_WITHIN_S = 3.0
 ADMISSIONS = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
-TURNS = ("/compact", "/retry")
+TURNS = ("/compact", "/retry", "/play")
 """Commands that are served as messages are."""
 
 
@@ -46,9 +47,10 @@ class _Audit:
             yield from self._outcome(sent)
             yield from self._posts_of(sent)
         for key in sorted(self._posts.keys() - self._record.sent.keys()):
-            if "?" not in key:  # a question, see `money`
+            if "?" not in key and not key.endswith("+left"):  # a question, see `money`, or of the scheduler
                 yield f"{key}: a post for a message that nobody sent"
         yield from money_faults(self._files, self._record)
+        yield from play_faults(self._files, self._record, self._lifecycles)
         yield from self._order()
         yield from self._folders()
 
@@ -248,7 +250,11 @@ class _Audit:
             posts = self._posts[key]
             if not sent.thread.endswith(f":{place}") or sent.id in sources or not posts:
                 continue
-            if posts[0].kind == "reply" and sent.command != "/compact" and not self._admitted(sent.thread):
+            if (
+                posts[0].kind == "reply"
+                and not sent.command.startswith(("/compact", "/play"))
+                and not self._admitted(sent.thread)
+            ):
                 yield f"{path}: {key} was answered and forgotten"
 
     def _admitted(self, thread: str) -> bool:
