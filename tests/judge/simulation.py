@@ -252,7 +252,8 @@ class _Audit:
                 continue
             if (
                 posts[0].kind == "reply"
-                and not sent.command.startswith(("/compact", "/play"))
+                and sent.command != "/compact"
+                and not _of_a_playbook(sent, posts[0])
                 and not self._admitted(sent.thread)
             ):
                 yield f"{path}: {key} was answered and forgotten"
@@ -267,3 +268,8 @@ class _Audit:
         for line in lines:
             if line and line["kind"] == "settled" and by_id.get(line["message_id"]) != line["outcome"]:
                 yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"
+
+
+def _of_a_playbook(sent: Sent, post: Post) -> bool:
+    """Say whether a message played, or would have: also a /retry of one that did."""
+    return sent.command.startswith("/play") or (sent.command == "/retry" and "playbook" in post.text)
