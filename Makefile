@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
@@ -13,6 +13,9 @@ help:  ## list the targets
 
 chat: terminal $(VENV)/.installed  ## set everything up and chat in the terminal
 	@$(BIN)/threadfast chat || { code=$$?; $(MEND); exit $$code; }
+
+web: $(VENV)/.installed  ## set everything up and chat in the browser
+	@$(BIN)/threadfast web
 
 # A chat that is killed leaves the terminal without echo, line ends and Ctrl-C: put right before the set-up, and after.
 MEND = case "$$(stty -a 2>/dev/null)" in *-icanon*|*-isig*|*-icrnl*) \

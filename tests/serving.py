@@ -12,6 +12,7 @@ import anyio
 from bot.config.load import SettingsFile
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
+from bot.observe.event_stream import EventStream
 from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
 from bot.wiring.chat import completed
@@ -67,6 +68,7 @@ async def serving(
     model: str = "",
     environ: Mapping[str, str] = KEYS,
     chat: Chat | None = None,
+    events: EventStream | None = None,
     observing: Observing | None = None,
     file: Path | None = None,
 ) -> AsyncIterator[Chat]:
@@ -79,6 +81,7 @@ async def serving(
     if file:
         complete = partial(completed, settings, model or settings.model)
         reload = Reload(CurrentSettings(settings), SettingsFile(file, data), environ, complete)
+    events = events or EventStream()
     chat.ready = anyio.Event()  # a chat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
 
@@ -88,7 +91,8 @@ async def serving(
                 environ,
                 model=model or settings.model,
                 make_transports=lambda _: [chat],
-                observing=observing,
+                observing=observing or Observing(events),
+                on_audit=events.audited,
                 reload=reload,
             )
 

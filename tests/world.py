@@ -25,7 +25,7 @@ from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.workspace import mark_output
-from bot.tools.gate import Permits, Toolbox
+from bot.tools.gate import Permits, Recovers, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
@@ -268,6 +268,19 @@ class NothingAllowed:
         return False
 
 
+class NothingAsked:
+    """`AskedQuestions` of a bot that asks for no answers."""
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        return False
+
+    def expects(self, incoming: Incoming, received_at: str) -> bool:
+        return False
+
+    def answered_by(self, incoming: Incoming) -> str:
+        return ""
+
+
 async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool) -> str:
     """Write a long text to a disk of any kind; the product's tools write only to a real one."""
 
@@ -303,7 +316,7 @@ def core_parts(
     files = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
     store = changes.get("store", files)
 
-    limits = changes.get("limits", Limits())
+    limits, recovery = changes.get("limits", Limits()), changes.get("recovery", Recovery())
 
     def workspace(thread: ThreadId) -> Path:
         return thread_folder(data, thread) / "workspace"
@@ -322,11 +335,11 @@ def core_parts(
         now=now,
         mask=str,
         observing=Observing(),
-        outboxes={transport.name: Outbox(transport, store.ensure_ownership)},
+        outboxes={transport.name: Outbox(transport, store.ensure_ownership, recovery.max_age_s)},
         run=Agent(**fields).run,
         limits=limits,
         rates=RateLimiter(None),
-        recovery=Recovery(),
+        recovery=recovery,
         restored=None,
         allowed=lambda _: True,
         is_admin=lambda _: False,
@@ -335,6 +348,7 @@ def core_parts(
         schedules=None,
         plays=None,
         permissions=NothingAllowed(),
+        asked=NothingAsked(),
         reader=None,
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
@@ -355,10 +369,11 @@ async def running(
     clock: Clock | None = None,
     tools: Sequence[Tool] = (),
     permits: Permits | None = None,
+    recovery: Recovers | None = None,
     **changes: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
-    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits)
+    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
@@ -371,6 +386,22 @@ async def converse(
     """Run a bot over *data* until each of these messages, sent one after the other, has its outcome."""
     async with running(data, platform, model, **options) as bot:
         await platform.exchange(bot, *incoming)
+
+
+class Hears:
+    """A transcription model: it hears these words, or fails with them; ``heard`` are the recordings' bytes."""
+
+    name = "fake/ears"
+
+    def __init__(self, *words: str | Exception) -> None:
+        self.words, self.heard = deque(words), list[bytes]()
+
+    async def complete(self, request, on_event):
+        self.heard.append(await request.recording.read())
+        word = self.words.popleft()
+        if isinstance(word, Exception):
+            raise word
+        return Completion(says(word), Usage(), "end")
 
 
 class Streams(Scripted):

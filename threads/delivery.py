@@ -5,6 +5,8 @@ intent, not posted   -> ambiguous after a crash or a cancellation: look for the 
                         platform cannot be searched, post with a visible "(this may be a repeat)". The same applies
                         if the journal was damaged, or has less than the conversation
 posted, not settled  -> settle; nobody waits for that record
+an answer too old    -> the intent of an honest note replaces its intent, and the message is `failed`. Age counts
+                        from the intent. An answer that may be out already is not told so: it would have two outcomes
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Protocol, TypeVar
 import anyio
 
 from . import wording
-from .errors import Fenced, PostFailed, StoreUnavailable, retry_fields
+from .errors import Fenced, PostFailed, StoreUnavailable, TransportUnavailable, error_fields, retry_fields
 from .journal.records import Intent, Ledger, PendingMessage, Settled
 from .log import log_entries
 from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
@@ -82,7 +84,8 @@ class Outlet(Protocol):
 class Delivery:
     """Settles messages. One per process. Only one task at a time handles a message.
 
-    ``choices`` returns the buttons for an error's code, a message's id, and the error's own ways.
+    ``choices`` returns the buttons for an error's code, a message's id, and the error's own ways. An answer older
+    than *max_age_s* is not posted any more.
     """
 
     def __init__(
@@ -92,7 +95,10 @@ class Delivery:
         outlet: Callable[[str], Outlet],
         mask: Callable[[str], str],
         choices: Callable[[str, str, Sequence[Way]], tuple[Choice, ...]],
+        now: Callable[[], datetime],
+        max_age_s: float,
     ) -> None:
+        self._now, self._max_age_s = now, max_age_s
         self._store, self._journal, self._mask = store, store.journal, mask
         self._outlet, self._choices = outlet, choices
         self._opened_at = anyio.current_time()
@@ -166,7 +172,7 @@ class Delivery:
             if not (began and outlet.finds and await self._look(outlet, pending, key)):
                 await outlet.post(question)
         except PostFailed as error:
-            log.warning("question.dropped: %s", error, extra={**_ids(pending), "code": error.code})
+            log.warning("question.dropped: %s", error, extra={**_ids(pending), **error_fields(error)})
             return False
         return True
 
@@ -197,15 +203,39 @@ class Delivery:
             try:
                 pending.platform_id = await post(pending, intent)
             except PostFailed as error:
-                log.warning("post.dropped: %s", error, extra={**_ids(pending), "code": error.code})
-                pending.dropped = True
+                await self._give_up(pending, intent, error)
         if pending.dropped:
             end = pending.settled("undelivered")
             await self._journal.append(end)  # the next post of the thread mentions it
         else:
-            end = pending.settled(intent.outcome)
+            end = pending.settled((pending.intent or intent).outcome)
             self._journal.carry(pending.posted(), end)
         self._show_end(pending, end)
+
+    async def _give_up(self, pending: PendingMessage, intent: Intent, error: PostFailed) -> None:
+        """Tell that an answer is too old, if it is; drop anything else that could not be posted."""
+        try:
+            if error.maybe_posted or not self._too_old(intent):
+                raise error
+            pending.platform_id = await self._post_note(pending, intent)
+        except PostFailed as last:
+            log.warning("post.dropped: %s", last, extra={**_ids(pending), **error_fields(last)})
+            pending.dropped = True
+
+    def _too_old(self, intent: Intent) -> bool:
+        age = self._now() - datetime.fromisoformat(intent.at)
+        answers = intent.post == "reply" and intent.outcome == "answered"
+        return answers and age.total_seconds() >= self._max_age_s
+
+    async def _post_note(self, pending: PendingMessage, intent: Intent) -> str:
+        """Post that an answer is too old. Its intent is durable before, so that the answer never follows it."""
+        error = TransportUnavailable("an answer was not posted in time")
+        fields = {**_ids(pending), **error_fields(error)}
+        log.warning("post.expired: the answer of %s is too old to be posted", intent.at, extra=fields)
+        text = wording.too_old(datetime.fromisoformat(intent.at), pending.reference)
+        note = self._intent(pending, Ending("failed", text, "error", error.code))
+        await self._journal.durable(self._journal.put(note))
+        return await self._post(pending, note)
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
@@ -224,11 +254,12 @@ class Delivery:
             try:
                 found = await self._look(outlet, pending, pending.incoming.key)
             except PostFailed as error:
-                again = retry_fields(error.code, tried + 1, pause) if tried < FIND_TRIES else {}
+                again = retry_fields(error, tried + 1, pause) if tried < FIND_TRIES else {}
                 log.warning("post.lookup_failed: %s", error, extra={**_ids(pending), **again})
                 await anyio.sleep(pause)
             else:
-                return found or await self._post(pending, intent)
+                late = self._post_note if self._too_old(intent) else self._post
+                return found or await late(pending, intent)
         return await self._post(pending, intent, mark=wording.MAYBE_REPEAT)
 
     async def _look(self, outlet: Outlet, pending: PendingMessage, key: str) -> str | None:
@@ -292,7 +323,7 @@ async def retry_until_stored(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except StoreUnavailable as error:
-            log.warning("store.retry: %s", error, extra=retry_fields(error.code, tried + 1, pause))
+            log.warning("store.retry: %s", error, extra=retry_fields(error, tried + 1, pause))
             await anyio.sleep(pause)
     raise AssertionError  # the pauses never end
 

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from .model import Way
 
 
-def retry_fields(code: str, attempt: int, wait_s: float, **more: str) -> dict[str, str | float]:
-    """Return the log fields of a retry. Every line with these fields is copied to the audit.
+def error_fields(error: BaseException) -> dict[str, object]:
+    """Return the log fields of a failure. Every line with these fields is copied to the audit, with its report."""
+    return {"code": getattr(error, "code", "internal"), "error": error}
 
-    *attempt* is the number of the coming attempt, 2 for the first retry. It begins in *wait_s* seconds. The attempt
-    before it failed with *code*.
+
+def retry_fields(error: BaseException, attempt: int, wait_s: float, **more: str) -> dict[str, object]:
+    """Return the log fields of a retry after *error*.
+
+    *attempt* is the number of the coming attempt, 2 for the first retry. It begins in *wait_s* seconds.
     """
-    return {"code": code, "attempt": attempt, "wait_s": round(wait_s, 2), **more}
+    return {**error_fields(error), "attempt": attempt, "wait_s": round(wait_s, 2), **more}
 
 
 class BotError(Exception):

@@ -17,7 +17,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from .errors import NewerSchema
+from .errors import NewerSchema, StoreUnavailable, error_fields
 from .journal.records import PendingMessage, Settled
 from .model import ThreadId
 from .store.checksummed_lines import SCHEMA_VERSION, encode, read_line, repair_tail, scan
@@ -118,7 +118,7 @@ class Log:
             try:
                 self._append(one.path, one.lines)
             except OSError as error:
-                log.warning("log.write_failed: %s", error, extra={"code": "store_unavailable"})
+                log.warning("log.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error))))
                 refused.append(one)
         return refused
 

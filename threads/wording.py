@@ -7,10 +7,11 @@ text. Those are in the log, under the reference that ends each failure text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from math import ceil
 
 from .errors import BotError
-from .model import Way
+from .model import QuestionKind, Way
 
 UNKNOWN = "Something went wrong. Try sending your message again."
 
@@ -84,6 +85,12 @@ INTERRUPTED = "[interrupted here]"
 APPROVED = "Thank you, I go on."
 DENIED = "All right, I leave it."
 NO_QUESTION = "There is no question of mine open here, or it was answered already."
+OTHER_KIND: Mapping[QuestionKind, str] = {
+    "decision": "That question asks for an answer, not for a permission. Say /answer, or press a button.",
+    "answer": "That question asks for a permission, and an answer in words gives none. Say /approve or /deny.",
+}
+"""Why a question does not take an answer that is meant for the other kind, by that kind."""
+
 QUESTION_UNREAD = "My question is still on its way. Please say that again when you can read it."
 NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 SAVING_FAILS = "my disk refuses to save"
@@ -127,6 +134,15 @@ def dead_letter(attempts: int, correlation_id: str) -> str:
     return (
         f"I started on this message {attempts} times and was interrupted each time, so I put it aside. "
         f"Send it again if you want me to try once more. (ref {correlation_id})"
+    )
+
+
+def too_old(ready: datetime, correlation_id: str) -> str:
+    """Say in place of an answer, which was *ready* at this time (UTC), that it is not posted any more."""
+    reference = f" (ref {correlation_id})" if correlation_id else ""
+    return (
+        f"I had an answer to this on {ready:%d %b at %H:%M} UTC, but I could not post it here in time. It may be out "
+        f"of date, so I leave it out. Send your message again if you still need an answer.{reference}"
     )
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import anyio.to_thread
 from pydantic_core import from_json
 
-from bot.admin.reports.files import FileReader, Folder
-from bot.admin.reports.line_reader import Damage, lines_of, records
 from bot.budget.budgets import Budgets, Total, record_adapter
 from bot.budget.ledger import Part, names_in, parts
+from bot.reports.files import FileReader, Folder
+from bot.reports.line_reader import Damage, lines_of, records
 from bot.store.layout import KINDS
 from bot.store.migrations import mark_moved, prepare
 from bot.store.postgres.local_files import NewFile, StoredFile, read_parts, scan

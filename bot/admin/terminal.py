@@ -1,7 +1,7 @@
 """What commands print: tables, text and progress by rich on a terminal, plain text through a pipe; and one prompt.
 
-Text is made harmless before it comes here (`bot.admin.safe_text`); none of it is read as markup. A library that draws
-is imported only where there is a terminal to draw on.
+Text is made harmless before it comes here (`bot.reports.safe_text`); none of it is read as markup. A library that
+draws is imported only where there is a terminal to draw on.
 """
 
 from __future__ import annotations

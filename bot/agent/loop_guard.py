@@ -1,17 +1,25 @@
-"""Stops a model that repeats one call: the third is refused, and the fourth ends the turn."""
+"""Stops a model that repeats one call, and says when a tool that ran out of time is why a turn ends.
+
+Of the same call, the third is refused, and the fourth ends the turn.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from bot.ports.errors import LoopDetected
-from bot.ports.tool import failed
-from threads.model import ToolCall, ToolResult
+from bot.ports.errors import LoopDetected, ToolTimeout
+from bot.ports.tool import failed, timed_out
+from threads.model import ToolCall, ToolResult, Turn
+from threads.wording import code_of
 
 SAME_CALL = 3
 """How often a turn may make a call with the same arguments: the last one is refused, one more ends the turn."""
+
+_BLAMED_STEPS = {"step_limit": 1, "output_invalid": 1, "loop_detected": SAME_CALL}
+"""How many of the last steps can be the reason of such an end."""
 
 MOST_AT_ONCE = 64
 """Calls of one step; the rest is refused."""
@@ -38,6 +46,33 @@ class LoopGuard:
             return None
         words = "Already tried with these arguments."
         return failed(call, "validation", words, recoverable=True, suggestion="Do it differently.")
+
+
+@contextmanager
+def blaming_timeouts(turn: Turn) -> Iterator[None]:
+    """Raise `ToolTimeout` in place of the error that ends a turn, if a tool that ran out of time is the reason.
+
+    | the turn ends because                   | and                                      |
+    |-----------------------------------------|------------------------------------------|
+    | its own time is over                    | tools are running                        |
+    | it has no answer, or too many steps     | a call of its last step ran out of time  |
+    | a call was repeated                     | one of its last calls ran out of time    |
+    """
+    try:
+        yield
+    except BaseException as error:
+        if _ends_by_timeout(error, turn):
+            raise ToolTimeout("the turn ended because a tool ran out of time") from error
+        raise
+
+
+def _ends_by_timeout(error: BaseException, turn: Turn) -> bool:
+    steps = [message for message in turn.messages if message.calls or message.results]
+    if not isinstance(error, Exception):
+        return turn.timed_out and bool(steps) and bool(steps[-1].calls)
+    last = _BLAMED_STEPS.get(code_of(error), 0)
+    done = [message.results for message in steps if message.results][-last:] if last else []
+    return any(timed_out(result) for results in done for result in results)
 
 
 def _too_many(call: ToolCall) -> ToolResult:

@@ -56,10 +56,10 @@ class ModelCalls:
         except ContextOverflow as error:
             return await self._shorter(tool_choice, error)
         except ThinkingRejected as error:
-            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error.code, 2, 0))
+            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error, 2, 0))
             self.turn.replace_messages(strip_thinking(self.turn.messages))
         except EmptyAnswer as error:
-            log.info("model.retry: an empty answer", extra=retry_fields(error.code, 2, 0))
+            log.info("model.retry: an empty answer", extra=retry_fields(error, 2, 0))
             await self.tell(TextReset())
             self.turn.add(EMPTY)
         return await self._complete(self._request(tool_choice))
@@ -83,7 +83,7 @@ class ModelCalls:
     async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
         """Send a shorter conversation after the provider said that it is too long."""
         if await self.compact():
-            log.info("model.retry: shorter: %s", error, extra=retry_fields(error.code, 2, 0))
+            log.info("model.retry: shorter: %s", error, extra=retry_fields(error, 2, 0))
             try:
                 return await self._complete(self._request(tool_choice))
             except ContextOverflow as again:

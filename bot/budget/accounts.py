@@ -6,6 +6,7 @@ in memory at once, cancelled or not, and its line follows.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
 from bot.ports.model import Usage
 from bot.ports.status import Spend
+
+log = logging.getLogger(__name__)
 
 WHOSE = {
     "turn": "this message",
@@ -194,6 +197,13 @@ class Account:
 
     def _warning(self, key: Key, level: Level) -> str:
         total, limit = self._ledger.budgets.total(key), self._ledger.budgets.limit(key, self.policy) or 0
+        fields = {
+            "scope": key[0],
+            "state": level,
+            "spent_usd": dollars(total.spent),
+            "limit_usd": dollars(limit),
+        }
+        log.info("budget.warning: %s", self.spent(key), extra=fields)
         if level == "passed":
             return f"(Over budget: {self.spent(key)}, {usd(total.spent - limit)} more than allowed.)"
         return f"(Budget warning: {self.spent(key)}, {usd(max(0, limit - total.used))} left.)"

@@ -4,7 +4,7 @@ A reservation is on disk before its call goes out; in memory it counts at once, 
 limit only one goes. Files are append-only. A month begins a new one, and so does a file that has grown large
 (``<yyyy-mm>.2.jsonl``) or that the disk has failed in: nothing more goes to a descriptor after a failed write. Each
 begins with a head, the sums of the older ones, so a start reads one file, however many there are. None is deleted:
-`bot.admin.reports.usage` reads all of them.
+`bot.reports.usage` reads all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bot.budget.budgets import (
     record_adapter,
 )
 from bot.ports.model import Usage
-from threads.errors import StoreUnavailable
+from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode, read_records
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -216,7 +216,7 @@ class Ledger:
                 durable = any(durable for _, durable in batch)
                 await self._offload(self._append, b"".join(self._unwritten), durable)
         except OSError as error:
-            log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
+            log.warning("usage.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error))))
             del self._unwritten[:-MAX_UNWRITTEN]
             raise
         self._unwritten.clear()

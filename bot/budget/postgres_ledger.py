@@ -31,7 +31,7 @@ from bot.budget.budgets import (
 )
 from bot.ports.model import Usage
 from bot.store.postgres.session import Row, Session
-from threads.errors import StoreUnavailable
+from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
 from threads.store.group_commit import GroupWriter
 
@@ -98,7 +98,9 @@ class PostgresLedger:
                     if not (rows := await self._calls.rows(RESERVE, values)):
                         raise self._lost()
                 except OSError as error:
-                    log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
+                    log.warning(
+                        "usage.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error)))
+                    )
                     await anyio.sleep(RETRY_S)
         except BaseException:  # cancelled: the call never goes out
             if record.seq:
@@ -196,7 +198,7 @@ class PostgresLedger:
         try:
             self._take(await self._writer.rows(COMMIT, values))
         except OSError as error:
-            log.warning("usage.write_failed: %s", error, extra={"code": "store_unavailable"})
+            log.warning("usage.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error))))
             raise
 
     async def _line(self, record: Record) -> str:

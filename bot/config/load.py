@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import get_args
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
 
@@ -133,6 +135,7 @@ def references(settings: Settings) -> dict[str, str]:
     found: dict[str, str | None] = {}
     for name, provider in settings.providers.items():
         found[f"providers.{name}.api_key"] = provider.api_key
+        found |= {f"providers.{name}.api_keys[{n}]": key for n, key in enumerate(provider.api_keys)}
     if slack := settings.transports.slack:
         found["transports.slack.bot_token"] = slack.bot_token
         found["transports.slack.app_token"] = slack.app_token
@@ -188,16 +191,16 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
     # A model that is not set is chosen at the start, among those whose key is there.
     models = [settings.model] if "model" in settings.model_fields_set else []
-    models += settings.fallback_models
+    models += [*settings.fallback_models, *([settings.transcription.model] if settings.transcription else [])]
     for scope in settings.scopes.values():
         models += [*filter(None, [scope.model]), *scope.fallback_models]
-    used = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
+    keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
+    used = [path for key in keys for path in known if path == key or path.startswith(f"{key}s[")]
     used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
     for path in dict.fromkeys(used):
         try:
-            if path in known:
-                resolve_secret(known[path], environ)
+            resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
     return faults
@@ -318,8 +321,11 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
+        *_transcription_faults(_object(document.get("transcription")), providers),
+        *_param_faults(document, providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
         *_server_name_faults(document),
+        *_web_faults(_object(_object(document.get("transports")).get("web"))),
     ]
 
 
@@ -377,12 +383,47 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
             yield f"{path}: a provider's name is made of letters, digits, dots, - and _"
         if not isinstance(entry, dict):
             continue
-        kind = built_in[name].kind if name in built_in else "openai-compatible"
+        if entry.get("api_key") is not None and entry.get("api_keys"):
+            yield f"{path}.api_keys: takes the place of api_key; put all keys in it, and remove api_key"
+        keys = entry.get("api_keys")
+        if isinstance(keys, list) and len({str(key) for key in keys}) < len(keys):
+            yield f"{path}.api_keys: names a key twice"
+        kind = _built_in_kind(name)
         if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
             yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
+
+
+def _transcription_faults(
+    transcription: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]
+) -> Iterator[str]:
+    model = transcription.get("model")
+    if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
+        return
+    name, path = model.partition("/")[0], "transcription.model"
+    kind = _object(providers.get(name)).get("kind")
+    if name not in {*built_in_providers(), *providers}:
+        known = ", ".join(sorted({*built_in_providers(), *providers}))[:400]
+        yield f'{path}: no provider is called "{name[:60]}"; there are {known}'
+    elif name == "anthropic" or kind == "anthropic":
+        yield f"{path}: must be a model of openai or of a compatible server; {name} does not transcribe"
+
+
+def _built_in_kind(provider: str) -> str:
+    built_in = built_in_providers()
+    return built_in[provider].kind if provider in built_in else "openai-compatible"
+
+
+def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]) -> Iterator[str]:
+    places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
+    prices = _object(document.get("prices"))
+    for name, entry in _object(document.get("models")).items():
+        places.append((("models", name), name.partition("/")[0], entry, name in prices))
+    for path, provider, entry, priced in places:
+        params = _object(_object(entry).get("params"))
+        yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)
 
 
 def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
@@ -397,6 +438,30 @@ def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
             literal = isinstance(value, str) and value and not REFERENCE.fullmatch(value)
             if literal and SECRET_WORDS.search(variable):
                 yield f'{path}.env.{_plain(variable)}: looks like a secret: must be "env:NAME" or "file:PATH"'
+
+
+def _web_faults(web: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Check that nobody on the way can read along: a page that other machines reach needs TLS."""
+    certificate, key, public_url = (web.get(name) for name in ("tls_certificate", "tls_key", "public_url"))
+    if (certificate is None) != (key is None):
+        yield "transports.web: tls_certificate and tls_key go together"
+    if isinstance(public_url, str) and not public_url.startswith(
+        ("https://", "http://127.", "http://localhost")
+    ):
+        yield "transports.web.public_url: must be an https address"
+    host = web.get("host", "127.0.0.1")
+    if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:
+        yield (
+            "transports.web.host: other machines can reach this address; give tls_certificate and tls_key, or, "
+            "behind a reverse proxy with TLS, public_url"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _oauth_faults(path: str, server: Mapping[str, JsonValue]) -> Iterator[str]:

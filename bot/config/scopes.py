@@ -116,7 +116,8 @@ def _lay_over(base: S, over: Section, keys: list[str], prefix: str) -> S:
         if isinstance(value, Section):
             changes[name] = _lay_over(getattr(base, name), value, keys, f"{path}.")
         elif isinstance(value, dict):
-            changes[name] = {**getattr(base, name), **value}
+            # A default of everybody is no rule: it must not go before what the scope says in another way.
+            changes[name] = {**(getattr(base, name) if name in base.model_fields_set else {}), **value}
             keys += [f"{path}.{rule}" for rule in value]
         elif path != OWN_DAY:
             changes[name] = value

@@ -4,7 +4,7 @@
 |----------------------------------------|--------------------------------------------------------------------|
 | any `deny` that matches                | always wins; it also applies to each part of a command             |
 | `name(pattern)`                        | wins over `name`, over a name with `*`; of equals the strictest    |
-| none matches                           | `ask` for commands and for MCP, else `allow`                       |
+| none matches                           | the fallback: of the profile, else `ask` for commands and for MCP  |
 | `allow`, after text from outside       | `ask`, as the settings say, for all that writes, runs or sends     |
 
 A pattern is a glob on the call's subject (a command, a path, an address). An `allow` with a `*` never covers a
@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from bot.ports.risk import Risk
 
@@ -26,6 +26,19 @@ Verdict = Literal["allow", "ask", "deny"]
 RULE = re.compile(r"(?P<tool>[A-Za-z0-9_*-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 FOREIGN = "__"
 """Separates an MCP server's name from its tool's; no name of ours has it."""
+
+
+class Fallback(NamedTuple):
+    """The verdicts on calls that no rule matches: by the tool's risk, and ``mcp`` for tools of MCP servers."""
+
+    read: Verdict
+    write: Verdict
+    net: Verdict
+    exec: Verdict
+    mcp: Verdict
+
+
+UNSET = Fallback(read="allow", write="allow", net="allow", exec="ask", mcp="ask")
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _JOINS = re.compile(r"[;&|<>$`()\n\r{}\\]")
@@ -59,9 +72,12 @@ class _Rule:
 class Policy:
     """The rules of the settings: ``"tool"`` or ``"tool(pattern)"`` to a verdict; *outside* is for tainted turns."""
 
-    def __init__(self, rules: Mapping[str, Verdict], *, outside: Verdict = "ask") -> None:
+    def __init__(
+        self, rules: Mapping[str, Verdict], *, outside: Verdict = "ask", fallback: Fallback = UNSET
+    ) -> None:
         self._rules = [_parse_rule(key, verdict) for key, verdict in rules.items()]
         self._outside: Verdict = outside
+        self._fallback = fallback
 
     def verdict(self, tool: str, risk: Risk, subject: str, *, tainted: bool) -> Verdict:
         """Return the verdict on one call; an unknown risk is denied."""
@@ -70,7 +86,7 @@ class Policy:
         rules = [rule for rule in self._rules if rule.covers(tool, risk, subject)]
         if any(rule.verdict == "deny" for rule in rules):
             return "deny"
-        verdict: Verdict = "ask" if risk == "exec" or FOREIGN in tool else "allow"
+        verdict: Verdict = self._fallback.mcp if FOREIGN in tool else getattr(self._fallback, risk)
         if rules:
             verdict = max(rules, key=lambda rule: rule.rank).verdict
         if tainted and risk != "read":

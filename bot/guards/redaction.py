@@ -153,12 +153,15 @@ class Masker:
 
     def __init__(self, literals: Iterable[str] = ()) -> None:
         self._given, self._learned = list(literals), deque[str](maxlen=MAX_LEARNED)
+        self.generation = 0
+        """Grows whenever something is learned: a text that was masked before may have to be masked again."""
         self._update()
 
     def learn(self, literals: Iterable[str]) -> None:
         """Mask these from now on too; only the last `MAX_LEARNED` of all that were learned count."""
         if new := [literal for literal in literals if literal not in self._learned]:
             self._learned.extend(new)
+            self.generation += 1
             self._update()
 
     def _update(self) -> None:

@@ -10,7 +10,10 @@
 | cancel      | a person stopped a thread                                  | the same                         |
 | retry       | which attempt follows, when, and why                       | the same                         |
 | failover    | a model was skipped or replaced, and why                   | the same                         |
+| rotation    | another key of the same provider took a call over, and why | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
+| budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
+| circuit     | the calls to a model were stopped, or go out again         | the same                         |
 | error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
 | start, stop | the process                                                | the same, also at the end        |
 
@@ -34,11 +37,12 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+from cachetools import LRUCache
 from pydantic import JsonValue, TypeAdapter
 
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, ThreadId
+from threads.model import Feedback, ThreadId, Verdict
 from threads.store.checksummed_lines import SCHEMA_VERSION, encode, repair_tail
 from threads.store.disk import Disk, Offload, write_all
 from threads.wording import first_cause
@@ -46,15 +50,21 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "error",
-    "start", "stop",
+    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
+    "tool", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
+
+Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
+"""Writes an audit line, as `Audit.note` does."""
 
 WRITE_EVERY_S = 1.0
 """Seconds between writes: a kill loses at most these lines."""
 
 MOST_WAITING = 2_000
 """Lines that wait in memory while the disk refuses to write."""
+
+MOST_VERDICTS = 1_000
+"""Verdicts in memory: a person who presses one again and again adds no lines."""
 
 LAST_WRITE_S = 3.0
 """How long a stopping process waits for the last lines."""
@@ -85,22 +95,41 @@ Append = Callable[[Sequence[tuple[str, bytes]]], Awaitable[None]]
 """Appends lines, each with its day, durably. Raises OSError."""
 
 
-class Audit:
-    """The audit, with one writer. Lines of `tell` are written while `writing` is entered."""
+def ignore(record: AuditRecord) -> None:
+    """Listen to nothing."""
 
-    def __init__(self, append: Append, now: Callable[[], datetime]) -> None:
-        self._append, self._now = append, now
+
+class Audit:
+    """The audit, with one writer. Lines of `tell` are written while `writing` is entered.
+
+    *listener* gets each record as it arises, from any thread, and must not wait.
+    """
+
+    def __init__(
+        self, append: Append, now: Callable[[], datetime], listener: Callable[[AuditRecord], None] = ignore
+    ) -> None:
+        self._append, self._now, self._listener = append, now, listener
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
+        self._verdicts: LRUCache[tuple[str, str, str], Verdict] = LRUCache(MOST_VERDICTS)
 
     async def record_feedback(self, feedback: Feedback) -> None:
-        """Record a person's feedback on a post. Raises `StoreUnavailable`."""
+        """Record a person's feedback on a post, unless it is their last one again. Raises `StoreUnavailable`."""
+        who = str(feedback.thread), feedback.post_id, feedback.author.id
+        if self._verdicts.get(who) == feedback.verdict:
+            return
         details = {"verdict": feedback.verdict, "id": feedback.id}
         await self.note("feedback", feedback.thread, feedback.post_id, feedback.author.id, details)
+        self._verdicts[who] = feedback.verdict
 
     async def note(
-        self, kind: AuditKind, thread: ThreadId, message_id: str, author: str, details: Mapping[str, str]
+        self,
+        kind: AuditKind,
+        thread: ThreadId,
+        message_id: str,
+        author: str,
+        details: Mapping[str, JsonValue],
     ) -> None:
         """Return when the line is on disk. Raises `StoreUnavailable`."""
         record = self._record(kind, str(thread), message_id, author, details)
@@ -113,7 +142,7 @@ class Audit:
     def tell(
         self,
         kind: AuditKind,
-        details: Mapping[str, str],
+        details: Mapping[str, JsonValue],
         *,
         thread_id: str = "",
         message_id: str = "",
@@ -179,10 +208,10 @@ class Audit:
         thread_id: str,
         message_id: str,
         author: str,
-        details: Mapping[str, str],
+        details: Mapping[str, JsonValue],
         correlation_id: str = "",
     ) -> AuditRecord:
-        return AuditRecord(
+        record = AuditRecord(
             at=self._now().isoformat(timespec="milliseconds"),
             kind=kind,
             thread_id=thread_id,
@@ -191,6 +220,8 @@ class Audit:
             details=dict(details),
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
         )
+        self._listener(record)
+        return record
 
 
 def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:

@@ -6,9 +6,13 @@ Every failure boundary logs what it caught. A line that is an error, or that has
 |--------------------------------------------|----------|---------------------------------------|
 | with the fields of `retry_fields`          | retry    | none                                  |
 | ``model.failover``, ``model.passed_over``  | failover | none                                  |
+| ``model.key_rotated``                      | rotation | none                                  |
 | ``tool.failed``                            | tool     | none                                  |
+| ``budget.paused``, ``budget.warning``      | budget   | none                                  |
+| ``circuit.opened``, ``circuit.closed``     | circuit  | none                                  |
 | any other                                  | error    | `MOST_A_MINUTE` of each event         |
 
+A failure is recorded with the report of its line: whether the same may succeed later, and the ways to go on.
 A failing disk or network can log the same error a thousand times, so the next recorded line says how many were
 skipped. Retries need no limit, because each of them waits. Failed live signs (typing, reactions, drafts) are not
 retries: the next sign replaces the failed one.
@@ -22,10 +26,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from bot.budget.budgets import Key
 from bot.budget.money import dollars
 from bot.observe.audit import Audit, AuditKind
-from bot.observe.logs import Mask, clean
+from bot.observe.logs import Mask, clean, named
 from threads.errors import StoreUnavailable
 from threads.journal.records import PendingMessage
 from threads.model import Answer, Turn
@@ -37,10 +43,33 @@ LONGEST = 500
 KINDS: Mapping[str, AuditKind] = {
     "model.failover": "failover",
     "model.passed_over": "failover",
+    "model.key_rotated": "rotation",
     "tool.failed": "tool",
+    "budget.paused": "budget",
+    "budget.warning": "budget",
+    "circuit.opened": "circuit",
+    "circuit.closed": "circuit",
 }
-DETAILS = ("code", "model", "from_model", "tool", "call", "server", "transport", "attempt", "wait_s")
+DETAILS = (
+    *(
+        "code",
+        "model",
+        "from_model",
+        "key",
+        "from_key",
+        "tool",
+        "call",
+        "server",
+        "transport",
+        "attempt",
+        "wait_s",
+    ),
+    *("scope", "state", "spent_usd", "limit_usd", "needed_usd"),
+)
 """Fields of a log line that the audit copies."""
+
+REPORTED = ("type", "recoverable", "suggestion", "ways", "context")
+"""Parts of the report of a failure that no other field of a record has."""
 
 OURS = ("bot", "threads", "transports")
 OWN = ("bot.observe.audit", "bot.tools.approvals", "bot.wiring.tool_set")
@@ -64,7 +93,8 @@ class AuditLog(logging.Handler):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line belongs into the audit."""
-        return (record.levelno >= logging.ERROR or hasattr(record, "code")) and record.name not in OWN
+        fails = record.levelno >= logging.ERROR or hasattr(record, "code")
+        return (fails or named(str(record.msg))[0] in KINDS) and record.name not in OWN
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -81,7 +111,7 @@ class AuditLog(logging.Handler):
         skipped = self._skipped(fields["event"]) if kind == "error" else 0
         if skipped is None:
             return
-        details = {"event": fields["event"], "reason": fields["text"][:LONGEST]}
+        details: dict[str, JsonValue] = {"event": fields["event"], "reason": fields["text"][:LONGEST]}
         if record.exc_info and (error := record.exc_info[1]):
             details["error"] = self._mask(f"{type(error).__name__}: {error}")[:LONGEST]
             if details["reason"] == details["error"]:
@@ -89,6 +119,8 @@ class AuditLog(logging.Handler):
         details |= {name: str(fields[name]) for name in DETAILS if name in fields}
         if skipped:
             details["more_before"] = str(skipped)
+        if report := fields.get("report"):  # the rest of it is in the record already
+            details["report"] = {name: report[name] for name in REPORTED if report[name]}
         ids = {
             name: str(fields[name])
             for name in ("thread_id", "message_id", "correlation_id")

@@ -6,25 +6,28 @@
 | `/readyz`  | 200 if a transport is connected and the bot is not stopping, else 503 and the reason    |
 | `/status`  | `bot.ports.status.Status` as JSON                                                       |
 | `/metrics` | metrics for Prometheus, if they are enabled                                             |
+| `/events`  | a stream of `bot.observe.event_lines`, on the socket only; see `bot.observe.event_server` |
 
 The pages are read-only, and only the request line and the ``Host`` header are read. Every web page in a browser on
 this machine can reach a port, so requests to the port must use a loopback host name. Each connection serves one
-request within 5 s, and at most 16 are served at once. Anything else is closed.
+request within 5 s, and at most 16 are served at once. Anything else is closed. A stream is not one of these 16.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import h11
 from anyio.abc import ByteStream
 from pydantic import TypeAdapter
 
+from bot.observe.event_server import EventServer
 from bot.observe.watchdog import Watchdog
-from bot.ports.status import Status
+from bot.ports.status import EVENTS, Status
 
 log = logging.getLogger(__name__)
 
@@ -66,32 +69,45 @@ def pages(watchdog: Watchdog, metrics: Metrics | None) -> Pages:
 
 
 class PageServer:
-    """Serves the pages. ``checks_host`` is for ports, which a browser can reach."""
+    """Serves the pages. ``checks_host`` is for ports, which a browser can reach; they do not get the *events*."""
 
-    def __init__(self, pages: Pages, *, checks_host: bool) -> None:
-        self._pages, self._checks_host = pages, checks_host
+    def __init__(self, pages: Pages, *, checks_host: bool, events: EventServer | None = None) -> None:
+        self._pages, self._checks_host, self._events = pages, checks_host, events
         self._open = 0
 
     async def serve(self, stream: ByteStream) -> None:
         """Serve one request and close the connection. Raises nothing."""
-        self._open += 1
         try:
             async with stream:
-                if self._open <= AT_ONCE:
-                    with anyio.move_on_after(WITHIN_S):
-                        await self._respond(stream)
+                if self._open < AT_ONCE and (follow := await self._serve_page(stream)):
+                    await follow()
         except _GONE as error:
             log.debug("health.hung_up: %s", error)
+
+    async def _serve_page(self, stream: ByteStream) -> Callable[[], Awaitable[None]] | None:
+        """Serve a page in time, or return what streams the events."""
+        self._open += 1
+        try:
+            with anyio.move_on_after(WITHIN_S):
+                return await self._respond(stream)
         finally:
             self._open -= 1
+        return None
 
-    async def _respond(self, stream: ByteStream) -> None:
+    async def _respond(self, stream: ByteStream) -> Callable[[], Awaitable[None]] | None:
         peer = h11.Connection(h11.SERVER, MAX_HEAD)
         while (event := peer.next_event()) is h11.NEED_DATA:
             peer.receive_data(await stream.receive(MAX_HEAD))
         if not isinstance(event, h11.Request):
-            return
-        page = self._page(event)
+            return None
+        path, _, query = event.target.decode("ascii").partition("?")
+        if self._events is not None and path == EVENTS and event.method == b"GET":
+            wanted = self._events.parse(query)
+            if not isinstance(wanted, str):
+                return partial(self._events.stream, stream, peer, wanted)
+            page = Page(f"{wanted}\n".encode(), 400)
+        else:
+            page = self._page(event)
         headers = {
             "Content-Type": page.kind,
             "Content-Length": str(len(page.body)),
@@ -102,6 +118,7 @@ class PageServer:
         if event.method != b"HEAD":
             response += peer.send(h11.Data(data=page.body)) or b""
         await stream.send(response)
+        return None
 
     def _page(self, request: h11.Request) -> Page:
         if self._checks_host and _host(request) not in LOOPBACK:

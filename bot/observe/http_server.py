@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Listener, SocketStream
 
+from bot.observe.event_server import EventServer
 from bot.observe.http_pages import Pages, PageServer
 from bot.ports.status import socket_path
 from threads.wording import first_cause
@@ -20,10 +21,13 @@ REFUSED_S = 1.0
 
 
 @asynccontextmanager
-async def serve_pages(pages: Pages, data: Path, port: int | None) -> AsyncIterator[None]:
+async def serve_pages(
+    pages: Pages, data: Path, port: int | None, events: EventServer | None = None
+) -> AsyncIterator[None]:
     """Serve the pages during this block. If a listener cannot be opened, that is logged and the bot goes on.
 
-    The caller owns the data folder, so an existing socket belongs to a dead process and is replaced.
+    *events* are served on the socket only, which is the owner's. The caller owns the data folder, so an existing
+    socket belongs to a dead process and is replaced.
     """
     async with anyio.create_task_group() as tasks:
         with ExitStack() as stack:
@@ -31,7 +35,7 @@ async def serve_pages(pages: Pages, data: Path, port: int | None) -> AsyncIterat
                 path = stack.enter_context(socket_path(data))
                 socket = await anyio.create_unix_listener(path, mode=0o600)
                 stack.callback(_remove, path)
-                tasks.start_soon(_serve, socket, PageServer(pages, checks_host=False))
+                tasks.start_soon(_serve, socket, PageServer(pages, checks_host=False, events=events))
             except OSError as error:
                 log.warning(
                     "health.no_socket: %s: %s; `threadfast status` cannot reach this bot", data, error

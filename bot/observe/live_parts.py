@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Spend
 from threads.actor.registry import Registry
 from threads.actor.slots import Slots
@@ -32,7 +33,10 @@ class TransportLink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell."""
+    """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell.
+
+    ``mask`` removes the bot's secrets from a text.
+    """
 
     data: Path
     model: str
@@ -45,3 +49,4 @@ class LiveParts:
     spend: Callable[[], Sequence[Spend]]
     sandbox: str
     troubles: Callable[[], Sequence[str]]
+    mask: Masker = field(default_factory=Masker)

@@ -3,9 +3,10 @@
 Each line names its event with a word that does not change between versions, such as ``transport.connected``. Our log
 calls write it before the text: ``"transport.connected: %s"``. `docs/events.md` lists all events.
 
-Fields are passed as `extra=`. Lines that we or a library log within a turn also have its `thread_id`, `message_id`
-and `correlation_id` (the ``(ref …)`` of a failure). A log call never fails its caller, and other log handlers get the
-record unchanged.
+Fields are passed as `extra=`. A line about a failure has ``code``, and ``report``: the error as data, made here from
+the ``error`` that the log call passes (see `threads.errors.error_fields`) or from its exception. Lines that we or a
+library log within a turn also have its `thread_id`, `message_id` and `correlation_id` (the ``(ref …)`` of a failure).
+A log call never fails its caller, and other log handlers get the record unchanged.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pydantic import JsonValue
 
 from bot.guards.redaction import Masker
 from bot.observe.turn_events import turn_ids
+from bot.ports.errors import report
 from bot.ports.wording import WORTH_RETRYING
 from threads.errors import BotError
 from threads.invisible_text import rewritten
@@ -110,9 +112,11 @@ class Sink(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         cleaned = clean(record, self.mask)
-        if _is_no_news(record, for_people=isinstance(self.formatter, TextLines)):
-            for told_already in ("traceback", "report"):
-                vars(cleaned).pop(told_already, None)
+        people = isinstance(self.formatter, TextLines)
+        if people:  # the text says it
+            vars(cleaned).pop("report", None)
+        if _is_no_news(record, for_people=people):
+            vars(cleaned).pop("traceback", None)
         line = super().format(cleaned)
         return f"<{PRIORITIES[record.levelname]}>{line}" if self._to_journal else line
 
@@ -154,7 +158,11 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
         "event": event,
         "text": _text(text, mask),
     }
-    for name, value in {**turn_ids(), **vars(record)}.items():
+    known = {**turn_ids(), **vars(record)}
+    if (failure := _failure(record)) is not None:
+        known["report"] = _report(failure, record, known)
+        known.pop("error", None)
+    for name, value in known.items():
         if name not in RESERVED:
             taken = name in OWN or name == "traceback"
             fields[f"{name}_" if taken else mask(name)] = _value(value, mask, MAX_DEPTH)
@@ -163,6 +171,23 @@ def clean(record: logging.LogRecord, mask: Mask) -> logging.LogRecord:
     elif record.exc_text or record.stack_info:
         fields["traceback"] = _text(record.exc_text or record.stack_info or "", mask)
     return logging.makeLogRecord(fields)
+
+
+def _failure(record: logging.LogRecord) -> BaseException | None:
+    """Return the error that a line is about, made from its code if the line has only that; None without both."""
+    if isinstance(error := vars(record).get("error"), BaseException):
+        return error
+    if isinstance(code := vars(record).get("code"), str):
+        coded = BotError(code)
+        coded.code = code
+        return coded
+    return record.exc_info[1] if record.exc_info else None
+
+
+def _report(error: BaseException, record: logging.LogRecord, known: Mapping[str, object]) -> JsonValue:
+    """Return the report of a failure: the one that the log, the audit and the events carry."""
+    at = datetime.fromtimestamp(record.created, UTC)
+    return report(error, str(known.get("correlation_id", "")), at).model_dump(mode="json")
 
 
 def named(message: str) -> tuple[str, str]:
@@ -211,6 +236,11 @@ def _text(text: str, mask: Mask) -> str:
 def _shortened(text: str, limit: int) -> str:
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]} …{len(text) - 2 * half} more… {text[-half:]}"
+
+
+def cleaned(value: object, mask: Mask) -> JsonValue:
+    """Return *value* as JSON that is not too large, with all its texts masked."""
+    return _value(value, mask, MAX_DEPTH)
 
 
 def _value(value: object, mask: Mask, depth: int) -> JsonValue:

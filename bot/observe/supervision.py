@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
 
 from bot.config.settings import Observe
+from bot.observe.event_server import EventServer
+from bot.observe.event_stream import EventStream
 from bot.observe.http_pages import Metrics, pages
 from bot.observe.http_server import serve_pages
 from bot.observe.live_parts import LiveParts
@@ -16,6 +18,7 @@ from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.observe.watchdog import Watchdog
 from bot.observe.worker_threads import watch_workers
+from bot.ports.status import Status
 
 LEAVE_S = 15.0
 """Time to close the links and exit after the last turn: Discord needs 5.5 s; the rest is margin."""
@@ -23,17 +26,30 @@ LEAVE_S = 15.0
 
 @asynccontextmanager
 async def supervised(
-    live: LiveParts, *, observe: Observe, stop: Stop, notify: Notify, metrics: Metrics | None = None
+    live: LiveParts,
+    *,
+    observe: Observe,
+    stop: Stop,
+    notify: Notify,
+    events: EventStream,
+    metrics: Metrics | None = None,
+    publish: Callable[[Callable[[], Status]], None] = lambda _: None,
 ) -> AsyncIterator[None]:
-    """Observe the bot while it serves in this block. A stop cancels the block."""
+    """Observe the bot while it serves in this block. A stop cancels the block.
+
+    *publish* gets the function that returns the bot's status.
+    """
     lag, workers = LoopLag(observe.slow_loop_ms / 1000), watch_workers(live.data, live.disk_threads)
     watchdog = Watchdog(live, lag, workers, notify, stopping=stop.asked.is_set)
+    publish(watchdog.status)
     with lag.watching():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
             async with (
-                serve_pages(pages(watchdog, metrics), live.data, observe.metrics_port),
+                serve_pages(
+                    pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
+                ),
                 stop.draining(live, lambda drain_s: notify.stopping(drain_s + LEAVE_S)),
             ):
                 yield

@@ -10,6 +10,7 @@ message's id, so a turn that continues after a restart links to its interrupted 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -90,7 +91,9 @@ class Spans:
         span.update_name(self._name(work))
         span.end()
 
-    def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
+    def settled(
+        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str]
+    ) -> None:
         """Do nothing: the turn's span has ended."""
 
     def _root(self, work: Work) -> list[Link]:

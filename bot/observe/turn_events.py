@@ -76,8 +76,10 @@ class Sink(Protocol):
 
     def ended(self, work: Work) -> None: ...
 
-    def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
-        """Receive a message's outcome; *seconds* after its arrival if a turn ran for it."""
+    def settled(
+        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str], /
+    ) -> None:
+        """Receive the outcome of the message with these ids; *seconds* after its arrival if a turn ran for it."""
         ...
 
 
@@ -140,9 +142,11 @@ class Observing:
         for sink in self._sinks:
             self._tell(sink, sink.ended, work)
 
-    def settled(self, transport: str, outcome: Outcome, seconds: float | None) -> None:
+    def settled(
+        self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str]
+    ) -> None:
         for sink in self._sinks:
-            self._tell(sink, sink.settled, transport, outcome, seconds)
+            self._tell(sink, sink.settled, transport, outcome, seconds, ids)
 
     def _tell(self, sink: Sink, tell: Callable[[*Args], None], *args: *Args) -> None:
         try:

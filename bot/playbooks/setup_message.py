@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.agent.prompt.user_message import ReadMemory, build_user_message
+from bot.agent.prompt.user_message import UserMessages
 from bot.playbooks.definition import Stage
 from bot.playbooks.run_state import Run
 from bot.playbooks.stage_turn import StageTurn
@@ -19,7 +19,11 @@ WORDS = "What was asked for:"
 
 
 async def build_setup(
-    turn: StageTurn, run: Run, stage: Stage, files: Sequence[tuple[str, ToolResult]], read_memory: ReadMemory
+    turn: StageTurn,
+    run: Run,
+    stage: Stage,
+    files: Sequence[tuple[str, ToolResult]],
+    user_messages: UserMessages,
 ) -> Message:
     """Return the message that a stage begins with. *files* are the results of reading its files.
 
@@ -29,7 +33,7 @@ async def build_setup(
     asked = turn.playing.incoming
     shown_id = "" if due_of(asked.id) else asked.id  # a scheduled prompt would get a heading of its own
     incoming = replace(turn.incoming, id=shown_id, files=asked.files if first else ())
-    message = await build_user_message(turn, incoming, read_memory)
+    message = await user_messages.build(turn, incoming)
     *before, prompt = message.blocks
     given = [*_words(run, stage), *_results(run, stage), *map(_file, files), *_failure(run)]
     return replace(message, blocks=(*before, *given, prompt), source=turn.incoming.id)

@@ -118,8 +118,8 @@ class StageAttempt:
         for _, read in files:
             if read.is_error:
                 raise StageFailed(failure_of("read_file", read))
-        memory = (await self._usual()).read_memory
-        turn.add(await build_setup(turn, run, self.stage, files, memory))
+        messages = (await self._usual()).user_messages
+        turn.add(await build_setup(turn, run, self.stage, files, messages))
 
     def _value(self, text: str) -> JsonValue:
         """Return the result in an answer. Raises `StageFailed`."""

@@ -11,9 +11,9 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
+from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN, WayOn, ways_on
 from threads.errors import BotError
-from threads.wording import code_of, first_cause, friendly
+from threads.wording import code_of, first_cause, friendly, ways_of
 
 
 class BrainError(BotError):
@@ -110,6 +110,10 @@ class VisionUnsupported(ProviderError):
 
 class ThinkingRejected(BadRequest):
     """The provider refuses its own reasoning when it is sent back; the request works without it."""
+
+
+class ReasoningUnsupported(BadRequest):
+    """The model does not take what was chosen as `Request.reasoning`; the request works without it."""
 
 
 class ContentPolicy(ProviderError):
@@ -240,7 +244,10 @@ class ToolMalformedOutput(ToolError):
 
 
 class SandboxFailed(ToolError):
-    """The sandbox for a command could not be set up, so the command was not run."""
+    """The sandbox stopped a command at a limit, or could not be set up. The same command would fail again.
+
+    A command that ran out of time is a `ToolTimeout`: the one stop after which the same command can succeed.
+    """
 
     code = "sandbox_error"
 
@@ -277,7 +284,12 @@ class LoopDetected(BrainError):
 
 
 class ErrorReport(BaseModel):
-    """One error for logs, audit and ``why``. ``message`` is for the operator, never for a thread."""
+    """One error, for the log, the audit, ``why``, the events and the buttons.
+
+    ``type`` is the code. ``recoverable``: the same may succeed later, without anybody's help. ``suggestion`` is the
+    next step in a sentence, and ``ways`` the same as values; a button of a failure does one of them. ``message`` is
+    for the operator, never for a thread.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -286,20 +298,24 @@ class ErrorReport(BaseModel):
     recoverable: bool
     context: dict[str, str | float]
     suggestion: str
+    ways: tuple[WayOn, ...] = ()
     timestamp: str
     correlation_id: str
 
 
-def report(error: BaseException, correlation_id: str, now: datetime, **context: str) -> ErrorReport:
-    """Describe *error* with its own fields and the *context* in which it was caught."""
+def report(error: BaseException, correlation_id: str, now: datetime) -> ErrorReport:
+    """Describe *error*; ``context`` are its own fields.
+
+    `bot.observe.logs` does so for every log line about a failure, and all others read it from there.
+    """
     cause = first_cause(error)
-    fields = cause.fields if isinstance(cause, BotError) else {}
     return ErrorReport(
         type=code_of(error),
         message=f"{type(cause).__name__}: {cause}",
         recoverable=isinstance(cause, BotError) and cause.retryable,
-        context={**fields, **context},
-        suggestion=friendly(error),
+        context=cause.fields if isinstance(cause, BotError) else {},
+        suggestion=cause.suggestion if isinstance(cause, ToolError) else friendly(error),
+        ways=ways_on(code_of(error), ways_of(error)),
         timestamp=now.isoformat(timespec="milliseconds"),
         correlation_id=correlation_id,
     )

@@ -204,6 +204,11 @@ def error_body(
     return {"success": False, "error": error}
 
 
+def timed_out(result: ToolResult) -> bool:
+    """Return whether a call ran out of time, from its `error_body`. The body of a fenced result is text in text."""
+    return result.is_error and '"type": "timeout"' in result.content[:400].replace('\\"', '"')
+
+
 def dumped(result: dict[str, JsonValue]) -> str:
     """Return the JSON of a result, with non-ASCII letters as they are."""
     return json.dumps(result, ensure_ascii=False)

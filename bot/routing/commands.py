@@ -22,7 +22,8 @@ from threads.model import Answer, Incoming, Message, ThreadId, Way
 from threads.scheduled_messages import due_of, plays
 
 Name = Literal[
-    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "play",
+    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
+    "play",
     "mcp", "help",
 ]  # fmt: skip
 
@@ -30,7 +31,8 @@ MEANINGS: Mapping[str, str] = {
     "/stop": "stop what I am doing here, and drop waiting messages",
     "/status": "show what I am doing here",
     "/new": "archive this conversation and start over",
-    "/model [NAME]": "show the model of this thread, or choose another; `default` is the usual one",
+    "/model [NAME] [off | low | medium | high]": "show the model of this thread, or choose another and how much it "
+    "reasons; `default` is the usual one",
     "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
@@ -40,13 +42,16 @@ MEANINGS: Mapping[str, str] = {
     "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
+    "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
 }
 HELP = "\n".join(
     f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "show this list"}.items()
 )
 
-ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule", "play"})
+ABOUT_A_THREAD = frozenset(
+    {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}
+)
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
 
 NO_SCHEDULES = (
@@ -68,7 +73,7 @@ _QUESTION = re.compile(r"q[0-9a-f]{8}")
 class Command:
     """``name`` is blank for an unknown command.
 
-    ``typed`` is the command as written, ``words`` is what followed it.
+    ``typed`` is the command as written, blank for an answer without one. ``words`` is what followed it.
     """
 
     name: Name | Literal[""]
@@ -91,8 +96,8 @@ class ModelCommands(Protocol):
         """Return the thread's model, the other models, and how to choose one."""
         ...
 
-    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
-        """Choose a model for the thread, or say why that is not possible.
+    async def choose_model(self, thread: ThreadId, words: str, conversation: Sequence[Message]) -> str:
+        """Choose a model for the thread, how much it reasons, or both, or say why that is not possible.
 
         Raises `StoreUnavailable`, and `CapabilityMissing` for a model that cannot read the whole conversation.
         """
@@ -161,6 +166,22 @@ class Permissions(Protocol):
         ...
 
 
+class AskedQuestions(Protocol):
+    """Questions about an answer in words, as they are stored; see `bot.tools.questions.DurableQuestions`."""
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        """Return whether a question of this message's turn may still be answered."""
+        ...
+
+    def expects(self, incoming: Incoming, received_at: str) -> bool:
+        """Return whether a message answers a question from before a restart, or did so before the restart."""
+        ...
+
+    def answered_by(self, incoming: Incoming) -> str:
+        """Return the id of the message whose turn asked what this message answered, or ""."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
     """What commands act on. ``memory``, ``schedules`` and ``plays`` are None when they are off.
@@ -178,6 +199,7 @@ class Controls:
     schedules: ScheduleCommands | None
     plays: PlayCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
@@ -192,6 +214,19 @@ class Controls:
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
         return who == asker or self.is_admin(who)
+
+    def command_of(self, pending: PendingMessage) -> Command | None:
+        """Return the command in a message. What a person types is the answer to a question that is open for them."""
+        incoming, thread = pending.incoming, pending.incoming.thread
+        command = command_of(incoming)
+        if command or incoming.files or pending.started or pending.intent or due_of(incoming.id):
+            return command
+        before_restart = self.asked.expects(incoming, pending.received.at) and self.registry.recovering(
+            thread
+        )
+        if before_restart or self.questions.awaiting(thread, incoming.author.id, incoming.text):
+            return Command("answer", "", incoming.text)
+        return None
 
 
 def parse(text: str) -> Command | None:
@@ -316,22 +351,66 @@ async def _mcp(command: Command, pending: PendingMessage, controls: Controls) ->
 
 
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    first, _, rest = command.words.partition(" ")
-    question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+    question_id, words = _question_and_words(command)
     answer, thread = (
         Answer(command.name == "approve", pending.incoming.author.id, words),
         pending.incoming.thread,
     )
     if not answer.approved and words.lower() == "always":
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
+    if not await _asked_again(thread, question_id, controls):
+        return wording.NOT_YET_ASKED
+    return await controls.questions.decide(thread, question_id, answer)
+
+
+async def _answer(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    question_id, words = _question_and_words(command)
+    answer, thread = (
+        Answer(approved=False, by=pending.incoming.author.id, words=words),
+        pending.incoming.thread,
+    )
+    if not await _asked_again(thread, question_id, controls):
+        return wording.NOT_YET_ASKED
+    return await controls.questions.decide(thread, question_id, answer, "answer")
+
+
+def _question_and_words(command: Command) -> tuple[str, str]:
+    first, _, rest = command.words.partition(" ")
+    return (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+
+
+async def _asked_again(thread: ThreadId, question_id: str, controls: Controls) -> bool:
+    """Wait until a question from before a restart is open again. Returns False if it is unknown which is meant."""
     patience = ASKED_AGAIN_S
     while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
         if not question_id:
-            return wording.NOT_YET_ASKED
+            return False
         await anyio.sleep(LOOK_AGAIN_S)  # the answer stays pending until the turn asks again
         if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
             break
-    return await controls.questions.decide(thread, question_id, answer)
+    return True
+
+
+async def take_typed(pending: PendingMessage, controls: Controls) -> tuple[str, str]:
+    """Give what a person typed to the question that is open for them.
+
+    Returns the id of the message whose turn asked, or a blank if the message is no answer, and the reply to it. Both
+    are blank if no question is open any more.
+    """
+    incoming, thread = pending.incoming, pending.incoming.thread
+    while True:
+        if asked_by := controls.asked.answered_by(incoming):
+            return asked_by, ""
+        if question := controls.questions.awaiting(thread, incoming.author.id, incoming.text):
+            break
+        if not controls.registry.recovering(thread) or not controls.asked.expects(
+            incoming, pending.received.at
+        ):
+            return "", ""
+        await anyio.sleep(LOOK_AGAIN_S)  # it stays pending until the turn asks again
+    answer = Answer(False, incoming.author.id, incoming.text, incoming.id)
+    reply = await question.give(answer)
+    return (question.message_id, "") if question.answer is answer else ("", reply)
 
 
 async def _help(_: Command, pending: PendingMessage, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
@@ -346,6 +425,7 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "usage": _usage,
     "approve": _decide,
     "deny": _decide,
+    "answer": _answer,
     "memory": _memory,
     "schedule": _schedule,
     "play": _play,

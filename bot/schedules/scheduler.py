@@ -30,7 +30,7 @@ from anyio.abc import TaskGroup
 
 from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import format_time
-from threads.errors import PostFailed, StoreUnavailable
+from threads.errors import PostFailed, StoreUnavailable, error_fields
 from threads.model import Incoming, Outgoing, Sink, ThreadId
 from threads.scheduled_messages import shortened
 
@@ -122,7 +122,7 @@ class Scheduler:
                 if schedule.next_at <= now and (skip := await self._deliver(schedule, now)):
                     skipped.setdefault(schedule.thread, []).append(skip)
         except StoreUnavailable as error:
-            log.warning("schedule.waits: for the disk: %s", error, extra={"code": error.code})
+            log.warning("schedule.waits: for the disk: %s", error, extra=error_fields(error))
             return RETRY_S
         for thread, skips in skipped.items():
             self._notifying.update(skip.schedule.id for skip in skips)
@@ -214,7 +214,7 @@ class Scheduler:
                 notified = {thread: _day(now)} if any(skip.why == "over_budget" for skip in skips) else {}
                 await self.schedules.save(following, notified)
         except (PostFailed, StoreUnavailable) as error:
-            fields = {"thread_id": thread, "code": error.code}
+            fields = {"thread_id": thread, **error_fields(error)}
             log.warning("schedule.told_later: what was left out: %s", error, extra=fields)
             await anyio.sleep(NOTIFY_RETRY_S)
         self._notifying.difference_update(skip.schedule.id for skip in skips)

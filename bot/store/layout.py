@@ -65,6 +65,7 @@ KINDS = (
     Kind("restored.json", "which backup the folder came from", 1, Step.STATE),
     Kind("models.json", "threads that chose a model", 1, Step.STATE),
     Kind("approvals.json", "open questions and standing permissions", 1, Step.STATE),
+    Kind("questions.json", "questions to people, and their answers", 1, Step.STATE),
     Kind("playbooks.json", "the last run of a playbook in each thread", 1, Step.STATE),
     Kind("mcp.json", "what MCP servers offer", 1, Step.STATE),
     Kind("discord-commands.json", "which commands Discord was told of", 1, Step.STATE),

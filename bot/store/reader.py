@@ -31,6 +31,8 @@ class Reader(Protocol):
     may come too. With *wait* the lines never end: after the last one it waits and looks again.
     """
 
+    def close(self) -> None: ...
+
     def threads(self, transport: str = "") -> Sequence[Thread]:
         """Return the threads of one transport, or of all, most recently changed first."""
         ...

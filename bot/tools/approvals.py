@@ -31,7 +31,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from bot.guards.policy import Policy
-from bot.observe.audit import AuditKind
+from bot.observe.audit import Note
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Tool, ToolContext
@@ -61,8 +61,6 @@ OPTIONS = (
     Option("Always here", approve=True, words="always"),
     Option("Deny", approve=False),
 )
-
-Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
 
 
 class _Approval(BaseModel):

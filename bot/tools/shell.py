@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue, field_validator
 
-from bot.ports.errors import ToolError, ToolTimeout
+from bot.ports.errors import SandboxFailed, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
@@ -96,7 +96,7 @@ class Shell:
                 origin=origin,
             )
         message, suggestion = _ERRORS[result.outcome]
-        raise ToolError(message, suggestion=suggestion, partial=_report(result), origin=origin)
+        raise SandboxFailed(message, suggestion=suggestion, partial=_report(result), origin=origin)
 
 
 def _report(result: CommandResult) -> dict[str, JsonValue]:

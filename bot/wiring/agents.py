@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from bot.agent.loop import Agent
 from bot.agent.prompt.compaction import new_cooldown
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import build_user_message, no_memory
+from bot.agent.prompt.user_message import UserMessages, add_nothing, no_memory
 from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
 from bot.config.settings import Settings
@@ -113,8 +113,13 @@ class Agents:
             empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
             compaction=settings.compaction,
             footer=settings.budget.footer,
-            read_memory=memory.read if memory and "memory" in settings.tools.enabled else no_memory,
-            build_message=mcp.build if mcp else build_user_message,
+            user_messages=UserMessages(
+                memory.read if memory and "memory" in settings.tools.enabled else no_memory,
+                chain.to_text,
+                chain.is_chosen,
+                mcp.extend if mcp else add_nothing,
+                next((name for name in effective.decided.values() if name.startswith("user:")), ""),
+            ),
             veil=self.veil,
             summaries=self._summaries,
         )

@@ -24,7 +24,8 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import price_fix
+from bot.llm.catalog import audio_price_fix, price_fix
+from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
@@ -38,11 +39,18 @@ from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, catalog_of, terms_of, used
+from bot.wiring.model_chain import (
+    ModelChain,
+    catalog_of,
+    reasoning_faults,
+    reasoning_warnings,
+    terms_of,
+    used,
+)
 from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, leaving, make_storage
+from bot.wiring.store import Resources, Storage, leaving, make_storage
 from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
@@ -76,16 +84,18 @@ async def serve(
     environ: Mapping[str, str],
     *,
     model: str,
-    make_transports: Callable[[Store], Sequence[Transport]],
+    make_transports: Callable[[Storage], Sequence[Transport]],
     watch: Watch = lambda _: nullcontext(),
     observing: Observing | None = None,
+    on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
     reload: Reload | None = None,
 ) -> None:
-    """Run the bot until its transports end, or *watch* cancels the block. *observing* receives the bot's events.
+    """Run the bot until its transports end, or *watch* cancels the block.
 
-    *make_transports* gets the bot's store. Without *chosen_here* the models that threads chose are ignored.
+    *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
+    storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
     *schema_of* returns the schema that an answer must follow. *reload* brings changes of the settings meanwhile.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
@@ -96,11 +106,12 @@ async def serve(
     access = AccessControl(current)
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
-    resources = _resources(offload, Masker(secrets), observing or Observing())
+    resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
     storage = make_storage(settings, environ, resources, journal_offload)
     store, resources = storage.store, replace(resources, now=storage.now)
-    transports = make_transports(store)
-    outboxes = {transport.name: Outbox(transport, store.ensure_ownership) for transport in transports}
+    transports = make_transports(storage)
+    outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
+    outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
@@ -221,6 +232,7 @@ class _Bot:
             schedules=tool_set.schedules,
             plays=self.playbooks.commands,
             permissions=tool_set.approvals,
+            asked=tool_set.questions,
             reader=tool_set.documents,
             troubles=self.troubles,
             explain=self._explain,
@@ -247,7 +259,7 @@ class _Bot:
 
         def troubles() -> list[str]:
             circuits = [one for one in self.agents.chain.circuits() if one.state != "closed"]
-            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+            return [*self.troubles(), *(f"{circuit.title}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
             self.current.settings.data,
@@ -261,6 +273,7 @@ class _Bot:
             lambda: self.accounts().spend(),
             self.agents.tool_set.sandbox,
             troubles,
+            self.resources.mask,
         )
 
     def start_schedules(
@@ -303,7 +316,8 @@ class _Bot:
 
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
-    if any(not name.startswith("offline/") for name in [*used(settings), *settings.models]):
+    named = [*used(settings), *settings.models]
+    if settings.transcription or any(not name.startswith("offline/") for name in named):
         await offload(catalog_of(settings).load)
 
 
@@ -334,12 +348,26 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
 
 
+def model_faults(settings: Settings) -> list[str]:
+    """Return the faults of the settings of models that only the catalog knows."""
+    return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
+
+
 def unpriced(settings: Settings) -> list[str]:
     """Return a warning for each model in the settings whose price is unknown."""
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in used(settings) if catalog.rate(name) is None]
-    return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    if (given := settings.transcription) and not catalog.audio_rate(given.model, given.usd_per_minute):
+        fix = audio_price_fix(given.model)
+        warnings.append(f"transcription.usd_per_minute: the price is not known: {then}. {fix}")
+    return warnings
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

@@ -13,11 +13,11 @@ from anyio.abc import TaskGroup
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
 from bot.playbooks.commands import PlayCommands
-from bot.ports.errors import report
 from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
+    AskedQuestions,
     Controls,
     McpCommands,
     MemoryCommands,
@@ -36,11 +36,13 @@ from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
+from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
 from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
+from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
 
@@ -75,6 +77,7 @@ class Parts:
     schedules: ScheduleCommands | None
     plays: PlayCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     reader: Reader | None
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -106,7 +109,14 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     if parts.restored:  # a process that ran on after the backup may have posted more than the journal has
         ledger.doubt(parts.restored.restored_at.isoformat(timespec="milliseconds"))
     outlet = partial(_outlet, parts.outboxes)
-    delivery = Delivery(store, outlet=outlet, mask=parts.mask, choices=choices)
+    delivery = Delivery(
+        store,
+        outlet=outlet,
+        mask=parts.mask,
+        choices=choices,
+        now=parts.now,
+        max_age_s=parts.recovery.max_age_s,
+    )
     actors = ActorParts(
         store=store,
         delivery=delivery,
@@ -131,6 +141,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.schedules,
         parts.plays,
         parts.permissions,
+        parts.asked,
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
@@ -200,13 +211,18 @@ def _turn_s(parts: Parts, pending: PendingMessage) -> float:
 
 def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
     """Return whether the turn of a message waited for a person, or came further than its attempt before."""
-    thread, asks = pending.incoming.thread, parts.permissions.asks
-    if asks(thread, pending.incoming.id):
+    thread = pending.incoming.thread
+    if _is_asked(parts, thread, pending.incoming.id):
         return True
     if parts.plays is None:
         return False
     runs = parts.plays.runs
-    return asks(thread, runs.stage_id(pending)) or runs.goes_on(pending, parts.recovery.max_age_s)
+    return _is_asked(parts, thread, runs.stage_id(pending)) or runs.goes_on(pending, parts.recovery.max_age_s)
+
+
+def _is_asked(parts: Parts, thread: ThreadId, message_id: str) -> bool:
+    """Return whether a question about this message is open."""
+    return parts.permissions.asks(thread, message_id) or parts.asked.asks(thread, message_id)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
@@ -215,15 +231,10 @@ def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:
 
 
 def _report_failure(parts: Parts, error: Exception, pending: PendingMessage, reference: str) -> None:
-    received = pending.received
-    ids = {"thread_id": received.thread_id, "message_id": received.message_id}
-    described = report(error, reference, parts.now(), **ids)
-    log.error(
-        "turn.failed: %s",
-        described.message,
-        exc_info=error,
-        extra={**ids, "correlation_id": reference, "report": described.model_dump()},
-    )
+    received, cause = pending.received, first_cause(error)
+    ids = {"thread_id": received.thread_id, "message_id": received.message_id, "correlation_id": reference}
+    fields = {**ids, **error_fields(cause)}
+    log.error("turn.failed: %s: %s", type(cause).__name__, cause, exc_info=error, extra=fields)
     parts.escalate(error, pending.incoming.thread, reference)
 
 

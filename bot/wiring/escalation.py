@@ -27,7 +27,7 @@ from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.ports.status import UP
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages
-from threads.errors import PostFailed
+from threads.errors import PostFailed, error_fields
 from threads.model import Outgoing, ThreadId
 from threads.wording import first_cause
 
@@ -120,6 +120,6 @@ class Escalation:
         try:
             await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))
         except PostFailed as error:
-            log.warning("escalation.failed: not posted: %s", error, extra={"code": error.code})
+            log.warning("escalation.failed: not posted: %s", error, extra=error_fields(error))
             return not error.retryable
         return True

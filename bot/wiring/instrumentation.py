@@ -50,7 +50,12 @@ def observe_run(run: Run, observing: Observing) -> Run:
 
 def observe_outcome(observing: Observing, pending: PendingMessage, end: Settled) -> None:
     """Report a message's outcome, once it is durable."""
-    observing.settled(pending.incoming.thread.transport, end.outcome, _took(pending, end))
+    ids = {
+        "thread_id": end.thread_id,
+        "message_id": end.message_id,
+        "correlation_id": pending.reference,
+    }
+    observing.settled(pending.incoming.thread.transport, end.outcome, _took(pending, end), ids)
 
 
 def _took(pending: PendingMessage, end: Settled) -> float | None:

@@ -6,7 +6,8 @@ import faulthandler
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import anyio.to_thread
 from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_of
 from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
+from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
@@ -23,10 +25,12 @@ from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import Status
 from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import completed, with_model
 from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
+from bot.wiring.store import Storage
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
 from threads.ports import Store
@@ -43,19 +47,24 @@ log = logging.getLogger(__name__)
 
 NOTHING_NAMED = (
     'transports: none is named; add "slack": {} (with SLACK_BOT_TOKEN and SLACK_APP_TOKEN in the environment), '
-    'or "discord": {} (with DISCORD_TOKEN), or talk to it here with: threadfast chat'
+    'or "discord": {} (with DISCORD_TOKEN), or "web": {} for a page in the browser, or talk to it here with: '
+    "threadfast chat"
 )
 
 
 async def run_transports(
-    settings: Settings, environ: Mapping[str, str], file: SettingsFile | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    on_open: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`. Changes of *file* are taken up.
 
+    *on_open* is called with a link to the page for whoever started the program.
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file, on_open))
 
 
 async def serve_until_stopped(
@@ -64,6 +73,7 @@ async def serve_until_stopped(
     stop: Stop,
     notify: Notify,
     file: SettingsFile | None = None,
+    on_open: Callable[[str], None] | None = None,
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
@@ -74,26 +84,30 @@ async def serve_until_stopped(
     given = settings.observe
     form = log_format_for(sys.stderr, given.log_format if "log_format" in given.model_fields_set else None)
     configure_logging(given.log_level, form, sys.stderr, secrets=secrets_of(settings, environ))
-    if not (settings.transports.slack or settings.transports.discord):
+    if not any((settings.transports.slack, settings.transports.discord, settings.transports.web)):
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
         await verify_all(used(named), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
-    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told)
+    status = StatusSource()
+    watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told, publish=status.publish)
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
-        observing = Observing(*(sink for sink in (metrics, spans) if sink is not None))
+        events = EventStream()
+        observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
         current = CurrentSettings(settings)
-        make = partial(_transports, current, environ, model)
         complete = partial(completed, settings, model)
         await serve(
             settings,
             environ,
             model=model,
-            make_transports=make,
-            watch=watch,
+            make_transports=partial(
+                _transports, current, environ, model, PageSources(status, events, on_open)
+            ),
+            watch=partial(watch, events=events),
             observing=observing,
+            on_audit=events.audited,
             reload=Reload(current, file, environ, complete, notify) if file else None,
         )
 
@@ -118,14 +132,49 @@ def _slack_features(settings: Settings, slack: Slack) -> Features:
 
 
 def _transports(
-    current: CurrentSettings, environ: Mapping[str, str], model: str, store: Store
+    current: CurrentSettings,
+    environ: Mapping[str, str],
+    model: str,
+    page: PageSources,
+    storage: Storage,
 ) -> Sequence[Transport]:
     settings = current.settings
-    slack, discord = settings.transports.slack, settings.transports.discord
+    named = settings.transports
     return [
-        *([_slack(settings, slack, environ, store)] if slack else []),
-        *([_discord(current, discord, environ, model, store)] if discord else []),
+        *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
+        *([_discord(current, named.discord, environ, model, storage.store)] if named.discord else []),
+        *([_web(current, environ, storage, page)] if named.web else []),
     ]
+
+
+class StatusSource:
+    """Returns the status of the running bot, for its own page: None until the bot is observed."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], Status | None] = lambda: None
+
+    def publish(self, read: Callable[[], Status]) -> None:
+        self._read = read
+
+    def __call__(self) -> Status | None:
+        return self._read()
+
+
+@dataclass(frozen=True, slots=True)
+class PageSources:
+    """What the page shows of this process, and who is told its link once it can be reached, if anybody is."""
+
+    status: Callable[[], Status | None]
+    events: EventStream
+    on_open: Callable[[str], None] | None = None
+
+
+def _web(
+    current: CurrentSettings, environ: Mapping[str, str], storage: Storage, page: PageSources
+) -> Transport:
+    from bot.wiring.web import make_web  # noqa: PLC0415 - loaded only when asked for
+
+    return make_web(current, environ, storage, page)
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
@@ -178,6 +227,7 @@ def discord_options(
         streaming=discord.streaming,
         reactions=discord.reactions,
         typing=discord.typing,
+        feedback=discord.feedback,
         in_place=frozenset(discord.in_place),
         bots=frozenset(discord.bots),
         roles=lambda: roles_in(current.settings),

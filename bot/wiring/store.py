@@ -22,7 +22,7 @@ from bot.budget.ledger import Ledger
 from bot.config.load import resolve_secret
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
-from bot.observe.audit import Append, AuditFiles
+from bot.observe.audit import Append, AuditFiles, AuditRecord, ignore
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
@@ -35,7 +35,10 @@ from threads.store.json_file import JsonFiles, States
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools."""
+    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools.
+
+    ``on_audit`` gets each record of the audit.
+    """
 
     disk: Disk
     offload: Offload
@@ -43,6 +46,7 @@ class Resources:
     now: Callable[[], datetime]
     mask: Masker
     observing: Observing
+    on_audit: Callable[[AuditRecord], None] = ignore
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
+from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
-from bot.guards.policy import FOREIGN, Policy
+from bot.guards.policy import FOREIGN
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
@@ -32,6 +33,7 @@ from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals, ApprovalsFile
+from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
 from bot.tools.files.edit import EditFile
 from bot.tools.files.quota import Quota
@@ -40,6 +42,8 @@ from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
+from bot.tools.questions import DurableQuestions, QuestionsFile
+from bot.tools.recovery import Recovery
 from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
@@ -100,6 +104,7 @@ class ToolSet:
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
+    questions: DurableQuestions = field(init=False)
     _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
     _in_use: WeakKeyDictionary[Toolbox, _Choice] = field(default_factory=WeakKeyDictionary, init=False)
 
@@ -128,14 +133,16 @@ class ToolSet:
 
     def _make_toolbox(self, choice: _Choice) -> Toolbox:
         given = choice.given
-        policy = Policy(given.policy, outside=given.after_outside_text)
+        asking = AskingPermits(self.approvals.under(policy_of(given)), self.questions)
+        recovery = Recovery(asking, self.questions, asks=given.recovery == "ask")
         return Toolbox(
             self._chosen(choice, self.tools),
             timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
             default_timeout_s=given.default_timeout_ms / 1000,
-            permits=ObservedPermits(self.approvals.under(policy), self.observing),
+            permits=ObservedPermits(recovery, self.observing),
             mask=self.mask,
             off=self.off,
+            recovery=recovery,
         )
 
     def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:
@@ -175,7 +182,7 @@ async def open_tool_set(
     enabled, work = enabled_anywhere(settings), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(storage.append_audit, resources.now)
+    audit = Audit(storage.append_audit, resources.now, resources.on_audit)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
     async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
@@ -194,6 +201,9 @@ async def open_tool_set(
         await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
         await _web(tool_set, settings, resources, tasks)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
+        tool_set.questions = await _questions(tool_set, settings, is_admin, resources, storage.states)
+        if "ask_person" in enabled:
+            tool_set.add("ask_person", AskPerson(tool_set.questions))
         yield tool_set
         tasks.cancel_scope.cancel()
 
@@ -207,7 +217,7 @@ async def _approvals(
 ) -> Approvals:
     given = settings.tools
     return Approvals(
-        Policy(given.policy, outside=given.after_outside_text),
+        policy_of(given),
         await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,
@@ -215,6 +225,23 @@ async def _approvals(
         note=tool_set.audit.note,
         mask=resources.mask,
         expires_s=given.approval_expires_s,
+    )
+
+
+async def _questions(
+    tool_set: ToolSet,
+    settings: Settings,
+    is_admin: Callable[[str], bool],
+    resources: Resources,
+    states: States,
+) -> DurableQuestions:
+    return DurableQuestions(
+        await states.open("questions", QuestionsFile()),
+        now=resources.now,
+        is_admin=is_admin,
+        note=tool_set.audit.note,
+        mask=resources.mask,
+        expires_s=settings.tools.approval_expires_s,
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/events.md: the names of all events in the log, where they come from, and at which level."""
+"""docs/events.md: the names of all events in the log, and the lines of `threadfast events`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from bot.observe.event_lines import event_schema
 from bot.observe.logs import named
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,29 @@ lines that a library wrote. `exception` below is level `error` with a traceback.
 | event | level | text | written in |
 |---|---|---|---|
 """
+
+
+LINES = """
+# Events for other programs
+
+The lines of `threadfast events`, by their `kind`. `threadfast schema --events` prints the same as a JSON Schema. A
+line has `kind`, `seq`, `at`, `thread_id`, `message_id` and `correlation_id` too. What is not known is left out.
+
+| kind | meaning | fields |
+|---|---|---|
+"""
+COMMON = ("kind", "seq", "at", "thread_id", "message_id", "correlation_id")
+
+
+def lines() -> str:
+    """Return the table of the kinds of lines."""
+    rows = []
+    for line in event_schema()["$defs"].values():
+        if "kind" in (fields := line["properties"]):
+            own = ", ".join(f"`{name}`" for name in fields if name not in COMMON)
+            about = " ".join(line["description"].replace("``", "`").split())
+            rows.append(f"| `{fields['kind']['const']}` | {about} | {own} |")
+    return LINES + "\n".join(sorted(rows)) + "\n"
 
 
 def calls_in(file: Path) -> Iterator[tuple[str, str]]:
@@ -46,4 +70,4 @@ def page() -> str:
                 shown = " ".join(text.split()).replace("|", "\\|") or "-"
                 where = file.relative_to(ROOT).as_posix()
                 rows.append(f"| `{event}` | {level} | {shown} | `{where}` |")
-    return HEAD + "\n".join(sorted(set(rows))) + "\n"
+    return HEAD + "\n".join(sorted(set(rows))) + "\n" + lines()

@@ -22,6 +22,8 @@ class Lifecycle:
     received: list[dict[str, Any]] = field(default_factory=list)
     started: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
+    answered_at: str = ""
+    """When the first answer was ready, as far as the journal still has it."""
     settled: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, line: dict[str, Any]) -> None:
@@ -31,6 +33,8 @@ class Lifecycle:
                 self.text = self.text if self.started else line["text"]
             case "started":
                 self.started.append(line)
+            case "intent" if line["post"] == "reply" and line["outcome"] == "answered":
+                self.answered_at = self.answered_at or line["at"]
             case "settled" if line not in self.settled:
                 self.settled.append(line)
 

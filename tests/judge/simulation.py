@@ -21,6 +21,8 @@ MAX_ATTEMPTS = 3
 MENTION = "I could not post"
 TRIES_BEFORE_GIVING_UP = 4
 LANDS_WITHIN_S = 3.0
+SLACK_S = 60.0
+"""How long looking for a post, and one try of it, may take after an answer was just young enough."""
 ADMISSIONS = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
 TURNS = ("/compact", "/retry", "/play")
 """Commands that are served as messages are."""
@@ -130,8 +132,14 @@ class _Audit:
                 yield f"{sent.key}: marked as a repeat though it could be looked up"
             if place and not (marked and plain(post.text) == plain(posts[0].text)):
                 yield f"{sent.key}: posted twice: {posts[0].text!r}, {post.text!r}"
+            if not (place or marked) and self._too_late(life, post):
+                yield f"{sent.key}: an answer was posted too late: {post.text!r}"
             if not place:
                 yield from self._content(sent, life, post)
+
+    def _too_late(self, life: Lifecycle, post: Post) -> bool:
+        ready = clock(life.answered_at) if life.answered_at else post.at
+        return post.kind == "reply" and post.at - ready > self._record.max_age_s + SLACK_S
 
     def _doubtful(self, key: str) -> bool:
         """A post may be out; or it was given up, could not be settled on disk, and got another chance."""

@@ -253,6 +253,11 @@ def silent_failover() -> Plant:
     return patch.multiple(ActorTurn, note=lambda self, text: None)
 
 
+def late_answers() -> Plant:
+    """An answer is posted however old it is."""
+    return patch.multiple(Delivery, _too_old=lambda self, intent: False)
+
+
 def border_not_awaited() -> Plant:
     """A run goes on in the next stage while that border is still on its way to the disk."""
     save = Runs.save
@@ -379,6 +384,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "late answers": (late_answers, "posted too late"),
     "border not awaited": (border_not_awaited, "is on disk"),
     "run begun anew": (run_begun_anew, "acts after"),
     "visits without a bound": (visits_without_a_bound, "visits of|was entered"),

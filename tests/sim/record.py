@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +83,8 @@ class Record:
     trace: list[str] = field(default_factory=list)
     deaths: list[float] = field(default_factory=list)
     restarts: int = 0
+    max_age_s: float = math.inf
+    """After so many seconds an answer is not posted any more."""
     calls: int = 0
     summaries: int = 0
     bills: list[Bill] = field(default_factory=list)

@@ -197,14 +197,14 @@ class SimModelChain(ModelChain):
         if self._ledger.budgets.open:
             yield f"ledger: {len(self._ledger.budgets.open)} reservations when all is done"
 
-    def _adapter(self, name: str) -> Model:
-        if name not in self._adapters:
-            parallel = self._provider(name.partition("/")[0]).max_parallel
+    def _adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._adapters:
+            parallel = self._provider(name).max_parallel
             model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel, self._watch)
             model.calm = self.calm
             self._paid.append(model)
-            self._adapters[name] = StructuredOutputModel(model)
-        return self._adapters[name]
+            self._adapters[name, place] = StructuredOutputModel(model)
+        return self._adapters[name, place]
 
 
 class PaidModel(SimModel):

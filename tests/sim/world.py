@@ -72,7 +72,7 @@ class World:
         self.stack = draw_stack(more, self.record, plays=self._plays) if stacked else None
         commands = (*STACK_COMMANDS, *(PLAY_COMMANDS if self._plays else ())) if stacked else ()
         self.plan = draw(plan, self.record, commands, plays=self._plays)
-        self.record.mailbox = self.plan.limits.mailbox
+        self.record.mailbox, self.record.max_age_s = self.plan.limits.mailbox, self.plan.max_age_s
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)

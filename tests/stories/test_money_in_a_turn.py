@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bot.agent.prompt.compaction import INSTRUCTION
+from bot.observe.event_stream import EventStream
 from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
@@ -56,6 +57,31 @@ async def test_a_hard_limit_pauses_the_turn_until_an_admin_grants_more(tmp_path)
     assert kinds == ["carried", "grant", "reserve", "commit"], (
         "the grant and the reservation came before the call"
     )
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_other_programs_see_a_pause_for_money_and_how_it_was_decided(tmp_path, approved):
+    events = EventStream()
+    fake = a.FakeAnthropic(lambda _: a.answer(a.Text("fine")))
+    async with fake, serving(tmp_path, settings(fake), events=events) as chat:
+        await chat.send("think hard about roses")
+        await chat.until(lambda: any(post.choices for post in chat.posts))
+        await chat.say(chat.posts[0].choices[0 if approved else 1].command, author=BOSS)
+        await chat.settled("m1")
+    lines = [line async for batch in events.read(follow=False) for line in batch]
+    paused, decided = [line for line in lines if line.kind == "budget" and line.state != "warning"]
+    assert (paused.state, decided.state) == ("paused", "granted" if approved else "declined")
+    assert paused.scope == decided.scope == "turn"
+    assert (paused.error.type, paused.error.recoverable, paused.error.ways) == (
+        *("budget_exceeded", False),
+        ("grant",),
+    )
+    assert paused.correlation_id in {line.correlation_id for line in lines if line.kind == "turn"}
+    outcomes = {line.message_id: line.outcome for line in lines if line.kind == "settled"}
+    assert outcomes["m1"] == ("answered" if approved else "failed")
+    failures = [line for line in lines if line.kind == "failure" and line.event == "turn.failed"]
+    assert [line.error.type for line in failures] == ([] if approved else ["budget_exceeded"])
+    assert not any(word in str(line) for line in lines for word in ("roses", "fine", BOSS.id))
 
 
 async def test_cancelling_ends_the_turn_with_a_friendly_word(tmp_path):

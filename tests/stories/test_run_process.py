@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
+from anyio.streams.text import TextReceiveStream
 
 from bot.wiring import run
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
@@ -70,6 +71,51 @@ async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
         async with running(path, environ(slack)):
             await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
             await slack.until(lambda: len(slack.thread("C1", said.ts)) == 4)
+
+
+@asynccontextmanager
+async def events_of(path, env, *options):
+    """Yield a function that returns the next event that `threadfast events` prints."""
+    command = [sys.executable, "-c", CODE, "events", "--settings", str(path), *options]
+    async with await anyio.open_process(command, env=env, stderr=subprocess.DEVNULL) as process:
+        lines = TextReceiveStream(process.stdout)
+        waiting = [""]
+
+        async def next_event():
+            while "\n" not in waiting[0]:
+                waiting[0] += await lines.receive()
+            line, _, waiting[0] = waiting[0].partition("\n")
+            return json.loads(line)
+
+        try:
+            yield next_event
+        finally:
+            process.kill()
+
+
+async def test_a_follower_of_the_events_goes_on_over_kill_minus_nine(tmp_path):
+    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
+        async with AsyncExitStack() as stack:
+            async with running(path, environ(slack)) as process:
+                await slack.until(lambda: slack.sockets.links, 20)
+                options = "--follow", "--kind", "settled"
+                next_event = await stack.enter_async_context(events_of(path, environ(), *options))
+                said = await slack.say("U1", "C1", "<@UBOT> hello secretly").delivered(20)
+                with anyio.fail_after(20):
+                    first = await next_event()
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+            async with running(path, environ(slack)):
+                await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
+                with anyio.fail_after(20):
+                    gap, second = await next_event(), await next_event()
+    assert [first["kind"], gap["kind"], second["kind"]] == ["settled", "gap", "settled"]
+    assert first["message_id"] != second["message_id"]
+    assert first["thread_id"] == second["thread_id"]
+    assert first["seq"] < gap["seq"] < second["seq"]
+    assert "lost" not in gap  # nobody knows: the process died
+    assert "secretly" not in json.dumps([first, gap, second])
 
 
 def in_discord(discord):

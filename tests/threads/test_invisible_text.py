@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.admin.safe_text import plain
 from bot.agent.prompt.memory_lines import clean, visible_text
 from bot.observe.logs import one_line
+from bot.reports.safe_text import plain
 from bot.tools.approvals import format_arguments
 from bot.tools.mcp.tool_list import clean as listed
 from bot.tools.sandbox.output_capture import plain as captured

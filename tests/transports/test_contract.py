@@ -34,6 +34,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
     TurnStarted,
+    UsageCounted,
     Waiting,
 )
 from transports.console import Console
@@ -51,6 +52,7 @@ EVENTS: list[TurnEvent] = [
     Resumed(),
     ToolStarted("read_file", "notes.md", "c1"),
     ToolFinished("read_file", ok=False, call_id="c1"),
+    UsageCounted("offline/demo", 1200, 0.5, None),
     QuestionClosed("k?q1", approved=True, by="U1"),
     StagesChanged("triage", (StageShown("assess", "passed"), StageShown("plan", "running"))),
     TurnSettled("answered"),

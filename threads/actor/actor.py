@@ -15,9 +15,9 @@ import anyio.lowlevel
 
 from threads import wording
 from threads.delivery import Ending, retry_until_stored
-from threads.errors import Fenced, StoreUnavailable, TurnTimeout
+from threads.errors import Fenced, StoreUnavailable, TurnTimeout, error_fields
 from threads.journal.records import Intent, PendingMessage
-from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted
+from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted, places_of
 from threads.scheduled_messages import headings
 
 from .conversation import Conversation
@@ -138,7 +138,7 @@ class Actor:
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 turn.notes.append(self._damaged(damaged))
             # The conversation has more than the journal: records are lost, and it may have been posted.
-            written = [m.role for m in turn.messages if m.source == turn.incoming.id]
+            written = [turn.messages[n].role for n in places_of(turn.messages, turn.incoming.id)]
             pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
@@ -205,7 +205,7 @@ class Actor:
         try:
             await self._conversation.save()
         except StoreUnavailable as error:
-            log.warning("context.not_saved: kept in memory: %s", error, extra={"code": error.code})
+            log.warning("context.not_saved: kept in memory: %s", error, extra=error_fields(error))
 
     def _dead_letter(self, pending: PendingMessage, attempts: int) -> Ending:
         reference = correlation_id(pending.incoming.key, attempts)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from threads import wording
-from threads.errors import StoreUnavailable, retry_fields
-from threads.model import Message, Resumed, TurnEvent, Waiting
+from threads.errors import StoreUnavailable, error_fields, retry_fields
+from threads.model import History, Resumed, TurnEvent, Waiting
 from threads.ports import Context
 
 log = logging.getLogger(__name__)
@@ -25,14 +25,15 @@ class Conversation:
     """
 
     def __init__(self, context: Context) -> None:
-        self.messages: list[Message] = []
+        self.messages = History()
         self.loaded, self.saved, self.anew = False, True, False
         self._context = context
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""
         found = await self._context.load()
-        self.messages[:], self.loaded, self.anew = found.messages, True, found.anew
+        self.messages.replace(found.messages)
+        self.loaded, self.anew = True, found.anew
         return found.damaged
 
     async def save(self) -> None:
@@ -46,7 +47,7 @@ class Conversation:
             try:
                 await self.save()
             except StoreUnavailable as error:
-                again = {"code": error.code} if pause is None else retry_fields(error.code, tried + 1, pause)
+                again = error_fields(error) if pause is None else retry_fields(error, tried + 1, pause)
                 log.warning("context.not_saved: kept in memory: %s", error, extra=again)
                 if pause is None:
                     break
@@ -67,5 +68,5 @@ class Conversation:
     async def forget(self) -> None:
         """Archive it and start an empty one. Raises `StoreUnavailable`."""
         await self._context.archive()
-        self.messages.clear()
+        self.messages.replace([])
         self.loaded, self.saved = False, True

@@ -1,7 +1,8 @@
 """Recovery at a start: what to do with each message that has no outcome.
 
 its transport is not served now      -> it waits for a start that serves it
-intent on disk                       -> finish it, whatever its age, because it may have been posted
+intent on disk                       -> finish it, whatever its age, because it may have been posted; an answer
+                                        that was not and is too old is told by a note (see `threads.delivery`)
 younger than the limit               -> serve it, in the order of receipt
 a question about it is open          -> serve it and ask again; the restart does not count as an attempt
 its playbook has passed a border     -> serve it; the restart does not count as an attempt

@@ -18,7 +18,7 @@ from threads.delivery import retry_pauses, retry_until_stored
 from threads.errors import Fenced, NewerSchema, StoreUnavailable, retry_fields
 from threads.journal.records import PendingMessage
 from threads.model import Deleted, Message, StopRequest, Taken, ThreadId, Waiting, message_key
-from threads.wording import SAVING_FAILS, code_of
+from threads.wording import SAVING_FAILS
 
 from .actor import Actor
 from .turn import ActorParts
@@ -190,7 +190,7 @@ class Registry:
         pending, ids = actor.current, {"thread_id": str(thread)}
         if pending is not None:
             ids |= {"message_id": pending.received.message_id, "correlation_id": pending.reference}
-        fields = {**ids, **retry_fields(code_of(failed), attempt, seconds)}
+        fields = {**ids, **retry_fields(failed, attempt, seconds)}
         if isinstance(failed, StoreUnavailable):
             log.warning("actor.waits: for the disk: %s", failed, extra=fields)
         else:

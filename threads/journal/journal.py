@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from threads.errors import StoreUnavailable
+from threads.errors import StoreUnavailable, error_fields
 from threads.model import Deleted, Edited, Incoming, StopRequest, ThreadId, message_key
 from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
@@ -179,7 +179,7 @@ class FileJournal:
             write_all(self._file, data)
             self._file.fsync()
         except OSError as error:
-            log.warning("journal.write_failed: %s", error, extra={"code": "store_unavailable"})
+            log.warning("journal.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error))))
             self.close()
             raise
         self._grown += len(data)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .messages import Outcome
+from .questions import QuestionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,30 +66,53 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call began. ``label`` says what it does in a few plain words, such as "reading notes.md"."""
+    """A tool call began. ``label`` says what it does in a few plain words, such as "reading notes.md".
+
+    ``arguments`` are all of them, as JSON, with secrets masked.
+    """
 
     name: str
     summary: str = ""
     call_id: str = ""
     label: str = ""
+    arguments: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call ended."""
+    """A tool call ended. ``result`` is the beginning of what the model gets, with secrets masked."""
 
     name: str
     ok: bool
     call_id: str = ""
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageCounted:
+    """What the turn has used so far: ``tokens`` of all its calls, and the share of its prompts that was ``cached``.
+
+    ``cost_usd`` is None if a price is unknown.
+    """
+
+    model: str
+    tokens: int
+    cached: float
+    cost_usd: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out."""
+    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out.
+
+    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose.
+    """
 
     key: str
     approved: bool
     by: str = ""
+    kind: QuestionKind = "decision"
+    choice: str = ""
 
 
 StageState = Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
@@ -154,6 +178,7 @@ TurnEvent = (
     | Resumed
     | ToolStarted
     | ToolFinished
+    | UsageCounted
     | QuestionClosed
     | StagesChanged
     | TurnSettled

@@ -13,7 +13,7 @@ from .ids import Author, ThreadId, message_key
 class Attachment:
     """A file attached to a message. ``size`` is in bytes as the platform says, 0 if unknown.
 
-    ``url`` is for the transport only. Nobody else sees it.
+    ``url`` is for the transport only. Nobody else sees it. ``voice``: the message's author recorded it in the chat.
     """
 
     id: str
@@ -21,6 +21,7 @@ class Attachment:
     media_type: str = ""
     size: int = 0
     url: str = ""
+    voice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class File:
     """An attached file, stored at ``path`` in the thread's workspace. ``size`` is in bytes.
 
     If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``picture``: a
-    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform.
+    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform. ``audio`` is
+    "voice" for what the message's author said in the chat, and "file" for any other recording.
     """
 
     name: str
@@ -37,6 +39,7 @@ class File:
     size: int = 0
     problem: str = ""
     picture: bool = False
+    audio: Literal["", "voice", "file"] = ""
 
 
 Via = Literal["direct", "mention", "overheard"]
@@ -114,15 +117,18 @@ FollowUp = Edited | Deleted | StopRequest
 """What a person does to earlier messages."""
 
 
+Verdict = Literal["up", "down"]
+
+
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A person's verdict on an answer. ``post_id`` is the platform's id of that post."""
+    """A person's verdict on an answer. ``post_id`` is the platform's id of that post. The last verdict counts."""
 
     id: str
     thread: ThreadId
     author: Author
     post_id: str
-    verdict: Literal["up", "down"]
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)

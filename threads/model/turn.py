@@ -76,6 +76,14 @@ class Turn(Protocol):
         """Return the files of a message, complete and on disk. A file with a problem says so, and a note does too."""
         ...
 
+    async def recording(self, file: File) -> bytes:
+        """Return the bytes of an attached file. Raises OSError."""
+        ...
+
+    async def with_text(self, file: File, text: str) -> File:
+        """Return an attached file with its text, which is stored beside it. Raises OSError."""
+        ...
+
     async def earlier(self) -> Sequence[Spoken]:
         """Return the thread's messages from before the bot joined it, oldest first. A note tells of a failure."""
         ...

@@ -70,6 +70,7 @@ class Options:
     streaming: Literal["edits", "progress", "off"] = "edits"
     reactions: bool = True
     typing: bool = True
+    feedback: bool = False
     in_place: frozenset[str] = frozenset()
     bots: frozenset[str] = frozenset()
     roles: Callable[[], frozenset[str]] = frozenset
@@ -198,6 +199,7 @@ class Discord(Client[Options, Rest, _Connection]):
             answers,
             upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES),
             now=self._now,
+            feedback=options.feedback,
         )
         intake = Intake(
             tasks,

@@ -166,5 +166,5 @@ def _may_pass(why: str, friendly: str, retry_after: float | None = None) -> Tran
     return error
 
 
-def _log_retry(host: FileHost, error: PostFailed, fields: Mapping[str, str | float]) -> None:
+def _log_retry(host: FileHost, error: PostFailed, fields: Mapping[str, object]) -> None:
     log.info("file.download_retry: %s: %s", host.name, error, extra=fields)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 ASK_AGAIN_S = 10.0
 """The wait after a 429 without a usable Retry-After."""
 
-OnRetry = Callable[[PostFailed, Mapping[str, str | float]], None]
+OnRetry = Callable[[PostFailed, Mapping[str, object]], None]
 """Gets the error and the log fields of the retry to come."""
 
 
@@ -35,7 +35,7 @@ async def retry(
             if not error.retryable:
                 raise
             wait_s = error.retry_after or pause
-            on_retry(error, retry_fields(error.code, tried + 1, wait_s))
+            on_retry(error, retry_fields(error, tried + 1, wait_s))
             await anyio.sleep(wait_s)
     return await call()
 

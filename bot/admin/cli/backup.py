@@ -137,7 +137,7 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
 
 
 def _verify(file: Path, as_json: bool) -> None:
-    from bot.admin.safe_text import flat
+    from bot.reports.safe_text import flat
     from bot.store.archive import verify
     from threads.errors import BotError
 
@@ -156,7 +156,7 @@ def _verify(file: Path, as_json: bool) -> None:
 
 
 def _print_report(report: Report) -> None:
-    from bot.admin.safe_text import flat
+    from bot.reports.safe_text import flat
 
     click.echo(
         f"{report.file}: {report.files:,} files, {_size(report.bytes)}, {_size(report.stored_bytes)} compressed. "

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.admin.cli.invocation import data_option, fail, load, masker, refuse, settings_option
-from bot.ports.config_error import NO_DRIVER, ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
-    from bot.admin.reports.line_reader import Damage
     from bot.config.load import Loaded
     from bot.guards.redaction import Masker
+    from bot.reports.line_reader import Damage
     from bot.store.postgres.reading import PostgresReader
     from bot.store.reader import Reader
 
@@ -69,7 +69,7 @@ class DataFolder:
 
     def print_json(self, value: object, indent: int | None = 2) -> None:
         """Print a JSON value with every text in it masked."""
-        from bot.admin.reports.transcript import mask_strings
+        from bot.reports.transcript import mask_strings
 
         click.echo(json.dumps(mask_strings(value, self.mask), indent=indent))
 
@@ -91,7 +91,8 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]:
     """Open the data folder, or end the command with the reason why it cannot be read."""
-    from bot.admin.reports.line_reader import Damage
+    from bot.reports.line_reader import Damage
+    from bot.reports.store_reader import open_reader
 
     loaded = load(settings_file, data, only_looks=True)
     folder, is_files = loaded.settings.data, loaded.settings.store.kind == "files"
@@ -104,7 +105,8 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
         # A terminal of another encoding cannot show all that people write.
         sys.stdout.reconfigure(errors="replace")
     try:
-        yield DataFolder(make_reader(loaded), loaded, masker(loaded), Damage())
+        with closing(open_reader(loaded.settings, loaded.environ)) as reader:
+            yield DataFolder(reader, loaded, masker(loaded), Damage())
         sys.stdout.flush()
     except (NewerSchema, ConfigInvalid) as error:
         refuse(str(error))
@@ -116,26 +118,11 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
         fail(f"{where}{error.strerror or error}{more}")
 
 
-def make_reader(loaded: Loaded) -> Reader:
-    """Return what reads the store of the settings. Raises `ConfigInvalid` and OSError."""
-    if loaded.settings.store.kind == "postgres":
-        return postgres(loaded)
-    from bot.admin.reports.files import FileReader
-
-    return FileReader(loaded.settings.data)
-
-
 def postgres(loaded: Loaded) -> PostgresReader:
     """Return what reads the database of the settings. Raises `ConfigInvalid` and OSError."""
-    try:
-        from bot.store.postgres.reading import PostgresReader
-    except ModuleNotFoundError as error:
-        raise ConfigInvalid(NO_DRIVER) from error
-    from bot.admin.reports.links import linked
-    from bot.config.load import resolve_secret
+    from bot.reports.store_reader import open_postgres
 
-    dsn = resolve_secret(loaded.settings.store.dsn, loaded.environ)
-    reader = PostgresReader(dsn, loaded.settings.data, linked)
+    reader = open_postgres(loaded.settings, loaded.environ)
     click.get_current_context().call_on_close(reader.close)
     return reader
 

@@ -1,4 +1,4 @@
-"""The commands `doctor` and `status`."""
+"""The commands `doctor`, `status` and `events`."""
 
 from __future__ import annotations
 
@@ -100,3 +100,35 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
     except PermissionError as error:
         where = error.filename or loaded.settings.data
         fail(f"{where}: {error.strerror}; run this as the bot's user or as root.")
+
+
+@click.command()
+@settings_option
+@data_option
+@click.option("-f", "--follow", is_flag=True, help="Go on with new events, also over restarts, until Ctrl-C.")
+@click.option("--since", type=click.IntRange(min=0), metavar="SEQ", help="Only events after this number.")
+@click.option("--kind", multiple=True, help="Only this kind, such as retry; can be given more than once.")
+@click.option("--thread", default="", help="Only this thread: its id, or the end of it.")
+def events(
+    settings_file: Path | None,
+    data: Path | None,
+    follow: bool,
+    since: int | None,
+    kind: tuple[str, ...],
+    thread: str,
+) -> None:
+    """Print the events of the running bot as JSON lines, the newest few thousand or from then on.
+
+    They have no text of a message. `threadfast schema --events` describes them. With several workers, each has its
+    own: ask on the machine of each. After --since, a line of the kind gap says if events are missing.
+
+    Exit code: 0 all printed, 1 the bot refuses or has cut off this reader, 4 not running or not answering.
+    """
+    from bot.admin.status.events import Wanted, run_events
+
+    loaded = load(settings_file, data, only_looks=True)
+    folder = loaded.settings.data
+    try:
+        sys.exit(run_events(folder, Wanted(kind, thread), since, follow=follow))
+    except PermissionError as error:
+        fail(f"{error.filename or folder}: {error.strerror}; run this as the bot's user or as root.")

@@ -28,7 +28,7 @@ def playbooks() -> None:
 @json_option
 def list_playbooks(settings_file: Path | None, data: Path | None, as_json: bool) -> None:
     """List the playbooks and their stages."""
-    from bot.admin.safe_text import line
+    from bot.reports.safe_text import line
 
     entries = _library(settings_file, data).read_all()
     found = [entry.playbook for entry in entries if entry.playbook]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
@@ -12,9 +13,12 @@ from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, r
 from bot.admin.cli.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
-    from bot.admin.dead_letters import DeadLetter
-    from bot.admin.reports.message_story import Story
     from bot.observe.audit import AuditRecord
+    from bot.reports.dead_letters import DeadLetter
+    from bot.reports.message_story import Story
+
+LEDGER_FILES = 5
+"""Files of the ledger, of about 2 MB each, that are read without a progress bar."""
 
 
 @click.command()
@@ -31,8 +35,8 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     """
     from functools import partial
 
-    from bot.admin.reports import message_story
     from bot.admin.terminal import progress
+    from bot.reports import message_story
 
     over = partial(progress, what="Looking through threads")
     found = message_story.stories(data.reader, message, over=over, thread=thread)
@@ -62,8 +66,8 @@ def _value(story: Story) -> dict[str, object]:
 
 
 def _print_story(data: DataFolder, story: Story) -> None:
-    from bot.admin.safe_text import SHOWN, line, plain
     from bot.admin.terminal import Column, print_table, width
+    from bot.reports.safe_text import SHOWN, line, plain
 
     click.echo(f"Message {plain(story.message_id)} in {plain(story.thread)}, {story.events[0].at[:10]} (UTC)")
     columns = [Column("Time", "whole"), Column("What", "whole", style="bold"), Column("")]
@@ -84,6 +88,7 @@ def _print_story(data: DataFolder, story: Story) -> None:
 @click.option(
     "--month", type=click.DateTime(["%Y-%m"]), metavar="YYYY-MM", help="One month in place of --since."
 )
+@click.option("--html", "as_html", is_flag=True, help="Print one file for a browser, with charts.")
 @json_option
 @reads_data
 def usage(
@@ -91,24 +96,35 @@ def usage(
     by: Literal["day", "user", "thread", "model"],
     since: str | None,
     month: datetime | None,
+    as_html: bool,
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
-    from bot.admin.reports import usage as usage_report
-    from bot.admin.reports.budget_state import budgets
+    from bot.admin import terminal
+    from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
     from bot.config.scopes import day_limits
+    from bot.reports.budget_state import budgets
+    from bot.reports.usage import By, period
+    from bot.reports.usage import report as read
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
-    report = usage_report.report(data.reader, by, usage_report.period(since, month, now))
+    over = partial(terminal.progress, what="Reading the ledger", few=LEDGER_FILES)
+    days = period(since, month, now)
+    report = read(data.reader, by, days, over)
     if report.files:
         settings = data.loaded.settings
         policy = Policy.of(settings.budget, day_limits(settings))
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
-    if as_json:
+    if as_html:
+        from bot.page.export import write_usage
+
+        others = [read(data.reader, one, days) for one in get_args(By) if one != by]
+        write_usage(sys.stdout, [report, *others], report.limits, data.mask)
+    elif as_json:
         click.echo(usage_report.as_json(report))
     else:
         usage_report.show(report, sys.stdout)
@@ -128,7 +144,7 @@ def audit(
 
     With --follow, --json prints one object per line.
     """
-    from bot.admin.reports.audit_trail import Filter, as_value, read_audit
+    from bot.reports.audit_trail import Filter, as_value, feedback_count, read_audit
 
     names = [found.name for found in data.reader.find(thread)] or [thread] if thread else []
     records = read_audit(data.reader, Filter(since, kind, names), data.damage, look_again if follow else None)
@@ -141,19 +157,21 @@ def audit(
     elif as_json:
         values = [as_value(record) for record in records]
         data.print_json({"records": values, "damaged_lines": data.damage.lines})
-    elif rows := [_cells(data, record) for record in records]:
+    elif found := list(records):
         from bot.admin.terminal import Column, print_table
 
         columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
-        print_table([*columns, Column("What")], rows)
+        print_table([*columns, Column("What")], [_cells(data, record) for record in found])
+        if count := feedback_count(found):
+            click.echo(count)
     else:
         click.echo(f"Nothing in the audit since {since[:16].replace('T', ' ')} (UTC).")
 
 
 def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
-    from bot.admin.reports.audit_trail import describe
-    from bot.admin.safe_text import SHOWN, line
     from bot.admin.terminal import WIDE, width
+    from bot.reports.audit_trail import describe
+    from bot.reports.safe_text import SHOWN, line
 
     ref = f"(ref {record.correlation_id})" if record.correlation_id else ""
     words = [describe(record)]
@@ -173,8 +191,8 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.admin.dead_letters import dead_letters as read
     from bot.admin.terminal import progress
+    from bot.reports.dead_letters import dead_letters as read
 
     return read(data.reader, partial(progress, what="Looking through threads"))
 
@@ -186,8 +204,8 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
     """List dead letters, oldest first. It shows the state of those that were resubmitted."""
     from dataclasses import asdict
 
-    from bot.admin.safe_text import line
     from bot.admin.terminal import WIDE, Column, print_table, width
+    from bot.reports.safe_text import line
 
     letters = _letters(data)
     if as_json:

@@ -89,6 +89,44 @@ def _piped() -> str:
     return data.decode(errors="replace")
 
 
+@click.group(invoke_without_command=True)
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
+@click.option("--open/--no-open", "opens", default=None, help="Open the page, by default on a desktop.")
+@settings_option
+@data_option
+@click.pass_context
+def web(
+    ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
+) -> None:
+    """Talk to the bot in the browser. It prints a link that works once."""
+    ctx.obj = load(settings_file, data)
+    if ctx.invoked_subcommand:
+        return
+    from bot.wiring.web import run_web
+
+    desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    _serve(partial(run_web, port=port, opens=desktop if opens is None else opens), ctx.obj)
+
+
+@web.command()
+@click.option(
+    "--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`."
+)
+@click.option("--name", default="", help="What to call this person.")
+@click.pass_obj
+def link(loaded: Loaded, person: str, name: str) -> None:
+    """Print a new link to the page of the running bot. It works once, for 10 minutes."""
+    import anyio
+
+    from bot.wiring.web import make_link
+    from transports.web.sessions import Person
+
+    try:
+        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, Person(id=person, name=name)))
+    except (ConfigInvalid, OSError) as error:
+        refuse(masker(loaded)(str(error)))
+
+
 @click.command()
 @settings_option
 @data_option

@@ -171,11 +171,15 @@ def manifest_slack(settings_file: Path | None) -> None:
 )
 @click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
 def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
-    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted."""
+    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted.
+
+    It also shows what the tool profile and the policy mean together.
+    """
     from bot.config.load import check_start
     from bot.config.load import load as read
+    from bot.config.tool_profiles import describe
     from bot.playbooks.library import FOLDER, Library
-    from bot.wiring.app import unpriced
+    from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
         raise click.UsageError("--person needs --for")
@@ -183,8 +187,9 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     try:
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
+        faults += model_faults(loaded.settings)
         faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
-        warnings = [*unpriced(loaded.settings)]
+        warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))
@@ -203,11 +208,15 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
     click.echo(where)
+    profile = loaded.settings.tools.profile
+    click.echo(
+        f"Tools ({f'profile {profile}' if profile else 'no profile'}): {describe(loaded.settings.tools)}."
+    )
     click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
 
 
 def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
-    from bot.admin.reports.effective_settings import place_of, report, table
+    from bot.reports.effective_settings import place_of, report, table
 
     where = place_of(place, person)
     if where is None:
@@ -222,12 +231,19 @@ def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) 
 
 
 @click.command()
-@click.option("--playbook", is_flag=True, help="Print the JSON Schema of a playbook.")
-def schema(playbook: bool) -> None:
+@click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
+@click.option("--playbook", is_flag=True, help="Of a playbook instead.")
+def schema(*, events: bool, playbook: bool) -> None:
     """Print the JSON Schema of settings.json."""
-    if playbook:
-        from bot.playbooks.definition import json_schema
+    if events:
+        from bot.observe.event_lines import event_schema
+
+        print_json(event_schema())
+    elif playbook:
+        from bot.playbooks.definition import json_schema as playbook_schema
+
+        print_json(playbook_schema())
     else:
         from bot.config.load import json_schema
 
-    print_json(json_schema())
+        print_json(json_schema())

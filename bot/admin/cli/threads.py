@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.shell_completion import CompletionItem
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, make_reader, reads_data
+from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
 from bot.admin.cli.invocation import fail, json_option, load, print_json
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
-    from bot.admin.reports.thread import Summary
-    from bot.admin.reports.transcript import Mask, Transcript
+    from bot.reports.thread import Summary
+    from bot.reports.transcript import Mask, Transcript
     from bot.store.reader import Reader, Thread
 
 WIDEST = 140
@@ -44,10 +44,10 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     """List threads, the latest first."""
     from datetime import datetime
 
-    from bot.admin.reports.budget_state import budgets
-    from bot.admin.reports.thread import summary
     from bot.admin.terminal import is_terminal, progress
     from bot.budget.money import dollars
+    from bot.reports.budget_state import budgets
+    from bot.reports.thread import summary
 
     found = data.reader.threads(transport)
     if since:
@@ -73,9 +73,9 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
 
 def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
-    from bot.admin.safe_text import line, plain
     from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.budget.money import usd
+    from bot.reports.safe_text import line, plain
 
     room = width()
     begin = 0 if room >= WIDE else len("2026-")
@@ -96,8 +96,12 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
 
 def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the last parts of the latest threads' ids: shells stumble over the colons of a whole one."""
+    from bot.reports.store_reader import open_reader
+
     try:
-        found = make_reader(load(ctx.params.get("settings_file"), ctx.params.get("data"))).threads()[:OFFERED]
+        loaded = load(ctx.params.get("settings_file"), ctx.params.get("data"))
+        with closing(open_reader(loaded.settings, loaded.environ)) as reader:
+            found = reader.threads()[:OFFERED]
     except (OSError, SystemExit, ConfigInvalid):
         return []  # a completion never complains
     last = [folder.name.rpartition(":")[2] for folder in found]
@@ -125,9 +129,9 @@ def _transcript(
     last: int | None = None,
     wait: Callable[[], None] | None = None,
 ) -> Transcript:
-    from bot.admin.reports.thread import entries, tools_used
-    from bot.admin.reports.transcript import Transcript
-    from bot.admin.reports.workspace_files import files_of
+    from bot.reports.thread import entries, tools_used
+    from bot.reports.transcript import Transcript
+    from bot.reports.workspace_files import files_of
 
     messages = entries(data.reader, thread, data.damage, last, wait=wait)
     return Transcript(thread.name, messages, tools_used(data.reader, thread), files_of(thread.path), mask)
@@ -145,9 +149,9 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints one
     object per line.
     """
-    from bot.admin.reports.thread import waiting
-    from bot.admin.reports.transcript import on_screen, write_json, write_jsonl
     from bot.admin.terminal import print_texts
+    from bot.reports.thread import waiting
+    from bot.reports.transcript import on_screen, write_json, write_jsonl
 
     folder = _the_one(data.reader, thread)
     transcript = _transcript(data, folder, data.mask, last, look_again if follow else None)
@@ -167,11 +171,12 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["md", "json", "jsonl"]),
+    type=click.Choice(["md", "html", "json", "jsonl"]),
     default="md",
     show_default=True,
     help="Format of the output.",
 )
+@click.option("--html", "form", flag_value="html", help="The same as --format html: one file for a browser.")
 @click.option(
     "-o",
     "--output",
@@ -194,10 +199,12 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
-    from bot.admin.reports.transcript import WRITERS
-    from bot.admin.reports.workspace_files import copy_files
     from bot.admin.terminal import progress
+    from bot.page.export import write_thread
+    from bot.reports.transcript import WRITERS
+    from bot.reports.workspace_files import copy_files
 
+    write = write_thread if form == "html" else WRITERS[form]
     if every == bool(thread):
         raise click.UsageError("name one THREAD, or say --all")
     if every and output is None:
@@ -207,7 +214,7 @@ def export_thread(
         name = f"{folder.path.parent.name}~{folder.path.name}"
         target = output / f"{name}.{form}" if output and (every or output.is_dir()) else output
         with _written(target) as out:
-            WRITERS[form](out, _transcript(data, folder, str if raw else data.mask))
+            write(out, _transcript(data, folder, str if raw else data.mask))
         if files:
             copied += copy_files(folder.path, files / name if every else files)
     if output:

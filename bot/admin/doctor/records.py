@@ -11,9 +11,9 @@ from pathlib import Path
 
 from bot.admin.doctor.checks import Context, Findings
 from bot.admin.doctor.data_folder import is_open
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.line_reader import Damage
-from bot.admin.reports.thread import journal
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage
+from bot.reports.thread import journal
 from bot.store.layout import DATA_VERSION, SIDECAR
 from bot.store.migrations import version_of
 from threads.errors import NewerSchema

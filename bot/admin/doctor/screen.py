@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.safe_text import flat, plain
 from bot.admin.terminal import console
+from bot.reports.safe_text import flat, plain
 from transports.shared.checks import Finding, State
 
 STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from bot.admin.safe_text import flat
 from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
+from bot.reports.safe_text import flat
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -109,7 +109,7 @@ def _last_sign(silent_s: float | None) -> str:
 
 def _circuit(one: CircuitStatus) -> Line:
     waiting = f"; {one.waiting} calls wait" if one.waiting else ""
-    text = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
+    text = f"{one.title} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
     return Line("", text, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
 
 

@@ -30,6 +30,7 @@ HELP = f"""{WHAT} I understand:
 - `write PATH TEXT`, `edit PATH OLD => NEW` and `attach PATH`
 - `run COMMAND` and `fetch ADDRESS`
 - `remember TEXT` and `recall TEXT`
+- `ask QUESTION | ANSWER | ANSWER`, which asks you
 - `summarise`
 
 {CONNECT}"""
@@ -56,6 +57,7 @@ INTENTS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "run": ("shell", ("command",), "COMMAND"),
     "remember": ("remember", ("text",), "TEXT"),
     "recall": ("recall", ("query",), "TEXT"),
+    "ask": ("ask_person", ("question",), "QUESTION | ANSWER | ANSWER"),
 }
 """By the first word of a line: a tool, its arguments (the last one takes all that is left), and how to write them."""
 
@@ -236,6 +238,9 @@ def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCal
     if len(values) < len(names) or not all(values):
         return Text(f"Tell me more: `{intent} {form}`.")
     arguments: dict[str, JsonValue] = dict(zip(names, values, strict=True))
+    if tool == "ask_person":
+        question, *answers = (part.strip() for part in rest.split("|"))
+        arguments = {"question": question, "answers": list[JsonValue](answers)}
     number = f"{len(request.messages)}-{place}" if place else f"{len(request.messages)}"
     return ToolCall(f"offline-{number}", tool, arguments)
 

@@ -28,7 +28,7 @@ from typing import Literal
 from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
 from bot.ports.model import Completion, Model, ModelInfo, RecordDecision, Request, record_nothing
-from threads.errors import BotError
+from threads.errors import BotError, error_fields
 from threads.model import Image, OnEvent, Option, Question, TextReset, Turn
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Failover:
             if fault is None:
                 able.append(candidate)
             else:
-                log.warning("model.passed_over: %s", fault, extra={"code": fault.code})
+                log.warning("model.passed_over: %s", fault, extra=error_fields(fault))
                 faults.append(fault)
                 if not able:
                     self._why[candidate.info.name] = (str(fault), fault)
@@ -147,7 +147,7 @@ class Failover:
             passed, self._left = states[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
         for model, error in chain:
-            log.info("model.passed_over: %s: %s", model, error, extra={"code": error.code})
+            log.info("model.passed_over: %s: %s", model, error, extra=error_fields(error))
             self._why[model] = (wording.because(model, error.code), error)
         return chain
 
@@ -168,14 +168,14 @@ class Failover:
             raise AllProvidersFailed(last, chain) from error
         self._why[model] = (wording.because(model, error.code), error)
         self._left = others[place:]
-        fields = {"code": error.code, "model": self.name, "from_model": model}
+        fields = {**error_fields(error), "model": self.name, "from_model": model}
         log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra=fields)
 
     def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
         """Drop a candidate; raises *error* if it is the last one."""
         if len(self._left) == 1:
             raise error
-        log.warning("model.passed_over: %s", error, extra={"code": error.code})
+        log.warning("model.passed_over: %s", error, extra=error_fields(error))
         self._why[candidate.info.name] = (why, error)
         self._left = self._left[1:]
 

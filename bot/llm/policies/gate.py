@@ -7,8 +7,10 @@ in the queue also watches the clock for all others; if it leaves, the next one d
 from __future__ import annotations
 
 import itertools
+import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -16,10 +18,13 @@ import anyio
 from bot.ports.errors import ProviderError
 from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request, Usage
 from bot.ports.status import CircuitStatus
+from threads.errors import error_fields
 from threads.model import OnEvent, Resumed, Waiting
 from threads.wording import duration
 
 from .queue import CallQueue, Ticket
+
+log = logging.getLogger(__name__)
 
 NOTICE_S = 1.0
 """Seconds: a shorter wait is not shown."""
@@ -44,10 +49,13 @@ def reason(error: ProviderError | None) -> str:
 
 
 class Gate:
-    """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises."""
+    """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises.
 
-    def __init__(self, queue: CallQueue) -> None:
-        self.queue = queue
+    ``key`` is the number of the key, from 1, if the provider has several; else 0.
+    """
+
+    def __init__(self, queue: CallQueue, key: int = 0) -> None:
+        self.queue, self._key = queue, key
         self._numbers = itertools.count(1)
         self._wakeups: dict[QueuePlace, anyio.Event] = {}
 
@@ -61,7 +69,8 @@ class Gate:
 
     def exhausted(self, model: str, error: ProviderError) -> None:
         """Note that a call to *model* gave up."""
-        self.queue.exhausted(model, error, anyio.current_time())
+        with self._telling(model):
+            self.queue.exhausted(model, error, anyio.current_time())
         self._changed(everybody=True)
 
     def hold(self, model: str, seconds: float, error: ProviderError) -> None:
@@ -83,7 +92,9 @@ class Gate:
     def circuits(self) -> list[CircuitStatus]:
         """Return the state of each model that was called so far."""
         return [
-            CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
+            CircuitStatus(
+                lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue), self._key
+            )
             for lane in self.queue.lanes
         ]
 
@@ -110,13 +121,27 @@ class Gate:
 
     def settle(self, ticket: Ticket, outcome: Usage | ProviderError | None) -> None:
         """Note how a call ended: its usage, its failure, or None if that says nothing about the provider."""
-        if isinstance(outcome, Usage):
-            self.queue.succeeded(ticket, outcome, anyio.current_time())
-        elif outcome is not None:
-            self.queue.failed(ticket, outcome, anyio.current_time())
-        else:
-            self.queue.cancelled(ticket)
+        with self._telling(ticket.model):
+            if isinstance(outcome, Usage):
+                self.queue.succeeded(ticket, outcome, anyio.current_time())
+            elif outcome is not None:
+                self.queue.failed(ticket, outcome, anyio.current_time())
+            else:
+                self.queue.cancelled(ticket)
         self._changed(everybody=isinstance(outcome, ProviderError))
+
+    @contextmanager
+    def _telling(self, model: str) -> Iterator[None]:
+        """Log it if the block opens or closes the circuit of *model*."""
+        before = self.queue.lane(model).breaker.failure
+        yield
+        after = self.queue.lane(model).breaker.failure
+        which = {"model": model, "key": self._key} if self._key else {"model": model}
+        title = f"{model}, key {self._key}" if self._key else model
+        if after is not None and before is None:
+            log.info("circuit.opened: %s: %s", title, after, extra={**error_fields(after), **which})
+        elif before is not None and after is None:
+            log.info("circuit.closed: %s", title, extra=which)
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
         notice_at, announced = anyio.current_time() + NOTICE_S, None
@@ -188,7 +213,8 @@ class GatedModel(ModelWrapper):
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `Model.complete`; raises the failure of an open circuit, not to be retried, without a call."""
         place = request.place or self.gate.place()
-        ticket = Ticket(place, self.name, self.size(request), request.last_resort, request.best_effort)
+        flags = (request.last_resort, request.best_effort, request.other_key)
+        ticket = Ticket(place, self.name, self.size(request), *flags)
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)

@@ -15,6 +15,7 @@ provider itself has counted more.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,8 +36,11 @@ from bot.ports.model import (
     Usage,
     record_nothing,
 )
-from threads.model import Answer, OnEvent, Option, Question, Turn
+from threads.errors import error_fields
+from threads.model import Answer, OnEvent, Option, Question, Turn, UsageCounted
 from threads.wording import code_of
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,22 @@ class MeteredModel(ModelWrapper):
     """A `Model` that reserves each call before it goes out and commits it when it ends, also after a failure.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
+    Reasoning is paid for like the answer. Providers count it as part of ``max_tokens``; ``reasoning_tokens`` is the
+    most that this one counts beyond.
     """
 
     account: Account
     catalog: Catalog
     most_tokens: Callable[[Request], int]
+    reasoning_tokens: int = 0
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)
         if rate is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
         prompt = self.most_tokens(request)
-        dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
+        most_output = request.max_tokens + self.reasoning_tokens
+        dearest = micros(most(rate, prompt, most_output)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
         reported: Usage | None = None
 
@@ -68,11 +76,11 @@ class MeteredModel(ModelWrapper):
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
             usage = reported or (error.usage if isinstance(error, ProviderError) else None)
-            longest = usage.output + usage.hidden if usage else 0
+            longest = usage.output + usage.hidden + self.reasoning_tokens if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
             self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
             raise
-        longest = completion.usage.output or request.max_tokens  # some servers count nothing
+        longest = completion.usage.output or most_output  # some servers count nothing
         self._commit(opened, rate, completion.usage, prompt, longest, "ok")
         return completion
 
@@ -126,12 +134,20 @@ class BudgetedModel(ModelWrapper):
         """Answer, and ask for more whenever a limit is reached; raises `BudgetExceeded` if nobody grants it."""
         while True:
             try:
-                return await self.model.complete(request, on_event)
+                completion = await self.model.complete(request, on_event)
             except OverLimit as error:
                 await self._more(error)
+            else:
+                await on_event(self._counted())
+                return completion
             finally:
                 for warning in await self.account.warnings():
                     self.turn.note(warning)
+
+    def _counted(self) -> UsageCounted:
+        usage = self.usage
+        cached = usage.cache_read / usage.prompt if usage.prompt else 0.0
+        return UsageCounted(self.model.name, usage.prompt + usage.output, cached, self.spent_usd)
 
     async def _more(self, error: OverLimit) -> None:
         """Ask a person to raise the limits; raise *error* if nobody does."""
@@ -143,6 +159,8 @@ class BudgetedModel(ModelWrapper):
             f"The next step may cost up to {most}, and that is more than I may spend: {spent}. "
             "This is the most it can cost, set aside before it; what is not used is given back."
         )
+        fields = {**error_fields(error), "scope": ", ".join(error.scopes), "needed_usd": error.needed_usd}
+        log.info("budget.paused: %s", error, extra=fields)
         question = _question(text, offer, self.may_grant)
         answer = await self.turn.ask(replace(question, keep=partial(self._refused, error)))
         if answer is None or not answer.approved:

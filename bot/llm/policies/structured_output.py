@@ -75,7 +75,7 @@ class FittingModel(TurnModelWrapper):
         try:
             completion = await self.model.complete(request, on_event)
         except SchemaMismatch as error:
-            log.info("model.retry: %s", error, extra=retry_fields(error.code, 2, 0))
+            log.info("model.retry: %s", error, extra=retry_fields(error, 2, 0))
             await on_event(TextReset())
             answer = Message("assistant", (Text(error.answer or "(nothing)"),), model=self.name)
             faults = Message("user", (Text(UNFIT.format(error=error)),))

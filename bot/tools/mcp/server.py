@@ -231,7 +231,7 @@ class Server:
             self.reason,
             pause,
             f" (it said: {self.last_output})" if self.last_output else "",
-            extra=retry_fields("mcp_unavailable", self._failures + 1, pause, server=self.name),
+            extra=retry_fields(McpUnavailable(self.reason), self._failures + 1, pause, server=self.name),
         )
         while self._queue and not was_up:
             self._queue.popleft().settle(self._unavailable(f"cannot be used: {self.reason}"))

@@ -5,17 +5,20 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import anyio
 import pytest
 
 from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
-from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit
+from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit, ToolTimeout
 from bot.ports.model import Completion, Usage
 from bot.tools.files.read import ListFiles, ReadFile
 from tests.one_model import unspilled
 from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
+from threads.errors import BotError
 from threads.model import Message, Text, ToolCall
+from threads.wording import friendly
 
 
 async def no_folder(thread):
@@ -174,6 +177,57 @@ async def test_an_empty_answer_is_asked_for_once_more_then_admitted():
     with pytest.raises(OutputInvalid):
         await agent(model).run(FakeTurn())
     assert len(model.requests) == 2
+
+
+class Hangs(ListFiles):
+    """A tool that never ends by itself."""
+
+    async def __call__(self, arguments, context):
+        await anyio.sleep_forever()
+
+
+def hanging_agent(model, timeout_s=0.0, **limits):
+    toolbox = make_toolbox([Hangs(inline), ReadFile(inline)], per_tool={"list_files": timeout_s})
+    return Agent(model, toolbox, "", *PLACES, **limits)
+
+
+async def failure_of(agent, turn) -> Exception:
+    with pytest.raises(BotError) as caught:
+        await agent.run(turn)
+    return caught.value
+
+
+async def test_a_turn_that_ends_because_a_tool_ran_out_of_time_says_so(monkeypatch):
+    monkeypatch.setattr("bot.tools.gate.GRACE_S", 0.0)
+    again = [calls("list_files", id=f"c{n}") for n in range(4)]
+    for script, limits in [
+        ([again[0], nothing(), nothing()], {}),
+        ([again[0], nothing(), nothing()], {"max_steps": 1}),
+        (again, {}),
+    ]:
+        error = await failure_of(hanging_agent(Scripted(*script), **limits), FakeTurn())
+        assert type(error) is ToolTimeout
+        assert friendly(error) == (
+            "A command I was running timed out. Let me know if you'd like me to try again."
+        )
+
+
+async def test_a_time_out_that_the_turn_got_over_is_not_blamed(monkeypatch):
+    monkeypatch.setattr("bot.tools.gate.GRACE_S", 0.0)
+    script = calls("list_files", id="c1"), calls("read_file", id="c2", path="a"), nothing(), nothing()
+    assert isinstance(await failure_of(hanging_agent(Scripted(*script)), FakeTurn()), OutputInvalid)
+
+
+@pytest.mark.parametrize(("timed_out", "error"), [(True, ToolTimeout), (False, None)])
+async def test_a_turn_whose_own_time_is_over_while_a_tool_runs_says_so_too(timed_out, error):
+    turn, caught = FakeTurn(), None
+    turn.timed_out = timed_out
+    with anyio.move_on_after(0.01):
+        try:
+            await hanging_agent(Scripted(calls("list_files")), timeout_s=60).run(turn)
+        except ToolTimeout as raised:
+            caught = raised
+    assert type(caught) is (error or type(None))
 
 
 async def test_an_answer_cut_by_its_length_is_continued_and_posted_whole():

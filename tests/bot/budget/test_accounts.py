@@ -30,7 +30,9 @@ from threads.model import Message, Text
 
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 LONGEST = 4000
-MOST = 2 * 30 + 3 * LONGEST
+REASONED = 1000
+"""Tokens of reasoning that the provider bills beyond those of the answer, at most."""
+MOST = 2 * 30 + 3 * (LONGEST + REASONED)
 DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
 
 
@@ -39,14 +41,17 @@ class CheckedAccount(Account):
 
     last: ReservedCall
     bill: int = 0
+    reserved: int = 0
 
     async def reserve(self, model: str, most: int) -> ReservedCall:
-        self.last, self.bill = await super().reserve(model, most), 0
+        self.last, self.bill, self.reserved = await super().reserve(model, most), 0, most
         return self.last
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         assert cost is not None
-        assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        assert self.bill <= cost <= self.reserved == MOST, (
+            f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        )
         super().commit(opened, usage, cost, outcome)
 
 
@@ -68,6 +73,7 @@ class ModelStream:
     prompt: Usage
     told_first: bool
     breaks_off: bool
+    reasoned: int
     began: float = 0
     writing: bool = False
     ended: bool = False
@@ -91,7 +97,7 @@ class ModelStream:
         if self.breaks_off:
             raise ModelConnection("reset")
         self.ended = True
-        yield replace(self.prompt, output=sum(part.tokens for part in self.written))
+        yield replace(self.prompt, output=self.reasoned + sum(part.tokens for part in self.written))
 
     def feed(self, event):
         if isinstance(event, Usage):
@@ -105,7 +111,8 @@ class ModelStream:
 
     def so_far(self) -> int:
         """Return how many tokens are written by now, and in the time until the model notices that nobody listens."""
-        left, tokens = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S), 0.0
+        left = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S)
+        tokens = float(self.reasoned)
         for part in self.written:
             tokens += part.tokens * min(1.0, max(0.0, left) / part.seconds)
             left -= part.seconds
@@ -143,7 +150,8 @@ class Provider:
         read = rng.randrange(30)
         prompt = Usage(rng.randrange(31 - read), 0, 0, read)
         words = rng.choice(["ab", "X", "7", "你"])
-        return ModelStream(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
+        reasoned = rng.choice([0, rng.randrange(REASONED), REASONED])
+        return ModelStream(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2, reasoned)
 
     async def complete(self, request: Request, on_event) -> Completion:
         rng, answering = self.rng, self.answering()
@@ -195,7 +203,8 @@ class Billing:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
         account = CheckedAccount(ledger, self.policy(), thread, user, turn)
-        model = MeteredModel(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        provider = Provider(account, rng, self.billed)
+        model = MeteredModel(provider, account, Catalog({}, PRICES), lambda _: 30, REASONED)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bot.config.scopes import OWN_DAY, CurrentSettings, Effective, Place, covering, resolve, scope_keys
 from bot.config.settings import Scope, Settings
-from bot.guards.policy import Policy
+from bot.config.tool_profiles import policy_of, rules_of
 from threads.model import Author, Feedback, ThreadId
 
 HERE = Place("slack", "T1", "C1", "U1")
@@ -33,6 +33,7 @@ sections = {
             "enabled": st.lists(st.sampled_from(("files", "shell")), max_size=2),
             "policy": st.dictionaries(st.sampled_from(("shell", "shell(ls*)", "files")), verdicts),
             "after_outside_text": verdicts,
+            "profile": st.sampled_from((None, "read-only", "trusted")),
         },
     ),
     "budget": st.fixed_dictionaries(
@@ -96,10 +97,11 @@ def test_each_key_is_of_the_most_specific_scope_that_has_it(document):
 @given(documents)
 def test_rules_are_laid_over_rule_by_rule(document):
     effective = resolve(load(document), HERE)
-    rules = {"shell": "ask"}
+    tools = effective.settings.tools
+    rules = {} if tools.profile else {"shell": "ask"}
     for source in (document, *(document["scopes"].get(name, {}) for name in NAMES)):
         rules |= source.get("tools", {}).get("policy", {})
-    assert effective.settings.tools.policy == rules
+    assert rules_of(tools) == rules
 
 
 @given(documents, st.randoms(use_true_random=False))
@@ -166,9 +168,23 @@ def test_a_scope_may_loosen_a_rule_by_its_name_but_no_other_refusal():
             "scopes": {"slack:T1:C1": {"tools": {"policy": {"shell": "allow"}}}},
         }
     )
-    policy = Policy(resolve(settings, HERE).settings.tools.policy)
+    policy = policy_of(resolve(settings, HERE).settings.tools)
     assert policy.verdict("shell", "exec", "ls", tainted=False) == "allow"
     assert policy.verdict("shell", "exec", "rm -r x", tainted=False) == "deny"
+
+
+def test_a_profile_of_a_scope_is_not_undone_by_a_default_rule():
+    settings = load(
+        {
+            "scopes": {
+                "slack:T1": {"tools": {"profile": "trusted"}},
+                "slack:T1:C1": {"tools": {"policy": {"web_fetch": "deny"}}},
+            }
+        }
+    )
+    policy = policy_of(resolve(settings, HERE).settings.tools)
+    assert policy.verdict("shell", "exec", "ls", tainted=False) == "allow"
+    assert policy.verdict("web_fetch", "net", "https://x.example", tainted=False) == "deny"
 
 
 def test_an_override_is_on_top_of_all_scopes():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bot.guards.redaction import mask
 from bot.observe.logs import MAX_TEXT, RESERVED, Sink, clean, configure_logging, one_line
-from bot.ports.errors import ModelNotFound, PaymentRequired, Unauthorized
-from threads.errors import StoreUnavailable
+from bot.ports.errors import ModelNotFound, ModelUnavailable, PaymentRequired, Unauthorized
+from threads.errors import StoreUnavailable, retry_fields
 
 pytestmark = pytest.mark.usefixtures("restored_logging")
 log = logging.getLogger("bot.test")
@@ -115,8 +115,29 @@ def test_people_see_no_traceback_of_a_failure_that_has_a_name(out: io.StringIO, 
 @pytest.mark.parametrize("error", [Unauthorized("401"), PaymentRequired("402"), ModelNotFound("404")])
 def test_what_only_tells_how_a_provider_is_has_no_traceback_in_json_either(out: io.StringIO, error) -> None:
     configure_logging("info", "json", out)
-    log.error("turn.failed: %s", error, exc_info=error, extra={"report": {"type": error.code}})
-    assert record(out).keys() == {"at", "level", "logger", "event", "text"}
+    log.error("turn.failed: %s", error, exc_info=error)
+    assert record(out).keys() == {"at", "level", "logger", "event", "text", "report"}
+
+
+def test_a_line_about_a_failure_carries_its_report(out: io.StringIO) -> None:
+    configure_logging("info", "json", out)
+    error = ModelUnavailable("sk-ant-0123456789abcdefghij", status=529)
+    log.info("model.retry: no", extra={**retry_fields(error, 2, 1.5), "correlation_id": "1a2b3c4d"})
+    line = record(out)
+    at = line["report"].pop("timestamp")
+    assert line["report"] == {
+        "type": "unavailable",
+        "message": "ModelUnavailable: [masked]",
+        "recoverable": True,
+        "context": {"status": 529.0},
+        "suggestion": "I'm having trouble reaching my AI provider. Try again in a moment.",
+        "ways": ["retry"],
+        "correlation_id": "1a2b3c4d",
+    }
+    assert at == line["at"]
+    assert "error" not in line
+    log.warning("context.damaged: no", extra={"code": "context_corrupt"})
+    assert json.loads(out.getvalue().splitlines()[-1])["report"]["type"] == "context_corrupt"
 
 
 def test_a_persons_text_cannot_forge_a_line(out: io.StringIO) -> None:

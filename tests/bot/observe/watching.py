@@ -52,7 +52,7 @@ class RecordingSink:
     def ended(self, work: Work) -> None:
         self.ends.append(work)
 
-    def settled(self, transport, outcome, seconds) -> None:
+    def settled(self, transport, outcome, seconds, ids) -> None:
         self.outcomes.append((transport, outcome, seconds))
 
     def of(self, kind: str) -> list[Work]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.agent.prompt.user_message import no_memory
+from bot.agent.prompt.user_message import UserMessages
 from bot.playbooks.definition import Stage
 from bot.playbooks.run_state import LONGEST_RESULT, RunsFile
 from bot.playbooks.runs import Runs
@@ -95,7 +95,11 @@ async def attempt_at(folder, checks, *, answer="Done.", shell=None, permits=None
         return answer
 
     agent = SimpleNamespace(
-        tools=toolbox, workspace=workspace, spill=lambda _: no_spill, read_memory=no_memory, run=answered
+        tools=toolbox,
+        workspace=workspace,
+        spill=lambda _: no_spill,
+        user_messages=UserMessages(),
+        run=answered,
     )
 
     async def same(*_):

@@ -14,7 +14,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, FaultyDisk, inline, message
-from threads.errors import retry_fields
+from threads.errors import TransportUnavailable, retry_fields
 from threads.model import Answer, Author
 from threads.store.checksummed_lines import intact
 from threads.store.disk import PosixDisk
@@ -146,10 +146,15 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
         ("m1", "model.failover"),
         ("m2", "model.passed_over"),
     ]
+    [opened] = lines_of(tmp_path / "audit", "circuit")
+    assert opened["details"]["event"] == "circuit.opened"
     retries = [line["details"] for line in found[:3]]
     waits = [float(retry.pop("wait_s")) for retry in retries]
     assert waits == sorted(waits)
     assert all("529" in retry.pop("reason") for retry in retries)
+    reports = [retry.pop("report") for retry in retries]
+    assert all((one["type"], one["recoverable"]) == ("unavailable", True) for one in reports)
+    assert all(one["ways"] == ["retry"] for one in reports)
     told = {"event": "model.retry", "code": "unavailable", "model": "anthropic/claude-sonnet-5-5"}
     assert retries == [told | {"attempt": attempt} for attempt in ("2", "3", "4")]
     assert found[3]["details"]["from_model"] == "anthropic/claude-sonnet-5-5"
@@ -180,7 +185,7 @@ async def test_retries_are_told_however_many_there_are_and_however_little_is_log
         audit = Audit(AuditFiles(PosixDisk(), tmp_path, inline).append, now)
         async with audit.writing({}), audit_logs(audit, str):
             for n in range(3 * MOST_A_MINUTE):
-                log.info("post.failed: no", extra=retry_fields("transport_unavailable", n + 2, 1.5))
+                log.info("post.failed: no", extra=retry_fields(TransportUnavailable("no"), n + 2, 1.5))
     finally:
         root.setLevel(level)
     retries = [line["details"] for line in lines_of(tmp_path, "retry")]

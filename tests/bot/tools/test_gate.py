@@ -9,6 +9,7 @@ import pytest
 
 from bot.ports.errors import (
     McpUnavailable,
+    SandboxFailed,
     ToolDenied,
     ToolError,
     ToolInvalidInput,
@@ -99,6 +100,7 @@ async def test_a_value_is_a_success_and_the_errors_of_items_stand_beside_it():
     ("error", "kind", "recoverable"),
     [
         (ToolTimeout("slow"), "timeout", True),
+        (SandboxFailed("It used too much memory."), "unknown", False),
         (ToolDenied("no"), "permission", False),
         (ToolNotFound("gone"), "not_found", True),
         (ToolRateLimited("later"), "rate_limit", True),

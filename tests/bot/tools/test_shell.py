@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
+from bot.ports.errors import SandboxFailed, ToolDenied, ToolTimeout
 from bot.ports.tool import ToolOutput
 from bot.tools.sandbox import CommandResult, Sandbox
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
@@ -48,7 +48,12 @@ async def test_a_result_counts_the_bytes_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("outcome", "error"),
-    [("timeout", ToolTimeout), ("flood", ToolError), ("memory", ToolError), ("killed", ToolError)],
+    [
+        ("timeout", ToolTimeout),
+        ("flood", SandboxFailed),
+        ("memory", SandboxFailed),
+        ("killed", SandboxFailed),
+    ],
 )
 async def test_a_command_that_is_stopped_returns_its_output_so_far(outcome, error, tmp_path):
     with pytest.raises(error) as raised:

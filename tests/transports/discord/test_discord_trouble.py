@@ -7,8 +7,8 @@ import logging
 import anyio
 import pytest
 
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.message_story import stories
+from bot.reports.files import FileReader
+from bot.reports.message_story import stories
 from tests.fakes.discord import (
     BOT,
     CHANNEL,

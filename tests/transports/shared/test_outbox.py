@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import anyio
@@ -18,7 +19,6 @@ from transports.shared.delivery.outbox import Outbox
 pytestmark = pytest.mark.anyio
 
 REPLY = Outgoing(ThreadId("memory", "", "c", "r"), "memory::c:m1", "hello", "reply")
-LOST = TransportUnavailable("the answer was cut off", maybe_posted=True)
 CUT = TransportUnavailable("the look-up was cut off")
 
 
@@ -46,7 +46,7 @@ class Platform:
         if self.shows or not lost:
             self.texts.append(outgoing.text)
         if lost:
-            raise LOST
+            raise TransportUnavailable("the answer was cut off", maybe_posted=True)
         return f"p{len(self.texts)}"
 
     async def find(self, thread, key):
@@ -163,3 +163,49 @@ async def test_a_long_post_is_given_up_only_after_tries_that_brought_nothing_out
         with pytest.raises(TransportUnavailable):
             await post(platform)
     assert len(platform.texts) == parts
+
+
+class Away(Platform):
+    """Has no link until ``back_at``; the first post may be out."""
+
+    def __init__(self, back_at: float, *, looks: bool, lost: bool):
+        super().__init__([], lost=0)
+        self.back_at, self.looks, self.in_doubt = back_at, looks, lost
+
+    async def reconnected(self):
+        await anyio.sleep_until(self.back_at)
+
+    async def post(self, outgoing):
+        if anyio.current_time() < self.back_at:
+            raise TransportUnavailable("no link", maybe_posted=self.in_doubt)
+        return await super().post(outgoing)
+
+    async def find(self, thread, key):
+        if not self.looks:
+            raise TransportUnavailable("no link")
+        return await super().find(thread, key)
+
+
+async def try_to_post(platform, kind="reply"):
+    try:
+        await Outbox(platform, anyio.lowlevel.checkpoint, 300.0).post(replace(REPLY, kind=kind))
+    except PostFailed as error:
+        return platform.texts, error.maybe_posted
+    return platform.texts, None
+
+
+@pytest.mark.parametrize(
+    ("away_s", "kind", "lost", "looks", "told"),
+    [
+        (200, "reply", False, True, (["hello"], None)),
+        (400, "reply", False, True, ([], False)),
+        (400, "notice", False, True, (["hello"], None)),  # what is no answer does not get old
+        (400, "reply", True, True, ([], False)),  # it was looked for, and is not out
+        (400, "reply", True, False, ([f"hello\n\n{MAYBE_REPEAT}"], None)),  # nobody knows whether it is out
+    ],
+)
+async def test_a_reply_that_gets_too_old_is_given_up_unless_it_may_be_out(away_s, kind, lost, looks, told):
+    platform = Away(anyio.current_time() + away_s, looks=looks, lost=lost)
+    began = anyio.current_time()
+    assert await try_to_post(platform, kind) == told
+    assert told[1] is None or 300 <= anyio.current_time() - began <= 500

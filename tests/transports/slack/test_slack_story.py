@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from bot.admin.reports.links import linked
 from bot.config.settings import Access
 from bot.ports.errors import ModelUnavailable
+from bot.reports.links import linked
 from bot.routing.access import allowed
 from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in, transport

@@ -206,9 +206,9 @@ class CatchUp:
         with suppress(StoreUnavailable):
             await self._marks.finish(channel, NEVER)
 
-    def _again(self, channel: str, error: BotError) -> dict[str, str | float]:
+    def _again(self, channel: str, error: BotError) -> dict[str, object]:
         failures, _ = self._failures.get(channel, (0, 0.0))
-        return retry_fields(error.code, failures + 2, _pause(failures))
+        return retry_fields(error, failures + 2, _pause(failures))
 
     def _try_again(self, channel: str) -> bool:
         self._tries[channel] = self._tries.get(channel, 0) + 1

@@ -3,6 +3,7 @@
 rate limited               -> wait as the platform says, try again
 unavailable                -> try again; if it may be stored all the same, look for it first
 rejected, or out of tries  -> give up: a stale reply is worse than none, there is no unsent queue
+a reply gets too old       -> give up likewise, before any part of it is out
 
 A try that posted further parts of a long post resets the count.
 """
@@ -10,6 +11,7 @@ A try that posted further parts of a long post resets the count.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -18,7 +20,14 @@ from typing import TypeVar
 
 import anyio
 
-from threads.errors import Fenced, PostFailed, TransportRejected, TransportUnavailable, retry_fields
+from threads.errors import (
+    Fenced,
+    PostFailed,
+    TransportRejected,
+    TransportUnavailable,
+    error_fields,
+    retry_fields,
+)
 from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Transport
@@ -45,11 +54,17 @@ LONGEST_RETRY_AFTER_S = 120.0
 class Outbox:
     """A `threads.delivery.Outlet` over one transport.
 
-    *ensure_ownership* is awaited before each try of a post; see `threads.ports.Store`.
+    *ensure_ownership* is awaited before each try of a post; see `threads.ports.Store`. A reply that is not out
+    within *max_age_s* is given up.
     """
 
-    def __init__(self, transport: Transport, ensure_ownership: Callable[[], Awaitable[None]]) -> None:
-        self._transport, self._ensure_ownership = transport, ensure_ownership
+    def __init__(
+        self,
+        transport: Transport,
+        ensure_ownership: Callable[[], Awaitable[None]],
+        max_age_s: float = math.inf,
+    ) -> None:
+        self._transport, self._ensure_ownership, self._max_age_s = transport, ensure_ownership, max_age_s
         able = transport.capabilities
         self.finds, self.lands_late, self.asks = able.find, able.lands_late, able.asks
 
@@ -73,48 +88,66 @@ class Outbox:
 
     async def post(self, outgoing: Outgoing) -> str:
         """Post and return the platform's id; raises `PostFailed` when it is given up, and `Fenced`."""
-        failures = 0
+        failures, until = 0, self._expires_at(outgoing)
         while True:
             await self._ensure_ownership()
             try:
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
-                failures = 1 if error.progressed else failures + 1
-                last = not await self._waited(outgoing, error, failures)
+                failures, until = (1, math.inf) if error.progressed else (failures + 1, until)
+                last = not await self._waited(outgoing, error, failures, until)
                 if error.maybe_posted:
-                    found, outgoing = await self._look(outgoing)
+                    found, outgoing = await self._look(outgoing, error, until)
                     if found is not None:
                         return found
                 if last:
                     raise
 
-    async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int) -> bool:
-        """Wait until the post may be tried again; return False, at once, if that is of no use."""
+    def _expires_at(self, outgoing: Outgoing) -> float:
+        return anyio.current_time() + (self._max_age_s if outgoing.kind == "reply" else math.inf)
+
+    async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int, until: float) -> bool:
+        """Wait until the post may be tried again; return False, at once, if that is of no use.
+
+        Return False as well when the time is *until*, on the event loop's clock, unless the post may be out. One that
+        may be out since an earlier try may be out after this one.
+        """
+        error.maybe_posted |= outgoing.text.endswith(MAYBE_REPEAT)
         if failures > len(PAUSES_S) or _hopeless(error):
             log.warning("post.failed: given up: %s", error, extra=_ids(outgoing))
             return False
         pause = error.retry_after or PAUSES_S[failures - 1]
-        fields = {**_ids(outgoing), **retry_fields(error.code, failures + 1, pause)}
+        fields = {**_ids(outgoing), **retry_fields(error, failures + 1, pause)}
         log.warning("post.failed: %s", error, extra=fields)
-        await anyio.sleep(pause)
-        with anyio.move_on_after(RECONNECT_WITHIN_S):
-            await self._transport.reconnected()
-        return True
+        until = math.inf if error.maybe_posted else until
+        with anyio.CancelScope(deadline=until):
+            await anyio.sleep(pause)
+            with anyio.move_on_after(RECONNECT_WITHIN_S):
+                await self._transport.reconnected()
+        return anyio.current_time() < until
 
-    async def _look(self, outgoing: Outgoing) -> tuple[str | None, Outgoing]:
-        """Return the id of a post that is out after all, and the post, marked as a repeat if that is unknown."""
+    async def _look(self, outgoing: Outgoing, error: PostFailed, until: float) -> tuple[str | None, Outgoing]:
+        """Return the id of a post that is out after all, and the post, marked as a repeat if that is unknown.
+
+        Raise *error* if it is not out and the time is *until*.
+        """
+        text = outgoing.text.removesuffix(f"\n\n{MAYBE_REPEAT}")
         for tried, pause in enumerate((*LOOK_PAUSES_S, None) if self.finds else (), 1):
             try:
-                return await self.find(outgoing.thread, outgoing.key), outgoing
-            except PostFailed as error:
-                last = pause is None or _hopeless(error)
-                wait = error.retry_after or pause or 0.0
-                again = {"code": error.code} if last else retry_fields(error.code, tried + 1, wait)
-                log.warning("post.lookup_failed: %s", error, extra={**_ids(outgoing), **again})
+                found = await self.find(outgoing.thread, outgoing.key)
+            except PostFailed as fault:
+                last = pause is None or _hopeless(fault)
+                wait = fault.retry_after or pause or 0.0
+                again = error_fields(fault) if last else retry_fields(fault, tried + 1, wait)
+                log.warning("post.lookup_failed: %s", fault, extra={**_ids(outgoing), **again})
                 if last:
                     break
                 await anyio.sleep(wait)
-        text = outgoing.text.removesuffix(f"\n\n{MAYBE_REPEAT}")
+            else:
+                error.maybe_posted = False
+                if found is None and anyio.current_time() >= until:
+                    raise error
+                return found, replace(outgoing, text=text)
         return None, replace(outgoing, text=f"{text}\n\n{MAYBE_REPEAT}")
 
     async def _bounded(self, work: Awaitable[T], thread: ThreadId) -> T:

@@ -124,7 +124,7 @@ class Supervisor:
         self._failures = 1 if steady else self._failures + 1
         self._leave("disconnected" if self._failures >= DISCONNECTED_AFTER else "reconnecting")
         retry_after = why.retry_after if isinstance(why, PostFailed) else None
-        code = why.code if isinstance(why, BotError) else "transport_unavailable"
+        error = why if isinstance(why, BotError) else TransportUnavailable(str(why or ""))
         wait = pause(self._failures, retry_after)
         log.log(
             logging.ERROR if self._failures == DISCONNECTED_AFTER else logging.WARNING,
@@ -134,7 +134,7 @@ class Supervisor:
             f"{type(why).__name__}: {why}" if why else "the link ended",
             self._failures,
             wait,
-            extra=retry_fields(code, self._failures + 1, wait, transport=self._name),
+            extra=retry_fields(error, self._failures + 1, wait, transport=self._name),
         )
         return retry_after
 

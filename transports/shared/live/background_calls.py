@@ -28,7 +28,7 @@ TIDY_AFTER_S = 10.0
 async def retry_sweep(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
     """Sweep a thread, a few times if the platform cannot do it now; the last refusal is logged."""
 
-    def log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+    def log_retry(error: PostFailed, fields: Mapping[str, object]) -> None:
         fields = {"thread_id": str(thread), **fields}
         log.info("live.unswept: looked for again: %s", error, extra=fields)
 

@@ -62,7 +62,7 @@ PAUSES_S = (1.0, 4.0)
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived", "is_inactive"})
 
 
-def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+def _log_retry(error: PostFailed, fields: Mapping[str, object]) -> None:
     log.info("catch_up.again: a call failed, trying again: %s", error, extra=fields)
 
 

@@ -161,7 +161,7 @@ class Posting:
             if not error.retryable:
                 raise
             pause = error.retry_after or PAUSE_S
-            fields = {"thread_id": str(thread), **retry_fields(error.code, 2, pause)}
+            fields = {"thread_id": str(thread), **retry_fields(error, 2, pause)}
             log.warning("file.share_failed: %s", error, extra=fields)
             await anyio.sleep(pause)
             said = await thread_history.read(self._web, thread.channel, thread.root, since_of(key))

@@ -79,7 +79,7 @@ async def upload(web: Web, source: Source, size: int, name: str) -> str:
     raise TransportUnavailable("files.getUploadURLExternal: no address in the answer")
 
 
-def _log_retry(error: PostFailed, fields: Mapping[str, str | float]) -> None:
+def _log_retry(error: PostFailed, fields: Mapping[str, object]) -> None:
     log.warning("file.upload_failed: %s", error, extra=fields)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from bot.admin.doctor.checks import Context
 from bot.admin.doctor.fixes import LEFT_S, apply_fixes
-from bot.admin.reports.workspace_files import files_of
 from bot.config.settings import Settings
+from bot.reports.workspace_files import files_of
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START
 from tests.bot.store.archives import nested_folders

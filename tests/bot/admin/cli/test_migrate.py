@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from bot.admin import migrate
 from bot.admin.cli import main
-from bot.admin.reports.budget_state import budgets
-from bot.admin.reports.files import FileReader
 from bot.budget.budgets import Call, Reserve, record_adapter
 from bot.ports.config_error import ConfigInvalid
+from bot.reports.budget_state import budgets
+from bot.reports.files import FileReader
 from bot.store.postgres.migrations import migrate as make_tables
 from bot.store.postgres.moving import Unmovable
 from tests.bot.admin.cli.test_postgres import in_a_thread, over_postgres

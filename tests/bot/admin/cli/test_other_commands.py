@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from bot.admin import backup
 from bot.admin.cli import main
-from bot.admin.reports import audit_trail
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.line_reader import Damage
 from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
+from bot.reports import audit_trail
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage
 from tests.bot.admin.cli.data_folders import (
     document,
     exchange,
@@ -55,6 +55,21 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
     assert found("--thread", "slack:T1:C1:2.2") == [("feedback", "2.2")]
     shown = threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
     assert "tool shell, about ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
+
+
+def test_the_last_verdict_of_each_person_on_each_answer_counts(tmp_path):
+    for author, answer, verdict in [
+        ("U1", "1", "up"),
+        ("U1", "1", "down"),
+        ("U2", "1", "up"),
+        ("U1", "2", "up"),
+    ]:
+        about = {"thread_id": "discord:G:C:1", "message_id": answer, "author": author}
+        record = AuditRecord(
+            at="2026-01-01T10:00:00.000+00:00", kind="feedback", **about, details={"verdict": verdict}
+        )
+        write_audit(tmp_path, record)
+    assert "Feedback: 2 up, 1 down." in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
 
 
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
@@ -140,6 +155,15 @@ def test_the_check_says_what_to_write_about_a_server_on_this_machine_of_unknown_
     gateway["free"] = True
     (tmp_path / "settings.json").write_text(json.dumps(given))
     assert "price" not in CliRunner().invoke(main, ["check"]).stderr
+
+
+def test_the_check_shows_what_the_tool_profile_means(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tools = {"profile": "read-only", "policy": {"shell(make *)": "ask"}}
+    (tmp_path / "settings.json").write_text(json.dumps({"model": "offline/demo", "tools": tools}))
+    shown = CliRunner().invoke(main, ["check"]).stdout
+    assert "Tools (profile read-only): allow: reading; deny: writing, commands, MCP; ask: the web." in shown
+    assert "Rules before these: shell(make *) ask." in shown
 
 
 def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):

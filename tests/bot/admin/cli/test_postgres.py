@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.reports.links import linked
+from bot.reports.links import linked
 from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import THREAD, workers

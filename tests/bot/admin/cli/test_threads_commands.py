@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from bot.admin.reports import files
-from bot.admin.reports import thread as telling
+from bot.reports import files
+from bot.reports import thread as telling
 from tests.bot.admin.cli.data_folders import at, document, exchange, threadfast, write_records, write_thread
 from threads.log import Entry, entry_adapter
 from threads.model import Message, Text, ThreadId, ToolCall, ToolResult

@@ -5,10 +5,10 @@ import re
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.reports.files import FileReader
-from bot.admin.reports.line_reader import Damage
-from bot.admin.reports.thread import journal
 from bot.ports.errors import ModelUnavailable
+from bot.reports.files import FileReader
+from bot.reports.line_reader import Damage
+from bot.reports.thread import journal
 from tests.sim.loop import virtual_time
 from tests.world import T1, T2, Platform, Scripted, message, running, says
 from threads.log import Entry, entry_adapter

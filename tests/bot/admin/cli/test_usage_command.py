@@ -4,11 +4,12 @@ import tracemalloc
 import anyio
 import pytest
 
-from bot.admin.reports import usage as usage_report
-from bot.admin.reports.files import FileReader
+from bot.admin import usage as usage_report
 from bot.budget.budgets import Call, Carried, Commit, Reserve, record_adapter
 from bot.budget.ledger import Ledger
 from bot.ports.model import Usage
+from bot.reports.files import FileReader
+from bot.reports.usage import report as read_report
 from tests.bot.admin.cli.data_folders import document, threadfast, write_records
 from tests.bot.budget.ledgers import Time, inline
 from threads.store.disk import PosixDisk
@@ -113,7 +114,7 @@ def test_a_terminal_gets_bars_and_fits_into_eighty_columns(data, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = Terminal()
-    usage_report.show(usage_report.report(FileReader(data), "thread", ("2026-01-01", None)), out)
+    usage_report.show(read_report(FileReader(data), "thread", ("2026-01-01", None)), out)
     assert "█" * usage_report.BAR in out.getvalue()
     assert "\x1b[31m" not in out.getvalue()
 
@@ -157,7 +158,7 @@ def test_a_long_file_is_read_a_line_at_a_time(data):
     write_records(file, record_adapter(), *(Commit(seq=seq, **one) for seq in range(100, 5000)))
     tracemalloc.start()
     try:
-        made = usage_report.report(FileReader(data), "day", ("2026-11-22", None))
+        made = read_report(FileReader(data), "day", ("2026-11-22", None))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

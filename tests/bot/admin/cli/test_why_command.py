@@ -4,10 +4,10 @@ from datetime import datetime, timedelta
 import anyio
 import pytest
 
-from bot.admin.reports import message_story
 from bot.budget.budgets import Call, Commit, Reserve
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
+from bot.reports import message_story
 from tests.bot.admin.cli.data_folders import (
     DAY,
     at,

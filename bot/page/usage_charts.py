@@ -1,0 +1,18 @@
+"""The chart of a spending report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bot.budget.money import dollars
+from bot.page import charts
+from bot.reports.safe_text import plain
+from bot.reports.usage import Report
+
+
+def usage_chart(report: Report, mask: Callable[[str], str]) -> bytes:
+    """Return the SVG: bars over time for days, else one bar for each name."""
+    values = {mask(plain(line.name)): dollars(line.micros) for line in report.lines}
+    if report.by == "day":
+        return charts.bars("Spent by day, USD", [*values], {"USD": [*values.values()]}, unit="$")
+    return charts.shares(f"Spent by {report.by}, USD", values, unit="$")

@@ -1,0 +1,43 @@
+"""The totals of the ledger, and the calls of one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bot.budget.budgets import Budgets, Commit, Reserve, Total, record_adapter
+from bot.reports.line_reader import Damage, records
+from bot.reports.thread import in_json
+from bot.store.reader import Reader
+
+
+def budgets(reader: Reader) -> Budgets:
+    """Return all totals. Raises `threads.errors.NewerSchema` and OSError."""
+    totals = Budgets()
+    for scope, key, *amounts in reader.accounts():
+        totals.totals[scope, key] = Total(*amounts)  # type: ignore[index, arg-type]  # as the ledger has them
+    return totals
+
+
+def calls_of(reader: Reader, turn: str, since: str) -> Iterator[Commit | Reserve]:
+    """Return the model calls of one turn that began on the day *since* or later, as `ended` does.
+
+    Raises as `budgets`.
+    """
+    words = (in_json(turn),)
+    parts = reader.spending(since[:7], words)
+    found = (record for part in parts for record in records(part, record_adapter(), Damage(), words))
+    calls = (record for record in found if isinstance(record, Reserve | Commit))
+    return ended(call for call in calls if call.call.turn == turn)
+
+
+def ended(calls: Iterable[Commit | Reserve]) -> Iterator[Commit | Reserve]:
+    """Yield each call once: as its commit, or at the end as its reservation if it has no commit."""
+    open_: dict[int, Reserve] = {}
+    for call in calls:
+        match call:
+            case Reserve():
+                open_[call.seq] = call
+            case Commit():
+                open_.pop(call.reserve, None)
+                yield call
+    yield from open_.values()

@@ -1,0 +1,63 @@
+"""Dead letters: messages set aside after repeated interruptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bot.reports.line_reader import Damage
+from bot.reports.thread import entries, in_json, journal
+from bot.store.reader import Reader, Thread
+from threads.journal.records import Received
+
+_ENDED = b'"outcome":"dead_letter"'
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that ended as a dead letter.
+
+    ``again`` is the state of its resubmission: blank without one, ``in line``, or the outcome of the last one.
+    """
+
+    at: str
+    thread_id: str
+    message_id: str
+    author: str
+    text: str
+    again: str = ""
+
+
+def dead_letters(
+    reader: Reader, over: Callable[[Sequence[Thread]], Iterable[Thread]] = iter
+) -> list[DeadLetter]:
+    """Return the dead letters, oldest first; *over* iterates over all threads, and may show progress.
+
+    Raises `threads.errors.NewerSchema` and OSError.
+    """
+    pending = {
+        (r.thread_id, r.message_id) for r in journal(reader, Damage(), ("~",)) if isinstance(r, Received)
+    }
+    found = [
+        letter for thread in over(reader.holding([_ENDED])) for letter in _in_thread(reader, thread, pending)
+    ]
+    return sorted(found, key=lambda letter: letter.at)
+
+
+def _in_thread(reader: Reader, thread: Thread, pending: set[tuple[str, str]]) -> Iterator[DeadLetter]:
+    settled = entries(reader, thread, Damage(), having=[_ENDED])
+    ended_at = {entry.message_id: entry.at for entry in settled if entry.kind == "settled"}
+    if not ended_at:
+        return
+    recorded = [*entries(reader, thread, Damage(), having=[*map(in_json, ended_at)])]
+    again = {_original(message_id): "in line" for name, message_id in pending if name == thread.name}
+    again |= {_original(entry.message_id): entry.outcome for entry in recorded if entry.kind == "settled"}
+    for entry in recorded:
+        if entry.kind == "message" and (at := ended_at.get(entry.message_id)):
+            state = again.get(entry.message_id, "")
+            yield DeadLetter(at, thread.name, entry.message_id, entry.author, entry.text, state)
+
+
+def _original(message_id: str) -> str:
+    """Return the id of the message that this one is a resubmission of, blank if it is not a resubmission."""
+    return message_id.rpartition("~")[0]

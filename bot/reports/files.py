@@ -1,0 +1,170 @@
+"""Reads the store of one machine: the files of a data folder. A `bot.store.reader.Reader`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from bot.reports.line_reader import Damage, lines_from, lines_of, records
+from bot.reports.links import linked
+from bot.store.reader import Thread, Wait
+from threads.model import ThreadId
+from threads.store.data_folder import thread_folder
+
+BLOCK = 1 << 20
+END = 1 << 16
+"""Bytes of a log's end that hold its last message, most of the time."""
+FURTHER = 16
+"""The factor by which the search is enlarged if they do not."""
+
+_MESSAGE = b'"kind":"message"'
+"""As it stands in a log, and in no text: a quotation mark is written ``\\"`` there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A thread's folder; ``changed_at`` (seconds since 1970) is when its log was last written, or it itself."""
+
+    path: Path
+    changed_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The thread's id; one that was too long for a folder stays shortened."""
+        slug = [unquote(part) for part in self.path.name.split("~")]
+        return ":".join([unquote(self.path.parent.name), *slug])
+
+
+class FileReader:
+    """Reads the files below *data*. Nothing is repaired."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+    def threads(self, transport: str = "") -> list[Folder]:
+        """Only the age of each log is read."""
+        found = [_looked_at(path) for path in self._paths() if transport in ("", unquote(path.parent.name))]
+        return sorted(found, key=lambda folder: (-folder.changed_at, folder.path))
+
+    def find(self, wanted: str) -> list[Folder]:
+        if link := linked(wanted):
+            wanted = link[1]
+        if wanted.count(":") >= 3:
+            path = thread_folder(self._data, ThreadId.parse(wanted))
+            if path.is_dir():
+                return [_looked_at(path)]
+        last = wanted.rpartition(":")[2]
+        near = [path for path in self._paths() if last in (unquote(path.name.rpartition("~")[2]), path.name)]
+        return [Folder(path) for path in near if Folder(path).name.endswith(wanted) or path.name == wanted]
+
+    def holding(self, _: Sequence[bytes]) -> list[Folder]:
+        return self.threads()
+
+    def journal(self, _: Sequence[bytes] = (), __: str = "") -> Iterator[bytes]:
+        return lines_of(self._data / "journal.jsonl")
+
+    def log(self, thread: Thread, last: int | None = None, wait: Wait | None = None) -> Iterator[bytes]:
+        try:
+            file = _log(thread).open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            if last is not None:
+                _go_to_last(file, last)
+            yield from lines_from(file)
+            while wait:
+                wait()
+                yield from lines_from(file)
+
+    def count(self, thread: Thread) -> int:
+        found, end = 0, b""
+        with _log(thread).open("rb") as file:
+            while block := file.read(BLOCK):
+                found += (end + block).count(_MESSAGE)
+                end = block[-len(_MESSAGE) + 1 :]
+        return found
+
+    def conversation(self, thread: Thread) -> Iterator[bytes]:
+        for name in ("context.old.jsonl", "context.jsonl"):
+            yield from lines_of(thread.path / name)
+
+    def spending(self, month: str = "", _: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
+        from bot.budget.ledger import names_in, parts
+
+        folder = self._data / "usage"
+        return [lines_of(folder / part.name) for part in parts(names_in(folder)) if part.month >= month]
+
+    def accounts(self) -> Iterator[tuple[object, ...]]:
+        """Return them as the bot would count them at its next start."""
+        from bot.budget.budgets import Budgets, record_adapter
+        from bot.budget.ledger import names_in, parts, since_carried
+
+        folder, budgets = self._data / "usage", Budgets()
+        for record in since_carried(
+            parts(names_in(folder)),
+            lambda part: [*records(lines_of(folder / part.name), record_adapter(), Damage())],
+        ):
+            budgets.apply(record)
+        return ((*key, *astuple(total)) for key, total in budgets.totals.items())
+
+    def audit(self, since: str = "", _: Sequence[bytes] = (), wait: Wait | None = None) -> Iterator[bytes]:
+        read: dict[Path, int] = {}
+        while True:
+            days = sorted((self._data / "audit").glob("????-??-??.jsonl"))
+            for path in [day for day in days if day.stem >= since[:10]][-2 if read else 0 :]:
+                with path.open("rb") as file:
+                    file.seek(read.get(path, 0))
+                    yield from lines_from(file)
+                    read[path] = file.tell()
+            if wait is None:
+                return
+            wait()
+
+    def _paths(self) -> Iterator[Path]:
+        for transport in _subfolders(self._data / "threads"):
+            yield from _subfolders(transport)
+
+
+def _log(thread: Thread) -> Path:
+    return thread.path / "log.jsonl"
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _looked_at(path: Path) -> Folder:
+    try:
+        return Folder(path, os.stat(f"{path}/log.jsonl").st_mtime)  # noqa: PTH116 - once for each of 100,000
+    except FileNotFoundError:
+        pass
+    with suppress(FileNotFoundError):  # nothing said yet, but a message may wait
+        return Folder(path, path.stat().st_mtime)
+    return Folder(path)
+
+
+def _go_to_last(file: BinaryIO, messages: int) -> None:
+    """Move to where the last *messages* messages begin, reading ever larger pieces from the end."""
+    size, length = file.seek(0, os.SEEK_END), END
+    while True:
+        start = max(0, size - length)
+        file.seek(start)
+        piece = file.read(size - start)
+        found = [match.start() for match in re.finditer(_MESSAGE, piece)][-messages:]
+        if start == 0 or len(found) == messages:
+            break
+        length *= FURTHER
+    file.seek(start + piece.rfind(b"\n", 0, found[0] if found else None) + 1)

@@ -1,0 +1,155 @@
+"""One thread: messages and outcomes, tool calls, pending messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from pydantic_core import from_json, to_json
+
+from bot.reports.line_reader import Damage, records
+from bot.store.reader import Reader, Thread, Wait
+from threads.journal.records import Received, Record, Settled, record_adapter
+from threads.log import Entry, entry_adapter
+from threads.model import ToolCall, ToolResult
+from threads.store.context import line_adapter
+
+LAST_MESSAGES = 3
+"""Messages that are read from a log's end to find the last one: its line may be damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A thread in one line: how many ``messages`` it has, and the last one with how it ended."""
+
+    thread: str
+    at: str = ""
+    messages: int = 0
+    author: str = ""
+    text: str = ""
+    outcome: str = ""
+
+
+def summary(reader: Reader, thread: Thread) -> Summary:
+    """Return the summary of a thread's log; only its end is parsed, the rest is counted.
+
+    Raises `threads.errors.NewerSchema` and OSError.
+    """
+    author = text = outcome = at = ""
+    for entry in entries(reader, thread, Damage(), last=LAST_MESSAGES):
+        at = entry.at
+        if entry.kind == "message":
+            author, text, outcome = entry.author, entry.text, ""
+        elif entry.kind == "settled":
+            outcome = entry.outcome
+    messages = reader.count(thread) if at else 0
+    at = at or datetime.fromtimestamp(thread.changed_at, UTC).isoformat(timespec="milliseconds")
+    return Summary(thread.name, at, messages, author, text, outcome)
+
+
+def entries(
+    reader: Reader,
+    thread: Thread,
+    damage: Damage,
+    last: int | None = None,
+    having: Sequence[bytes] = (),
+    wait: Wait | None = None,
+) -> Iterator[Entry]:
+    """Return the lines of a thread's log, those of its last messages, or those that hold one of these pieces.
+
+    With *wait* it never ends: whenever there is no more, it waits and looks again.
+
+    Raises `threads.errors.NewerSchema` and OSError.
+    """
+    return records(reader.log(thread, last, wait), entry_adapter(), damage, having)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """A tool that was used for a message, with its arguments as JSON. ``at`` is when (UTC, ISO 8601), "" if unknown.
+
+    ``call`` is the id of the call, ``reason`` what the model read of a failure.
+    """
+
+    tool: str
+    arguments: str
+    failed: bool = False
+    at: str = ""
+    call: str = ""
+    reason: str = ""
+
+
+def tools_used(reader: Reader, thread: Thread) -> dict[str, list[ToolUse]]:
+    """Return the tool calls of each message, as far as the conversation still holds them.
+
+    Raises `threads.errors.NewerSchema` and OSError.
+    """
+    found: dict[str, list[ToolUse]] = {}
+    about, open_ = "", dict[str, tuple[str, int]]()
+    for line in records(reader.conversation(thread), line_adapter(), Damage()):
+        message = line.message
+        about = message.source or about if message.role == "user" else about
+        for block in message.blocks:
+            used = found.setdefault(about, [])
+            match block:
+                case ToolCall():
+                    open_[block.id] = about, len(used)
+                    arguments = block.malformed or to_json(block.arguments).decode()
+                    used.append(ToolUse(block.name, arguments, at=message.at, call=block.id))
+                case ToolResult(is_error=True) if block.call_id in open_:
+                    of, at = open_[block.call_id]
+                    found[of][at] = replace(found[of][at], failed=True, reason=_reason(block.content))
+                case _:
+                    pass
+    return {about: list(dict.fromkeys(used)) for about, used in found.items() if used}
+
+
+def _reason(content: str) -> str:
+    """Return why a call failed, from the result that the model read."""
+    try:
+        parsed = from_json(content)
+    except ValueError:
+        return content
+    match parsed:
+        case {"error": {"message": str(message)}}:
+            return message
+        case _:
+            return content
+
+
+def journal(reader: Reader, damage: Damage, having: Sequence[str] = (), thread: str = "") -> Iterator[Record]:
+    """Return the journal's records, of all lines or of those with one of these words in them.
+
+    At least those of *thread*, if it is given. Raises `threads.errors.NewerSchema` and OSError.
+    """
+    words = [*map(in_json, having)]
+    return records(reader.journal(words, thread), record_adapter(), damage, words)
+
+
+def in_json(word: str) -> bytes:
+    """Return *word* as it stands inside a JSON string."""
+    return to_json(word.encode("utf-8", "replace").decode())[1:-1]
+
+
+def waiting(reader: Reader, thread: str) -> list[Received]:
+    """Return the thread's messages that have no outcome yet, oldest first. Raises as `journal`."""
+    found: dict[str, Received] = {}
+    for record in journal(reader, Damage(), (thread,), thread):
+        match record:
+            case Received() if record.thread_id == thread:
+                found[record.message_id] = record
+            case Settled() if record.thread_id == thread:
+                found.pop(record.message_id, None)
+            case _:
+                pass
+    return list(found.values())
+
+
+def as_value(entry: Entry, used: Sequence[ToolUse]) -> dict[str, object]:
+    """Return a line for JSON; a message comes with the tools that were *used* for it."""
+    value = asdict(entry)
+    del value["v"]
+    if entry.kind == "message":
+        value["tools"] = [asdict(one) for one in used]
+    return value

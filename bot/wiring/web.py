@@ -1,0 +1,160 @@
+"""`threadfast web`: the page in the browser over the whole bot, alone or beside the platforms of `run`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import islice
+
+import anyio.to_thread
+import click
+from cachetools import LRUCache
+
+from bot.budget.budgets import Policy
+from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings
+from bot.config.settings import Settings, Transports
+from bot.config.settings import Web as WebSettings
+from bot.guards.redaction import Masker
+from bot.observe.turn_events import Observing
+from bot.page.views import Views
+from bot.ports.config_error import ConfigInvalid
+from bot.reports.line_reader import Damage
+from bot.reports.store_reader import open_reader
+from bot.reports.thread import entries
+from bot.routing.access import AccessControl
+from bot.routing.commands import MEANINGS
+from bot.store.reader import Thread
+from bot.wiring.app import utc_now
+from bot.wiring.chat import with_owner
+from bot.wiring.run import PageSources, run_transports
+from bot.wiring.store import Resources, Storage, make_storage
+from threads.log import Entry
+from threads.model import ThreadId
+from threads.store.disk import PosixDisk
+from transports.console import CONSOLE_USER
+from transports.web.address import Address
+from transports.web.client import Options, Web
+from transports.web.sessions import PERSON, Person, Sessions, WebState
+
+TITLE = 80
+"""Characters of a thread's first message that its list shows."""
+
+MOST_TITLES = 5_000
+
+
+async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int | None, opens: bool) -> None:
+    """Serve the page to whoever started the program, until Ctrl-C. Raises as `bot.wiring.run.run_transports`."""
+    given = settings.transports.web or WebSettings()
+    if port is not None:
+        given = given.model_copy(update={"port": port})
+    observe = settings.observe
+    if "log_level" not in observe.model_fields_set:  # a person reads the terminal
+        observe = observe.model_copy(update={"log_level": "warning"})
+    settings = settings.model_copy(update={"transports": Transports(web=given), "observe": observe})
+    await run_transports(with_owner(settings), environ, on_open=partial(_tell, opens=opens))
+
+
+def _tell(link: str, *, opens: bool) -> None:
+    print(f"Open {link}\nThe link works once, for 10 minutes. Ctrl-C stops the bot.", flush=True)  # noqa: T201
+    if opens:
+        click.launch(link)
+
+
+def make_web(
+    current: CurrentSettings,
+    environ: Mapping[str, str],
+    storage: Storage,
+    page: PageSources,
+) -> Web:
+    """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
+    settings, admin = current.settings, AccessControl(current).is_admin
+    given = settings.transports.web or WebSettings()
+    views = Views(
+        settings.name,
+        partial(open_reader, settings, environ),
+        page.status,
+        page.events,
+        Masker(secrets_of(settings, environ)),
+        Policy.of(settings.budget),
+    )
+    options = Options(
+        address=address_of(given),
+        name=settings.name,
+        folder=settings.data / "web",
+        most_file_bytes=settings.limits.attachment_mb * 1_000_000,
+        commands=MEANINGS,
+        is_admin=admin,
+        tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
+        views=views.routes(),
+        owner=Person(id=CONSOLE_USER) if page.on_open else None,
+        on_open=page.on_open or (lambda _: None),
+    )
+    return Web(
+        options,
+        ThreadHistory(settings, environ),
+        partial(storage.states.open, "web", WebState()),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+    )
+
+
+def address_of(given: WebSettings) -> Address:
+    return Address(given.host, given.port, given.public_url or "", given.tls_certificate is not None)
+
+
+async def make_link(settings: Settings, environ: Mapping[str, str], person: Person) -> str:
+    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError."""
+    if not PERSON.fullmatch(person.id):
+        raise ConfigInvalid(
+            f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
+        )
+    if (given := settings.transports.web) is None:
+        raise ConfigInvalid('transports.web: the settings do not name it; add "web": {} and start the bot')
+    if given.port == 0:
+        raise ConfigInvalid("transports.web.port: give it a number, so that the link can name it")
+    resources = Resources(
+        PosixDisk(), anyio.to_thread.run_sync, anyio.to_thread.run_sync, utc_now, Masker([]), Observing()
+    )
+    storage = make_storage(settings, environ, resources, anyio.to_thread.run_sync)
+    state = await storage.states.open("web", WebState())
+    if not state.value.key:
+        raise ConfigInvalid("The page was never served with these settings: start the bot first.")
+    return f"{address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
+
+
+class ThreadHistory:
+    """The threads and logs of the page: a `transports.web.talk.History` over the store of the settings."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings, self._environ = settings, environ
+        self._titles: LRUCache[str, str] = LRUCache(MOST_TITLES)
+        self._reading = threading.Lock()
+
+    async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
+        return await anyio.to_thread.run_sync(self._threads, person, most)
+
+    async def entries(self, thread: ThreadId, last: int) -> Sequence[Entry]:
+        return await anyio.to_thread.run_sync(self._entries, str(thread), last)
+
+    def _threads(self, person: str, most: int) -> list[tuple[str, str, float]]:
+        start = f"web::{person}:"
+        with self._reading, closing(open_reader(self._settings, self._environ)) as reader:
+            found = [thread for thread in reader.threads("web") if thread.name.startswith(start)][:most]
+
+            def title(thread: Thread) -> str:
+                if thread.name not in self._titles:
+                    first = next((e for e in entries(reader, thread, Damage()) if e.kind == "message"), None)
+                    if first is None:
+                        return ""
+                    self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
+                return self._titles[thread.name]
+
+            return [(one.name.removeprefix(start), title(one), one.changed_at) for one in found]
+
+    def _entries(self, name: str, last: int) -> list[Entry]:
+        with self._reading, closing(open_reader(self._settings, self._environ)) as reader:
+            found = islice((one for one in reader.find(name) if one.name == name), 1)
+            return [entry for thread in found for entry in entries(reader, thread, Damage(), last=last)]

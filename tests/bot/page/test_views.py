@@ -1,0 +1,98 @@
+"""The pages to look at, over folders as the bot writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+
+from bot.budget.budgets import Policy
+from bot.config.settings import Budget
+from bot.guards.redaction import Masker
+from bot.observe.event_stream import EventStream
+from bot.page.views import Views
+from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
+from bot.reports.files import FileReader
+from tests.bot.admin.cli.data_folders import exchange, write_thread
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-live-0123456789abcdef0123"
+PAGES = ["/", "/threads", "/thread?id=x", "/why", "/money", "/models", "/audit", "/dead-letters"]
+STATUS = Status(
+    7, "1", "2026-11-25T10:00:00+00:00", 5.0, True, False, "/data", "offline/demo",
+    transports=(TransportStatus("slack", "connected", "", 1.0),),
+    circuits=(CircuitStatus("a/b", "open", "<i>rate limited</i>", 3),),
+    spend=(Spend("day", 1.5, 0.25, 50.0), Spend("month", 1.5, 0.0, None)),
+    troubles=(f"the key {SECRET} is refused",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def look(tmp_path):
+    views = Views(
+        "thread<b>fast",
+        partial(FileReader, tmp_path),
+        lambda: STATUS,
+        EventStream(),
+        Masker([SECRET]),
+        Policy.of(Budget()),
+        lambda: datetime(1970, 1, 2, tzinfo=UTC),
+    )
+    transport = httpx2.ASGITransport(app=Starlette(routes=views.routes()))
+    return httpx2.AsyncClient(transport=transport, base_url="http://page")
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_of_an_empty_folder_is_whole(look, path):
+    answer = await look.get(path)
+    assert answer.status_code == (404 if "id=x" in path else 200)
+    assert "</html>" in answer.text
+    assert "thread<b>fast" not in answer.text
+
+
+async def test_the_first_page_has_the_status_without_its_secrets(look):
+    page = (await look.get("/")).text
+    assert "offline/demo" in page
+    assert "$50.00" in page
+    assert "no limit" in page
+    assert SECRET not in page
+
+
+async def test_threads_lead_to_their_transcripts(look, tmp_path):
+    write_thread(tmp_path, "1.1", *exchange(1, f"<script>alert(1)</script> {SECRET}"))
+    listed = (await look.get("/threads?transport=slack")).text
+    assert "slack:T1:C1:1.1" in listed
+    assert "1 thread" in listed
+    page = (await look.get("/thread", params={"id": "slack:T1:C1:1.1"})).text
+    for text in (listed, page):
+        assert "&lt;script&gt;" in text
+        assert "<script>" not in text
+        assert SECRET not in text
+    assert "0 threads" in (await look.get("/threads?transport=discord")).text
+
+
+async def test_why_is_a_timeline(look, tmp_path):
+    write_thread(tmp_path, "1.1", *exchange(1))
+    page = (await look.get("/why", params={"message": "m1"})).text
+    assert page.index("received") < page.index("settled")
+    assert "It was answered." in page
+
+
+@pytest.mark.parametrize(
+    "path", ["/why?message=%3Cb%3E", "/thread?id=%3Cb%3E", "/audit?since=%3Cb%3E&kind=%3Cb%3E"]
+)
+async def test_what_is_asked_for_comes_back_as_text(look, path):
+    assert "<b>" not in (await look.get(path)).text
+
+
+@pytest.mark.parametrize("by", ["day", "model", "user", "thread"])
+async def test_charts_are_pictures_that_may_do_nothing(look, by):
+    answer = await look.get(f"/chart/money-{by}.svg")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert (await look.get("/chart/money-secret.svg")).status_code == 404
+    assert (await look.get("/chart/models.svg")).status_code == 200

@@ -1,0 +1,159 @@
+"""An answer that could not be posted for too long: one honest note in its place, and one outcome; in virtual time."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.reports.files import FileReader
+from bot.reports.message_story import stories
+from tests.sim.loop import SimLoop
+from tests.world import Clock, Platform, Scripted, message, running, says
+from threads.errors import TransportUnavailable
+from threads.wording import MAYBE_REPEAT
+from transports.shared.delivery.outbox import Outbox
+
+pytestmark = pytest.mark.anyio
+
+HOURS = timedelta(hours=3)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)}
+
+
+class LoopClock(Clock):
+    """Wall time that goes with the virtual time of the loop."""
+
+    def __call__(self):
+        return super().__call__() + timedelta(seconds=anyio.current_time() - 1000.0)
+
+
+class Away(Platform):
+    """Refuses posts, and look-ups if so wanted, while it is away."""
+
+    def __init__(self, *, looks: bool = True):
+        super().__init__()
+        self.away, self.tries, self.looks = True, 0, looks
+        self.back_at = 0.0
+
+    async def post(self, outgoing):
+        self.tries += 1
+        self._look()
+        if self.away:
+            raise TransportUnavailable("no link")
+        return await super().post(outgoing)
+
+    async def find(self, thread, key):
+        if not self.looks:
+            raise TransportUnavailable("no link")
+        return await super().find(thread, key)
+
+    async def reconnected(self):
+        await anyio.sleep_until(self.back_at)
+        self.away = False
+
+
+async def answer_and_die(data, platform, clock) -> None:
+    """Answer a message, and die at the first try to post that."""
+    async with running(data, platform, Scripted(says("the answer")), clock=clock) as bot:
+        platform.back_at = 1e9
+        await bot.orchestrator.receive(message())
+        await platform.until(lambda: platform.tries > 0)
+    platform.back_at = 0.0
+
+
+async def start(data, platform, clock) -> None:
+    async with running(data, platform, Scripted(), clock=clock):
+        await anyio.sleep(60)
+
+
+@pytest.mark.parametrize(("later", "outcome"), [(timedelta(minutes=9), "answered"), (HOURS, "failed")])
+async def test_a_start_after_hours_tells_that_an_answer_is_too_old_and_does_not_post_it(
+    tmp_path, later, outcome
+):
+    clock, platform = LoopClock(), Away()
+    await answer_and_die(tmp_path, platform, clock)
+    platform.away, clock.offset = False, later
+    for _ in range(2):  # the second start has nothing to do
+        await start(tmp_path, platform, clock)
+    [post] = platform.posts
+    assert platform.outcomes == {"m1": outcome}
+    if outcome == "answered":
+        assert post.text == "the answer"
+        return
+    assert post.text.startswith(
+        "I had an answer to this on 21 Nov at 10:00 UTC, but I could not post it here in time."
+    )
+    assert "the answer" not in post.text
+    assert [choice.command for choice in post.choices] == ["/retry m1"]
+    [story] = stories(FileReader(tmp_path), "m1")
+    assert story.verdict == "It failed, and the thread was told so."
+    told = [event.what for event in story.events if event.kind == "intent"]
+    assert told[0] == 'reply: "the answer"'
+    assert told[1].startswith('error, transport_unavailable: "I had an answer')
+
+
+async def test_an_answer_that_is_out_after_all_is_only_settled_however_old_it_is(tmp_path):
+    clock, platform = LoopClock(), Away()
+    await answer_and_die(tmp_path, platform, clock)
+    platform.away, clock.offset = False, HOURS
+    platform.find = found
+    await start(tmp_path, platform, clock)
+    assert platform.posts == []
+    assert platform.outcomes == {"m1": "answered"}
+
+
+async def found(thread, key):
+    return "p1"
+
+
+async def test_where_nobody_can_say_whether_it_is_out_it_is_a_marked_repeat_and_no_second_outcome(tmp_path):
+    clock, platform = LoopClock(), Away(looks=False)
+    await answer_and_die(tmp_path, platform, clock)
+    platform.away, clock.offset = False, HOURS
+    await start(tmp_path, platform, clock)
+    assert platform.texts == [f"the answer\n\n{MAYBE_REPEAT}"]
+    assert platform.outcomes == {"m1": "answered"}
+
+
+async def test_a_death_before_the_note_is_posted_leaves_the_note_and_never_the_answer(tmp_path):
+    clock, platform = LoopClock(), Away()
+    await answer_and_die(tmp_path, platform, clock)
+    clock.offset, tries = HOURS, platform.tries
+    async with running(tmp_path, platform, Scripted(), clock=clock):
+        platform.back_at = 1e9
+        await platform.until(lambda: platform.tries > tries)  # the note is tried, and the process dies
+    platform.away, clock.offset = False, 2 * HOURS
+    await start(tmp_path, platform, clock)
+    [text] = platform.texts
+    assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC")
+    assert platform.outcomes == {"m1": "failed"}
+
+
+async def test_a_link_that_stays_away_for_longer_than_an_answer_may_wait_gets_the_note(tmp_path):
+    clock, platform = LoopClock(), Away()
+    platform.back_at = anyio.current_time() + 700
+    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
+    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
+    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
+        await platform.exchange(bot, message())
+    [text] = platform.texts
+    assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC")
+    assert platform.outcomes == {"m1": "failed"}
+
+
+async def test_a_link_that_comes_back_in_time_gets_the_answer(tmp_path):
+    clock, platform = LoopClock(), Away()
+    platform.back_at = anyio.current_time() + 500
+    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
+    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
+    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
+        await platform.exchange(bot, message())
+    assert platform.texts == ["the answer"]
+    assert platform.outcomes == {"m1": "answered"}

@@ -1,0 +1,45 @@
+"""The system's Chromium, for tests of the page; a machine without one skips them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from shutil import which
+
+import pytest
+
+from bot.tools.browser.launch import SYSTEM
+from tests.transports.web.site import Site
+
+PROGRAM = next(filter(None, map(which, SYSTEM)), None)
+
+needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="this machine has no Chromium")
+
+
+@asynccontextmanager
+async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterator:
+    """Open the page by a new link, and yield it. What its console says of errors is a fault of the test."""
+    from playwright.async_api import async_playwright  # noqa: PLC0415 - starts a process
+
+    faults: list[str] = []
+    async with async_playwright() as playwright:
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=args)
+        try:
+            page = await (await browser.new_context(**context)).new_page()
+            page.set_default_timeout(15_000)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on(
+                "console", lambda line: faults.append(line.text) if "Content Security" in line.text else None
+            )
+            page.on(
+                "request",
+                lambda one: None if one.url.startswith((site.url, "data:")) else faults.append(one.url),
+            )
+            await page.goto(f"{site.url}/enter#{site.link(person)}")
+            await page.wait_for_selector("#text")
+            yield page
+        finally:
+            await browser.close()
+    assert faults == []

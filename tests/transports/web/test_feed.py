@@ -1,0 +1,85 @@
+"""A page that reads a feed sees each event once, however often its connection is lost."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transports.web.feed import MOST_FEEDS, MOST_MESSAGES, RING_EVENTS, Feed, Feeds, Ring
+
+
+def texts(lines):
+    return [json.loads(line)["text"] for line in lines]
+
+
+@given(st.lists(st.one_of(st.integers(0, 999), st.just("look")), max_size=60))
+def test_what_is_read_in_pieces_is_what_was_written(steps):
+    ring, written, read, seen = Ring(), [], [], 0
+    for step in [*steps, "look"]:
+        if step == "look":
+            read += texts(ring.since(seen))
+            seen = ring.last
+        else:
+            ring.append({"op": "delta", "text": step})
+            written.append(step)
+    assert read == written
+
+
+def test_who_has_fallen_behind_the_ring_is_told_so():
+    ring = Ring()
+    for number in range(RING_EVENTS + 5):
+        ring.append({"op": "delta", "text": number})
+    assert ring.since(4) is None
+    assert len(ring.since(5)) == RING_EVENTS
+    assert ring.since(ring.last + 1) is None
+    assert ring.since(-1) is None
+
+
+def test_a_ring_is_bounded_in_bytes():
+    ring = Ring()
+    for _ in range(50):
+        ring.append({"op": "post", "text": "x" * 100_000})
+    assert ring.since(0) is None
+    assert len(ring.since(ring.last - 5)) == 5
+
+
+def test_a_snapshot_of_a_running_turn_has_its_text_in_one_piece():
+    feed = Feed()
+    for event in ("message", "started"):
+        feed.publish({"op": event, "id": "m", "text": "hi"})
+    for text in ("Hel", "lo ", "you"):
+        feed.publish({"op": "delta", "id": "m", "text": text})
+    assert [(e["op"], e["text"]) for e in feed.noted()][-1] == ("delta", "Hello you")
+
+
+def test_text_that_was_taken_back_is_not_in_a_snapshot():
+    feed = Feed()
+    feed.publish({"op": "delta", "id": "m", "text": "wrong"})
+    feed.publish({"op": "reset", "id": "m"})
+    feed.publish({"op": "delta", "id": "m", "text": "right"})
+    assert [e["text"] for e in feed.noted() if e["op"] == "delta"] == ["right"]
+
+
+def test_a_settled_message_keeps_its_post_and_its_tools_but_no_draft():
+    feed = Feed()
+    for op in ("message", "started", "tool", "tool_done", "delta", "wait", "post", "settled"):
+        feed.publish({"op": op, "id": "m", "text": ""})
+    assert [e["op"] for e in feed.noted()] == ["message", "started", "tool", "tool_done", "post", "settled"]
+    assert not feed.running
+
+
+def test_old_messages_are_forgotten():
+    feed = Feed()
+    for number in range(MOST_MESSAGES + 10):
+        feed.publish({"op": "settled", "id": f"m{number}"})
+    assert len({e["id"] for e in feed.noted()}) == MOST_MESSAGES
+
+
+def test_feeds_of_quiet_threads_are_forgotten_and_running_ones_are_not():
+    feeds = Feeds()
+    feeds.of("busy").publish({"op": "started", "id": "m"})
+    with feeds.of("open").ring.watch(lambda: None):
+        for number in range(MOST_FEEDS + 5):
+            feeds.of(f"t{number}")
+        assert {"busy", "open"} <= set(feeds.known)
+    assert len(feeds.known) <= MOST_FEEDS

@@ -1,0 +1,86 @@
+"""Markdown becomes a tree that holds text, and never markup."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transports.web.markdown import LONGEST, TAGS, tree
+
+
+def nodes(found):
+    for node in found:
+        yield node
+        if isinstance(node, list):
+            yield from nodes(node[2:])
+
+
+def test_a_paragraph_with_marks_is_a_tree():
+    assert tree("**a** `b`\n\n> c") == [
+        ["p", {}, ["strong", {}, "a"], " ", ["code", {}, "b"]],
+        ["blockquote", {}, ["p", {}, "c"]],
+    ]
+
+
+def test_html_stays_text():
+    assert tree("<img src=x onerror=alert(1)>") == [["p", {}, "<img src=x onerror=alert(1)>"]]
+    assert tree("a <b>c</b>") == [["p", {}, "a <b>c</b>"]]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "file:///etc/passwd",
+        "//x.example",
+    ],
+)
+def test_a_link_that_does_not_lead_to_a_web_page_is_text(address):
+    assert "href" not in json.dumps(tree(f"[here]({address})"))
+
+
+def test_an_image_is_a_link_that_nobody_fetches():
+    assert tree("![a cat](https://x.example/c.png)") == [
+        ["p", {}, ["a", {"href": "https://x.example/c.png"}, "a cat"]]
+    ]
+
+
+def test_code_keeps_its_language_and_its_text():
+    assert tree("```py\nx < 1\n```") == [["pre", {"lang": "py"}, "x < 1\n"]]
+
+
+def test_a_table_is_a_table():
+    assert [node[0] for node in nodes(tree("|a|b|\n|-|-|\n|1|2|")) if isinstance(node, list)] == [
+        *["table", "thead", "tr", "th", "th", "tbody", "tr", "td", "td"]
+    ]
+
+
+def test_a_tight_list_has_no_paragraphs():
+    assert tree("- a\n- b") == [["ul", {}, ["li", {}, "a"], ["li", {}, "b"]]]
+
+
+def test_a_list_begins_where_it_says():
+    assert tree("3. a")[0][:2] == ["ol", {"start": "3"}]
+
+
+def test_a_very_long_text_is_not_laid_out():
+    assert tree("*" * (LONGEST + 1)) == [["pre", {}, "*" * (LONGEST + 1)]]
+
+
+@given(
+    st.lists(st.sampled_from([*"ab *_`~#>|-[]()!<>&\n1.", "http://x", "javascript:"]), max_size=60).map(
+        "".join
+    )
+)
+def test_whatever_the_text_only_known_tags_and_attributes_come_out(text):
+    for node in nodes(tree(text)):
+        if isinstance(node, str):
+            continue
+        tag, attributes = node[:2]
+        assert tag in TAGS | {"span"}
+        assert set(attributes) <= {"href", "start", "lang"}
+        assert attributes.get("href", "https://").lower().startswith(("https://", "http://", "mailto:"))

@@ -1,0 +1,227 @@
+"""The page in a real Chromium, as a person uses it."""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+import pytest
+from playwright.async_api import expect
+
+from tests.fakes.openai import FakeOpenAI, Text, chat_answer, fault
+from tests.serving import compatible
+from tests.transports.web.chromium import browsing, needs_chromium
+from tests.transports.web.site import serving_page
+
+pytestmark = [pytest.mark.anyio, needs_chromium]
+
+ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+
+
+async def say(page, text):
+    await page.fill("#text", text)
+    await page.keyboard.press("Enter")
+
+
+async def test_a_person_writes_and_reads_the_answer(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await say(page, "hello")
+        await expect(page.locator(".post.reply").first).to_contain_text("offline/demo")
+        await expect(page.locator("#list a")).to_have_text("hello")
+        await expect(page.locator("#text")).to_have_value("")
+        await expect(page.locator("#messages .meta").last).to_contain_text("offline/demo")
+
+
+async def test_the_link_is_not_in_the_address_afterwards_and_works_once(tmp_path):
+    async with serving_page(tmp_path) as site:
+        link = site.link()
+        async with browsing(site) as page:
+            assert "#" not in page.url
+            other = await page.context.browser.new_context()
+            stranger = await other.new_page()
+            await stranger.goto(f"{site.url}/enter#{link}")
+            await stranger.wait_for_selector("#text")
+            third = await (await page.context.browser.new_context()).new_page()
+            await third.goto(f"{site.url}/enter#{link}")
+            await expect(third.locator("#word")).to_contain_text("used already")
+
+
+async def test_model_text_is_never_markup(tmp_path):
+    evil = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\"> [x](javascript:alert(1)) **bold**"
+    async with FakeOpenAI([chat_answer(Text(evil))]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with serving_page(tmp_path, fields, model="local/m") as site, browsing(site) as page:
+            await say(page, "<b>me</b>")
+            await expect(page.locator(".post strong")).to_have_text("bold")
+            await expect(page.locator(".person .text")).to_have_text("<b>me</b>")
+            assert (
+                await page.locator("#messages img, #messages script, #messages [href^=javascript]").count()
+                == 0
+            )
+            assert await page.title() == "threadfast"
+
+
+async def test_a_question_shows_the_exact_arguments_and_a_button_answers_it(tmp_path):
+    async with serving_page(tmp_path, ASKS) as site, browsing(site) as page:
+        await say(page, "write notes.md buy <b>milk</b>")
+        question = page.locator(".post.notice")
+        await expect(question).to_contain_text("buy <b>milk</b>")
+        await question.get_by_role("button", name="Allow once").click()
+        await expect(page.locator(".post.reply").first).to_contain_text("Wrote")
+        await expect(page.locator(".choices button")).to_have_count(0)
+        card = page.locator("details.tool")
+        await card.locator("summary").click()
+        await expect(card).to_contain_text('"success": true')
+
+
+async def test_live_text_waits_and_retries_are_seen(tmp_path):
+    limited = fault(429, "rate_limit_exceeded", retry_after="2")
+    async with FakeOpenAI([limited, chat_answer(Text("Good day"))]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with serving_page(tmp_path, fields, model="local/m") as site, browsing(site) as page:
+            await say(page, "hello")
+            await expect(page.locator(".wait")).to_contain_text("trying again in")
+            await expect(page.locator(".post.reply")).to_have_text("Good day")
+            await expect(page.locator(".wait")).to_have_text("")
+            await expect(page.locator(".draft")).to_have_text("")
+
+
+async def test_a_waiting_message_is_edited_and_another_deleted(tmp_path):
+    async with serving_page(tmp_path, {**ASKS, "busy": "queue"}) as site, browsing(site) as page:
+        await say(page, "write notes.md x")
+        await expect(page.locator(".post.notice")).to_be_visible()
+        await say(page, "draft")
+        await say(page, "oops")
+        await page.locator("li", has_text="oops").get_by_role("button", name="Delete").click()
+        await expect(page.locator("li", has_text="oops")).to_contain_text("Deleted before I began")
+        await page.locator("li", has_text="draft").get_by_role("button", name="Edit").click()
+        await page.fill("#text", "final words")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.locator(".person .text", has_text="final words")).to_be_visible()
+        await page.get_by_role("button", name="Deny").click()
+        await expect(page.locator("li", has_text="final words").locator(".post.reply")).to_contain_text(
+            "final words"
+        )
+
+
+async def test_stop_ends_what_runs(tmp_path):
+    async with serving_page(tmp_path, ASKS) as site, browsing(site) as page:
+        await say(page, "write notes.md x")
+        await expect(page.locator(".post.notice")).to_be_visible()
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator("li[data-state=stopped]")).to_have_count(1)
+        await expect(page.locator("#stop")).to_be_hidden()
+
+
+async def test_a_file_is_attached_and_one_of_the_bot_is_downloaded(tmp_path):
+    async with serving_page(tmp_path / "data") as site, browsing(site) as page:
+        (tmp_path / "a.txt").write_text("buy milk")
+        await page.set_input_files("#file", tmp_path / "a.txt")
+        await expect(page.locator("#files li")).to_contain_text("a.txt")
+        await say(page, "hello")
+        await expect(page.locator(".person .files")).to_contain_text("a.txt (8 bytes)")
+        await page.get_by_role("button", name="New thread").click()
+        await say(page, "write out.md <script>1</script>")
+        await expect(page.locator(".post.reply")).to_contain_text("Wrote")
+        await say(page, "attach out.md")
+        async with page.expect_download() as downloading:
+            await page.get_by_role("link", name="out.md (").click()
+        download = await downloading.value
+        assert (download.suggested_filename, (await download.path()).read_text()) == (
+            "out.md",
+            "<script>1</script>",
+        )
+
+
+async def test_two_tabs_show_the_same_thread(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await say(page, "from the first tab")
+        await expect(page.locator(".post.reply")).to_have_count(1)
+        other = await page.context.new_page()
+        await other.goto(page.url)
+        await expect(other.locator(".post.reply")).to_have_count(1)
+        await say(other, "from the second tab")
+        await expect(page.locator(".person .text", has_text="from the second tab")).to_be_visible()
+        await expect(page.locator(".post.reply")).to_have_count(2)
+
+
+async def test_the_keyboard_alone_is_enough(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await page.keyboard.type("/st")
+        await expect(page.locator("#completions [aria-selected=true]")).to_contain_text("/stop")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Tab")
+        await expect(page.locator("#text")).to_have_value("/status")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".post.notice, .post.reply")).to_contain_text("Idle")
+        await page.keyboard.type("one")
+        await page.keyboard.press("Shift+Enter")
+        await page.keyboard.type("two")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".person .text").last).to_have_text("one\ntwo")
+
+
+async def test_a_restart_of_the_bot_is_survived_without_a_hand(tmp_path):
+    with anyio.fail_after(60):
+        async with serving_page(tmp_path) as site:
+            port = site.web.address.port
+            async with browsing(site) as page:
+                await say(page, "before")
+                await expect(page.locator(".post.reply")).to_have_count(1)
+                await site.stop()
+                await expect(page.locator("#link")).to_contain_text("Reconnecting")
+                async with serving_page(tmp_path, port=port):
+                    await expect(page.locator("#link")).to_have_text("", timeout=20_000)
+                    await expect(page.locator(".post.reply")).to_have_count(1)
+                    await say(page, "after")
+                    await expect(page.locator(".post.reply")).to_have_count(2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [380, 1200])
+async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
+    from axe_playwright_python.async_playwright import Axe  # noqa: PLC0415
+
+    async with serving_page(tmp_path, ASKS) as site:
+        size = {"width": width, "height": 800}
+        async with browsing(site, color_scheme=scheme, viewport=size, bypass_csp=True) as page:
+            await say(page, "write notes.md x")
+            await page.get_by_role("button", name="Allow once").click()
+            await expect(page.locator(".post.reply")).to_be_visible()
+            await page.fill("#text", "/")
+            found = [await Axe().run(page)]
+            for path in ("", "threads", "money", "audit", "models", "dead-letters"):
+                await page.goto(f"{site.url}/look/{path}")
+                found.append(await Axe().run(page))
+            await page.goto(f"{site.url}/look/threads")
+            await page.locator("tbody a").first.click()
+            found.append(await Axe().run(page))
+    assert [
+        (one["id"], node["html"])
+        for result in found
+        for one in result.response["violations"]
+        if one["impact"] in {"serious", "critical"}
+        for node in one["nodes"]
+    ] == []
+
+
+async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site, viewport={"width": 360, "height": 700}) as page:
+        await say(page, "x" * 300)
+        await expect(page.locator(".post.reply")).to_be_visible()
+        for path in ("/", "/look/", "/look/threads", "/look/money"):
+            await page.goto(f"{site.url}{path}")
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+async def test_why_tells_what_happened_to_a_message(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await say(page, "hello")
+        await expect(page.locator(".post.reply")).to_be_visible()
+        await page.goto(f"{site.url}/look/threads")
+        await page.locator("tbody a").first.click()
+        message = re.search(r"\[([0-9a-f-]{36})\]", await page.locator(".head").first.inner_text())[1]
+        await page.goto(f"{site.url}/look/why")
+        await page.fill("[name=message]", message)
+        await page.get_by_role("button", name="Explain").click()
+        await expect(page.locator(".timeline li").last).to_contain_text("answered")

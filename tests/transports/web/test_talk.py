@@ -1,0 +1,232 @@
+"""Talking on the page: a real bot, its HTTP server on loopback, and events as a browser reads them."""
+
+import uuid
+
+import anyio
+import pytest
+
+from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.serving import compatible
+from tests.transports.web.site import Visitor, serving_page, visiting
+
+pytestmark = pytest.mark.anyio
+
+
+def new() -> str:
+    return str(uuid.uuid4())
+
+
+def words(tree) -> str:
+    return "".join(node if isinstance(node, str) else words(node[2:]) for node in tree)
+
+
+async def test_a_message_is_answered_on_the_page(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("hello", thread)
+        post = await events.until("post", id=message)
+        assert "offline/demo" in words(post["tree"])
+        await events.until("settled", id=message, outcome="answered")
+        assert [e["op"] for e in events.seen if e.get("id") == message][:2] == ["message", "started"]
+        listed = (await ann.get("/api/threads")).json()["threads"]
+        assert [(one["thread"], one["title"], one["busy"]) for one in listed] == [(thread, "hello", False)]
+
+
+async def test_the_same_message_sent_twice_is_answered_once(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("hello", thread)
+        await ann.say("hello", thread, message_id=message)
+        await events.until("settled", id=message)
+        other = await ann.say("again", thread)
+        await events.until("settled", id=other)
+        assert len([e for e in events.seen if e["op"] == "post" and e["id"] == message]) == 1
+
+
+async def test_a_page_that_lost_its_connection_goes_on_without_gap_or_double(tmp_path):
+    async with visiting(tmp_path) as ann:
+        thread = new()
+        async with ann.events(thread) as events:
+            first = await ann.say("one", thread)
+            await events.until("settled", id=first)
+        second = await ann.say("two", thread)
+        async with ann.events(thread) as fresh:
+            await fresh.until("settled", id=second)
+        async with ann.events(thread, events.last_id) as resumed:
+            await resumed.until("settled", id=second)
+            assert {e["id"] for e in resumed.seen if "id" in e} == {second}
+            assert len([e for e in resumed.seen if e["op"] == "post"]) == 1
+
+
+async def test_a_page_opened_later_shows_what_was_said(tmp_path):
+    async with visiting(tmp_path) as ann:
+        thread = new()
+        async with ann.events(thread) as events:
+            await events.until("settled", id=await ann.say("hello", thread))
+        async with ann.events(thread) as later:
+            await later.until("snapshot")
+            assert next(e["text"] for e in later.seen if e["op"] == "message") == "hello"
+            assert any(e["op"] == "post" for e in later.seen)
+
+
+async def test_a_restart_keeps_the_page_signed_in_and_its_threads(tmp_path):
+    thread = new()
+    async with visiting(tmp_path) as ann, ann.events(thread) as events:
+        message = await ann.say("hello", thread)
+        await events.until("settled", id=message)
+        cookies, last_id = dict(ann.cookies), events.last_id
+    async with serving_page(tmp_path) as site, Visitor(site) as again:
+        again.cookies.update(cookies)
+        async with again.events(thread, last_id) as events:
+            await events.until("snapshot")
+            assert len({e["key"] for e in events.seen if e["op"] == "post"}) == 1
+
+
+async def test_a_question_has_buttons_and_a_press_answers_it(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("write notes.md buy <b>milk</b>", thread)
+        question = await events.until("post", kind="notice")
+        assert "buy <b>milk</b>" in words(question["tree"])
+        yes = next(one["command"] for one in question["choices"] if one["command"].startswith("/approve"))
+        await ann.say(yes, thread)
+        await events.until("closed", decision="Approved.")
+        await events.until("settled", id=message, outcome="answered")
+        tool, done = (next(e for e in events.seen if e["op"] == op) for op in ("tool", "tool_done"))
+        assert '"notes.md"' in tool["arguments"]
+        assert '"success": true' in done["result"]
+
+
+async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_typed(tmp_path):
+    fields = {"tools": {"enabled": ["ask_person"]}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("ask Which? | red | blue", thread)
+        question = await events.until("post", kind="notice")
+        assert [one["label"] for one in question["choices"]] == ["1. red", "2. blue"]
+        await ann.say(question["choices"][1]["command"], thread)
+        await events.until("closed", decision="Answered: 2. blue")
+        await events.until("settled", id=message, outcome="answered")
+        again = await ann.say("ask Why?", thread)
+        await events.until("post", kind="notice")
+        typed = await ann.say("because", thread)
+        await events.until("settled", id=typed, outcome="merged")
+        await events.until("settled", id=again, outcome="answered")
+
+
+async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    thread = new()
+    async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
+        await ann.say("write notes.md x", thread)
+        await events.until("post", kind="notice")
+    async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
+        question = await events.until("post", kind="notice")
+        await ann.say(question["choices"][-1]["command"], thread)
+        await events.until("closed", decision="Declined.")
+
+
+async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        sent = (await ann.post("/api/files?name=..%2Fnotes.txt", content=b"buy milk")).json()
+        assert sent["name"] == "notes.txt"
+        message = await ann.say("hello", thread, files=[{"id": sent["id"], "name": sent["name"]}])
+        await events.until("message", id=message, files=[{"name": "notes.txt", "size": 8}])
+        await events.until("settled", id=message, outcome="answered")
+        stored = tmp_path.glob("threads/web/*/workspace/attachments/*notes.txt")
+        assert [path.read_text() for path in stored] == ["buy milk"]
+
+
+async def test_a_file_that_the_bot_posts_is_a_download_and_stays_one(tmp_path):
+    async with visiting(tmp_path) as ann:
+        thread = new()
+        async with ann.events(thread) as events:
+            await events.until("settled", id=await ann.say("write out.html <script>x</script>", thread))
+            await ann.say("attach out.html", thread)
+            address = (await events.until("file", name="out.html"))["address"]
+        answer = await ann.get(address)
+        assert answer.text == "<script>x</script>"
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["content-disposition"].startswith("attachment;")
+        async with ann.events(thread) as later:
+            await later.until("file", name="out.html", address=address)
+        async with Visitor(ann.site) as bob:
+            await bob.enter("bob")
+            assert (await bob.get(address)).status_code == 404
+
+
+async def test_text_comes_as_it_grows_and_a_retry_takes_it_back(tmp_path):
+    cut = chat_answer(Text("Hello, this is the beginning. " * 20, 8), finish=None, done=False)
+    async with FakeOpenAI([cut, chat_answer(Text("Good day"))]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with visiting(tmp_path, fields, model="local/m") as ann, ann.events(thread := new()) as events:
+            message = await ann.say("hello", thread)
+            await events.until("settled", id=message, outcome="answered")
+            told = [e["op"] for e in events.seen if e["op"] in {"delta", "reset", "wait", "post"}]
+            assert told.index("delta") < told.index("reset") < len(told) - 1
+            assert told[-1] == "post"
+            assert words(next(e for e in events.seen if e["op"] == "post")["tree"]) == "Good day"
+
+
+async def test_a_waiting_message_can_be_edited_and_deleted_and_a_begun_one_cannot(tmp_path):
+    fields = {"busy": "queue", "tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        first = await ann.say("write notes.md x", thread)
+        question = await events.until("post", kind="notice")
+        edited, deleted = await ann.say("draft", thread), await ann.say("oops", thread)
+        body = {"id": edited, "thread": thread, "text": "final words"}
+        assert (await ann.post("/api/edit", json=body)).status_code == 202
+        assert (await ann.post("/api/delete", json={"id": deleted, "thread": thread})).status_code == 202
+        await events.until("settled", id=deleted, outcome="withdrawn")
+        late = await ann.post("/api/edit", json={"id": first, "thread": thread, "text": "other"})
+        assert (late.status_code, "begun" in late.json()["error"]) == (409, True)
+        await ann.say(question["choices"][0]["command"], thread)
+        post = await events.until("post", id=edited)
+        assert "final words" in words(post["tree"])
+
+
+async def test_stop_ends_a_turn(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("write notes.md x", thread)
+        await events.until("post", kind="notice")
+        await ann.say("/stop", thread)
+        await events.until("settled", id=message, outcome="stopped")
+
+
+async def test_one_person_never_sees_the_threads_of_another(tmp_path):
+    async with visiting(tmp_path) as ann, Visitor(ann.site) as bob:
+        await bob.enter("bob")
+        thread = new()
+        async with ann.events(thread) as events:
+            await events.until("settled", id=await ann.say("a secret", thread))
+        assert (await bob.get("/api/threads")).json() == {"threads": []}
+        async with bob.events(thread) as events:
+            await events.until("snapshot")
+            assert "a secret" not in str(events.seen)
+        assert (await bob.get("/look/")).status_code == 403
+        assert (await ann.get("/look/")).status_code == 200
+
+
+async def test_what_the_turn_used_is_told(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        await ann.say("hello", thread)
+        spent = await events.until("spent")
+        assert (spent["model"], spent["cost"]) == ("offline/demo", 0.0)
+
+
+async def test_a_page_that_reads_nothing_delays_nobody(tmp_path):
+    async with visiting(tmp_path) as ann:
+        thread = new()
+        async with ann.events(thread), ann.events(thread) as events:
+            for number in range(30):
+                await ann.say(f"message {number}", thread)
+            with anyio.fail_after(20):
+                while len([e for e in events.seen if e["op"] == "settled"]) < 30:
+                    await events.until("settled")
+
+
+async def test_feedback_is_in_the_audit(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("hello", thread)
+        await events.until("settled", id=message)
+        body = {"id": new(), "thread": thread, "post": message, "verdict": "up"}
+        assert (await ann.post("/api/feedback", json=body)).status_code == 202
+        assert '"feedback"' in next((tmp_path / "audit").glob("*.jsonl")).read_text()

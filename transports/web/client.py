@@ -1,0 +1,145 @@
+"""The page as a transport. Its posts are shown by key, so that one which is repeated after a crash is still one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import anyio
+from starlette.routing import BaseRoute
+
+from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent, message_key
+from threads.store.disk import Offload
+from threads.store.json_file import State
+from transports.base.transport import Capabilities, LinkState
+from transports.web.address import Address
+from transports.web.files import Files
+from transports.web.guard import Guard
+from transports.web.routes import Routes
+from transports.web.server import listen, serve
+from transports.web.sessions import Person, Sessions, WebState
+from transports.web.talk import History, Talk
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``tls`` are the files of a certificate and its key. ``views`` are further pages, for admins.
+
+    ``on_open`` is called with the address of the page, and a new one-time link to it, once it can be reached.
+    """
+
+    address: Address
+    name: str
+    folder: Path
+    most_file_bytes: int
+    commands: Mapping[str, str]
+    is_admin: Callable[[str], bool]
+    tls: tuple[str, str] | None = None
+    views: Sequence[BaseRoute] = ()
+    owner: Person | None = None
+    on_open: Callable[[str], None] = lambda _: None
+
+
+class Web:
+    """Serves the page, and what is talked about on it."""
+
+    name = "web"
+    capabilities = Capabilities(find=True, lands_late=False, asks=True, files=True)
+    trouble = ""
+    sessions: Sessions
+
+    def __init__(
+        self,
+        options: Options,
+        history: History,
+        open_state: Callable[[], Awaitable[State[WebState]]],
+        *,
+        offload: Offload,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._options, self._open_state, self._now = options, open_state, now
+        self.address = options.address
+        files = Files(options.folder, offload, options.most_file_bytes)
+        self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes)
+        self._connected = anyio.Event()
+        self._stopped = False
+
+    @property
+    def state(self) -> LinkState:
+        if self._stopped:
+            return "stopped"
+        return "connected" if self._connected.is_set() else "starting"
+
+    @property
+    def silent_s(self) -> float | None:
+        """Return 0 while the page can be reached: no link can fall silent."""
+        return 0.0 if self.state == "connected" else None
+
+    async def serve(self, sink: Sink) -> None:
+        """Serve until cancelled. Raises `TransportFatal` if the address cannot be used."""
+        options = self._options
+        self._talk.sink = sink
+        listening = listen(self.address)
+        self.address = replace(self.address, port=listening.getsockname()[1])
+        self.sessions = sessions = Sessions(await self._open_state(), self._now)
+        await sessions.open()
+        routes = Routes(sessions, self._talk, self.address, options.views, options.is_admin, options.name)
+        guard = Guard(routes.app(), self.address, options.most_file_bytes)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._sweep)
+                log.info("web.listening: %s", self.address.url)
+                self._connected.set()
+                if options.owner:
+                    options.on_open(f"{self.address.url}/enter#{sessions.link(options.owner)}")
+                await serve(guard, listening, options.tls, self._talk.end)
+        finally:
+            self._stopped = True
+
+    async def reconnected(self) -> None:
+        """Return once the page can be reached."""
+        await self._connected.wait()
+
+    async def post(self, outgoing: Outgoing) -> str:
+        return self._talk.post(outgoing)
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        """Return the post with this key if this process has shown it. One that is shown again takes its place."""
+        return self._talk.find(thread, key)
+
+    def link(self, thread: ThreadId) -> str:
+        return f"{self.address.url}/#{thread.root}" if thread.root else ""
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        try:
+            self._talk.show(thread, message_id, event)
+        except Exception:  # the boundary of a transport: a sign that fails costs no turn
+            log.exception(
+                "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
+            )
+
+    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
+        """Return nothing: a thread of the page begins with the bot."""
+        return ()
+
+    def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a file that a person sent. Raises `threads.errors.FileUnavailable`."""
+        return self._talk.files.open_sent(attachment)
+
+    async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
+        """Store the file for downloads, and show it. Raises `threads.errors.PostFailed`."""
+        message_id = key.removeprefix(message_key(thread, "")).partition("+")[0]
+        await self._talk.attach(thread, message_id, key, file, name)
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._talk.files.sweep()
+            await anyio.sleep(SWEEP_S)

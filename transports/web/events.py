@@ -1,0 +1,154 @@
+"""What happens in a thread, as the page is told; pure. Each event is an ``op``, the ``id`` of its message, and more.
+
+| op         | more                             | it says                                                      |
+|------------|----------------------------------|--------------------------------------------------------------|
+| message    | text, author, at, files          | a person sent it                                             |
+| edit       | text                             | its text is another now                                      |
+| started    |                                  | its turn began                                               |
+| delta      | text                             | more of the answer                                           |
+| reset      |                                  | the text since the last tool is taken back                   |
+| thinking   |                                  | the model reasons                                            |
+| wait       | reason, until, attempt, attempts | the turn waits, until an instant or for a person             |
+| resumed    |                                  | the wait is over                                             |
+| tool       | call, name, label, arguments     | a tool runs                                                  |
+| tool_done  | call, ok, result                 | it ended                                                     |
+| post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key          |
+| file       | key, name, size, address         | a file was posted                                            |
+| spent      | model, tokens, cached, cost      | what the answer used                                         |
+| closed     | key, decision                    | a question was decided or answered, or time ran out          |
+| settled    | outcome, code                    | the message has its outcome                                  |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from pydantic import JsonValue
+
+from threads.log import Entry
+from threads.model import (
+    Attachment,
+    Outgoing,
+    QuestionClosed,
+    Resumed,
+    Taken,
+    TextDelta,
+    TextReset,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnSettled,
+    TurnStarted,
+    UsageCounted,
+    Waiting,
+    message_key,
+)
+from transports.base.text import clean
+from transports.shared.buttons import decision_text
+from transports.web.feed import Event
+from transports.web.markdown import tree
+
+
+def turn_event(message_id: str, event: TurnEvent, now: datetime) -> Event | None:
+    """Return what the page is told of an event of a turn, None if nothing."""
+    tell = _TOLD.get(type(event))
+    return {**tell(event, now), "id": message_id} if tell else None
+
+
+def _wait(event: Waiting, now: datetime) -> Event:
+    timed = 0 < event.seconds < math.inf
+    until = (now + timedelta(seconds=event.seconds)).isoformat() if timed else ""
+    tries: Event = {"attempt": event.attempt, "attempts": event.attempts}
+    return {"op": "wait", "reason": clean(event.reason), "until": until, **tries}
+
+
+def _tool(event: ToolStarted, _: datetime) -> Event:
+    names: Event = {"name": clean(event.name), "label": clean(event.label or event.name)}
+    return {"op": "tool", "call": event.call_id or event.name, "arguments": clean(event.arguments), **names}
+
+
+def _tool_done(event: ToolFinished, _: datetime) -> Event:
+    return {
+        "op": "tool_done",
+        "call": event.call_id or event.name,
+        "ok": event.ok,
+        "result": clean(event.result),
+    }
+
+
+_TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
+    Taken: lambda event, _: {"op": "message", "text": clean(event.text), "author": clean(event.author)},
+    TurnStarted: lambda event, _: {"op": "started", "text": clean(event.text), "author": clean(event.author)},
+    TextDelta: lambda event, _: {"op": "delta", "text": clean(event.text)},
+    TextReset: lambda *_: {"op": "reset"},
+    ThinkingDelta: lambda *_: {"op": "thinking"},
+    Waiting: _wait,
+    Resumed: lambda *_: {"op": "resumed"},
+    ToolStarted: _tool,
+    ToolFinished: _tool_done,
+    UsageCounted: lambda event, _: {
+        "op": "spent",
+        "model": event.model,
+        "tokens": event.tokens,
+        "cached": event.cached,
+        "cost": event.cost_usd,
+    },
+    QuestionClosed: lambda event, _: {
+        "op": "closed",
+        "key": event.key,
+        "decision": decision_text(event, ""),
+    },
+    TurnSettled: lambda event, _: {"op": "settled", "outcome": event.outcome, "code": event.code},
+}
+
+
+def message_event(message_id: str, text: str, author: str, at: str, files: Sequence[Attachment]) -> Event:
+    """Return what the page is told of a message that a person sent."""
+    names: list[JsonValue] = [{"name": clean(file.name), "size": file.size} for file in files]
+    return {
+        "op": "message",
+        "id": message_id,
+        "text": clean(text),
+        "author": author,
+        "at": at,
+        "files": names,
+    }
+
+
+def post_event(outgoing: Outgoing, at: str) -> Event:
+    """Return what the page is told of a post. The key of an answer is its message's id."""
+    answers = outgoing.key == message_key(outgoing.thread, outgoing.reply_to)
+    choices: list[JsonValue] = [{"label": clean(c.label), "command": c.command} for c in outgoing.choices]
+    return {
+        "op": "post",
+        "id": outgoing.reply_to,
+        "key": outgoing.reply_to if answers else outgoing.key,
+        "kind": outgoing.kind,
+        "tree": cast("JsonValue", tree(outgoing.text)),
+        "choices": choices,
+        "at": at,
+    }
+
+
+def history_events(entries: Sequence[Entry]) -> Iterator[Event]:
+    """Yield what the page is told of a thread's log."""
+    for entry in entries:
+        match entry.kind:
+            case "message":
+                yield message_event(entry.message_id, entry.text, entry.author, entry.at, ())
+            case "settled":
+                yield {"op": "settled", "id": entry.message_id, "outcome": entry.outcome, "code": entry.code}
+            case kind:
+                yield {
+                    "op": "post",
+                    "id": entry.message_id,
+                    "key": entry.message_id,
+                    "kind": kind,
+                    "tree": cast("JsonValue", tree(entry.text)),
+                    "choices": [],
+                    "at": entry.at,
+                }

@@ -1,0 +1,169 @@
+"""What a page is told: the events of its threads, numbered, so that a lost connection goes on without gap or double.
+
+A feed is a bounded ring of events. A page reads it at its own pace from the last number that it has seen; one that
+has fallen behind the ring, or comes from before a restart, begins with a snapshot. So a page that stops reading costs
+one number. Of an unsettled message a feed keeps all that the page has to know, with the pieces of its text joined.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from cachetools import FIFOCache
+from pydantic import JsonValue
+
+Event = dict[str, JsonValue]
+
+RING_EVENTS, RING_BYTES = 2_000, 1_000_000
+MOST_FEEDS = 500
+"""Threads without a page and without a running turn whose last events stay in memory."""
+
+MOST_MESSAGES = 50
+"""Settled messages of a thread that are remembered with their tools; older ones come from the thread's log."""
+
+MOST_POSTS = 1_000
+TITLE = 80
+"""Characters of a thread's first message that its list shows."""
+
+MOST_NOTED = 500
+"""Events of one message that are remembered for a snapshot."""
+
+
+class Ring:
+    """The last events of one feed. ``last`` is the number of the newest."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._events: deque[bytes] = deque()
+        self._bytes = 0
+        self._watching: set[Callable[[], None]] = set()
+
+    def append(self, event: Event) -> None:
+        line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        self.last += 1
+        self._events.append(line)
+        self._bytes += len(line)
+        while len(self._events) > RING_EVENTS or (self._bytes > RING_BYTES and len(self._events) > 1):
+            self._bytes -= len(self._events.popleft())
+        for wake in self._watching:
+            wake()
+
+    def since(self, number: int) -> list[bytes] | None:
+        """Return the events after that number; None if some of them are gone."""
+        missed = self.last - number
+        if not 0 <= missed <= len(self._events):
+            return None
+        return [self._events[place] for place in range(len(self._events) - missed, len(self._events))]
+
+    @property
+    def watched(self) -> bool:
+        return bool(self._watching)
+
+    @contextmanager
+    def watch(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call *wake* for each new event during this block."""
+        self._watching.add(wake)
+        try:
+            yield
+        finally:
+            self._watching.discard(wake)
+
+
+@dataclass(slots=True)
+class _Message:
+    """What a page has to know of a message. ``began``: its turn has begun."""
+
+    events: list[Event] = field(default_factory=list)
+    began: bool = False
+    settled: bool = False
+
+    def note(self, event: Event) -> None:
+        match event["op"]:
+            case "delta" if self.events and self.events[-1]["op"] == "delta":
+                self.events[-1] = {**event, "text": f"{self.events[-1]['text']}{event['text']}"}
+                return
+            case "reset":
+                while self.events and self.events[-1]["op"] == "delta":
+                    self.events.pop()
+            case "resumed":
+                self.events = [noted for noted in self.events if noted["op"] not in {"wait", "resumed"}]
+                return
+            case "started":
+                self.began = True
+            case "settled":
+                self.settled = True
+                self.events = [noted for noted in self.events if noted["op"] not in {"delta", "wait"}]
+            case _:
+                pass
+        if len(self.events) < MOST_NOTED or event["op"] in {"settled", "post", "closed"}:
+            self.events.append(event)
+
+
+class Feed:
+    """The events of one thread, its first words here, and which of its last ``posts`` are shown, by key."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.ring = Ring()
+        self.posts: FIFOCache[str, str] = FIFOCache(MOST_POSTS)
+        self._messages: OrderedDict[str, _Message] = OrderedDict()
+
+    @property
+    def running(self) -> bool:
+        return any(not message.settled for message in self._messages.values())
+
+    def began(self, message_id: str) -> bool:
+        """Return whether the turn of a message has begun, or is over."""
+        message = self._messages.get(message_id)
+        return message is not None and (message.began or message.settled)
+
+    def publish(self, event: Event) -> None:
+        """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to."""
+        if not self.title and event["op"] in {"message", "started"}:
+            self.title = " ".join(str(event.get("text", "")).split())[:TITLE]
+        self._messages.setdefault(str(event["id"]), _Message()).note(event)
+        self.ring.append(event)
+        for message_id in [one for one, message in self._messages.items() if message.settled][
+            :-MOST_MESSAGES
+        ]:
+            del self._messages[message_id]
+
+    def noted(self) -> Iterator[Event]:
+        """Yield all that is known of the recent messages, in an order that leads to their present state."""
+        for message in self._messages.values():
+            yield from message.events
+
+
+class Feeds:
+    """The feed of each thread, and the list of threads of each person. The names are those of threads and people."""
+
+    def __init__(self) -> None:
+        self._threads: OrderedDict[str, Feed] = OrderedDict()
+        self._lists: dict[str, Ring] = {}
+
+    def of(self, thread: str) -> Feed:
+        """Return the feed of a thread."""
+        feed = self._threads.setdefault(thread, Feed())
+        self._threads.move_to_end(thread)
+        if len(self._threads) > MOST_FEEDS:
+            self._drop_oldest()
+        return feed
+
+    def list_of(self, person: str) -> Ring:
+        """Return the changes of a person's list of threads."""
+        return self._lists.setdefault(person, Ring())
+
+    @property
+    def known(self) -> Mapping[str, Feed]:
+        """The feeds in memory, by thread."""
+        return self._threads
+
+    def _drop_oldest(self) -> None:
+        for name, feed in self._threads.items():
+            if not feed.running and not feed.ring.watched:
+                del self._threads[name]
+                return

@@ -1,0 +1,189 @@
+"""Files of the page: what a person sends waits here for its turn, and what the bot posts stays for downloads.
+
+Every name on disk is made by us; a person's own name for a file is only data. A file is complete or not there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+from shutil import copyfileobj
+
+from threads.errors import TransportRejected, TransportUnavailable
+from threads.model import Attachment, ThreadId
+from threads.store.attachments import safe_name, unavailable
+from threads.store.data_folder import plain
+from threads.store.disk import Offload
+from transports.base.text import digest
+
+CHUNK = 64 * 1024
+KEPT_S = 24 * 3600.0
+"""How long a sent file waits for the message that it belongs to."""
+
+MOST_SENT = 500
+"""Files of one person that wait."""
+
+GONE = "it is not on this machine any more. Sending it again may help."
+_SENT = re.compile(r"[a-f0-9]{32}")
+_POSTED = re.compile(r"[^/~\x00]{1,200}~[a-f0-9]{20}~[^/\x00]{1,200}")
+
+
+class TooLarge(Exception):
+    """A sent file has more bytes than are taken."""
+
+
+class TooMany(Exception):
+    """A person has sent more files than may wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostedFile:
+    """A file that the bot posted: the message it belongs to, its name, its size in bytes, and its name on disk."""
+
+    message_id: str
+    name: str
+    size: int
+    stored: str
+
+
+class Files:
+    """The files below *folder*. *most* is the largest file that is taken, in bytes."""
+
+    def __init__(self, folder: Path, offload: Offload, most: int) -> None:
+        self._sent, self._posted = folder / "sent", folder / "posted"
+        self._offload, self._most = offload, most
+
+    async def take(self, person: str, name: str, body: AsyncIterator[bytes]) -> Attachment:
+        """Store a file that a person sends. Raises `TooLarge`, `TooMany` and OSError."""
+        folder, file_id, size = self._sent / plain(person), secrets.token_hex(16), 0
+        path = folder / file_id
+        fd = await self._offload(_create, folder, path.with_suffix(".part"))
+        try:
+            with os.fdopen(fd, "wb") as file:
+                async for chunk in body:
+                    size = _bounded(size + len(chunk), self._most)
+                    await self._offload(file.write, chunk)
+                await self._offload(_sync, file)
+            await self._offload(path.with_suffix(".part").rename, path)
+        except BaseException:
+            with suppress(OSError):  # half a file is worthless
+                path.with_suffix(".part").unlink()
+            raise
+        return Attachment(file_id, safe_name(name), "", size, f"{person}/{file_id}")
+
+    async def sent(self, person: str, file_id: str, name: str) -> Attachment | None:
+        """Return a file that this person has sent, None if there is none."""
+        if not _SENT.fullmatch(file_id):
+            return None
+        try:
+            status = await self._offload(os.stat, self._sent / plain(person) / file_id)
+        except OSError:
+            return None
+        return Attachment(file_id, safe_name(name), "", status.st_size, f"{person}/{file_id}")
+
+    @asynccontextmanager
+    async def open_sent(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a file that a person sent. Raises `threads.errors.FileUnavailable`."""
+        person, _, file_id = attachment.url.rpartition("/")
+        if not _SENT.fullmatch(file_id):
+            raise unavailable(GONE)
+        try:
+            file = await self._offload((self._sent / plain(person) / file_id).open, "rb")
+        except OSError as error:
+            raise unavailable(GONE) from error
+        with file:
+
+            async def chunks() -> AsyncIterator[bytes]:
+                while chunk := await self._offload(file.read, CHUNK):
+                    yield chunk
+
+            yield chunks()
+
+    async def keep(self, thread: ThreadId, message_id: str, key: str, file: Path, name: str) -> PostedFile:
+        """Store a file that the bot posts; the same *key* is the same file. Raises `PostFailed`."""
+        folder = self._posted / plain(thread.channel) / plain(thread.root)
+        stored = f"{plain(message_id)}~{digest(key)}~{safe_name(name)}"
+        try:
+            await self._offload(_copy, file, folder, stored)
+            size = (await self._offload(os.stat, folder / stored)).st_size
+        except FileNotFoundError as error:
+            raise TransportRejected(f"the file {safe_name(name)} is gone") from error
+        except OSError as error:
+            raise TransportUnavailable(f"the file was not kept: {error.strerror}") from error
+        return PostedFile(message_id, safe_name(name), size, stored)
+
+    async def posted(self, thread: ThreadId) -> list[PostedFile]:
+        """Return the files of a thread that the bot posted, by name on disk."""
+        return await self._offload(_list, self._posted / plain(thread.channel) / plain(thread.root))
+
+    def path(self, thread: ThreadId, stored: str) -> Path | None:
+        """Return where a posted file is, None for a name that is not one of ours."""
+        if not _POSTED.fullmatch(stored) or ".." in stored.split("~"):
+            return None
+        return self._posted / plain(thread.channel) / plain(thread.root) / stored
+
+    async def sweep(self) -> None:
+        """Delete what waited for too long, and what a killed process left half."""
+        await self._offload(_sweep, self._sent)
+
+
+def _create(folder: Path, path: Path) -> int:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if sum(1 for _ in folder.iterdir()) >= MOST_SENT:
+        raise TooMany
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _bounded(size: int, most: int) -> int:
+    if size > most:
+        raise TooLarge
+    return size
+
+
+def _sync(file: BufferedWriter) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _copy(file: Path, folder: Path, stored: str) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = folder / f".{secrets.token_hex(8)}"
+    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as target, file.open("rb") as source:
+            copyfileobj(source, target)
+        part.rename(folder / stored)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _list(folder: Path) -> list[PostedFile]:
+    return sorted(_posted_in(folder), key=lambda file: file.stored)
+
+
+def _posted_in(folder: Path) -> Iterator[PostedFile]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if _POSTED.fullmatch(entry.name):
+                    message_id, _, name = entry.name.split("~", 2)
+                    yield PostedFile(message_id, name, entry.stat().st_size, entry.name)
+    except FileNotFoundError:
+        return
+
+
+def _sweep(folder: Path) -> None:
+    before = time.time() - KEPT_S
+    for path in folder.glob("*/*"):
+        with suppress(OSError):
+            if path.stat().st_mtime < before or path.suffix == ".part":
+                path.unlink()

@@ -1,0 +1,308 @@
+"""The page's requests. Reading asks for a session; changing asks for its anti-forgery token as well.
+
+| path                 | what it does                                                     |
+|----------------------|------------------------------------------------------------------|
+| GET /enter           | the page that a one-time link opens                              |
+| POST /api/enter      | uses the link                                                    |
+| POST /api/leave      | ends the session                                                 |
+| GET /                | the page                                                         |
+| GET /api/events      | the stream of events                                             |
+| GET /api/threads     | the person's threads, newest first                               |
+| POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
+| POST /api/edit       | edits a message that waits                                       |
+| POST /api/delete     | deletes a message that waits                                     |
+| POST /api/feedback   | a verdict on an answer                                           |
+| POST /api/files      | takes a file                                                     |
+| GET /files/...       | a file that the bot posted                                       |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+import jinja2
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from threads.errors import StoreUnavailable
+from transports.web.address import Address
+from transports.web.files import TooLarge, TooMany
+from transports.web.sessions import Person, Sessions
+from transports.web.stream import Stream
+from transports.web.talk import Talk, TurnBegan, UnknownFile
+
+log = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+COOKIE, TOKEN = "threadfast", "x-threadfast-token"
+LONGEST_TEXT = 200_000
+
+Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
+Root = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Link(_Body):
+    link: Annotated[str, Field(max_length=2_000)]
+
+
+class _SentFile(_Body):
+    id: Annotated[str, Field(max_length=64)]
+    name: Annotated[str, Field(max_length=1_000)]
+
+
+class _Message(_Body):
+    id: Id
+    thread: Root
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
+    files: Annotated[tuple[_SentFile, ...], Field(max_length=20, strict=False)] = ()
+
+
+class _Edit(_Body):
+    id: Id
+    thread: Root
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+
+
+class _Delete(_Body):
+    id: Id
+    thread: Root
+
+
+class _Feedback(_Body):
+    id: Id
+    thread: Root
+    post: Annotated[str, Field(max_length=200)]
+    verdict: Literal["up", "down"]
+
+
+B = TypeVar("B", bound=_Body)
+
+
+class Routes:
+    """The page's own requests. ``views`` are more pages, which only admins see, under ``/look``."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        talk: Talk,
+        address: Address,
+        views: Sequence[BaseRoute],
+        is_admin: Callable[[str], bool],
+        name: str,
+    ) -> None:
+        self._sessions, self._talk, self._address = sessions, talk, address
+        self._views, self._is_admin, self._name = views, is_admin, name
+        loader = jinja2.FileSystemLoader(HERE / "templates")
+        self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+
+    def app(self) -> ASGIApp:
+        read, change = self._read, self._change
+        routes: list[BaseRoute] = [
+            Route("/enter", self._enter_page),
+            Route("/api/enter", self._enter, methods=["POST"]),
+            Route("/api/leave", change(self._leave), methods=["POST"]),
+            Route("/", self._page),
+            Route("/api/events", read(self._events)),
+            Route("/api/threads", read(self._threads)),
+            Route("/api/messages", change(self._send), methods=["POST"]),
+            Route("/api/edit", change(self._edit), methods=["POST"]),
+            Route("/api/delete", change(self._delete), methods=["POST"]),
+            Route("/api/feedback", change(self._feedback), methods=["POST"]),
+            Route("/api/files", change(self._take_file), methods=["POST"]),
+            Route("/files/{thread}/{stored}", read(self._file)),
+            Mount("/static", StaticFiles(directory=HERE / "static")),
+        ]
+        if self._views:
+            routes.append(Mount("/look", _AdminsOnly(Starlette(routes=self._views), self._admin)))
+        failures = {
+            HTTPException: _failed,
+            StoreUnavailable: _not_stored,
+            TurnBegan: _too_late,
+            UnknownFile: _no_file,
+            ClientDisconnect: _gone,
+            Exception: _broken,
+        }
+        return Starlette(routes=routes, exception_handlers=failures)
+
+    def _person(self, request: Request) -> Person | None:
+        return self._sessions.person(request.cookies.get(COOKIE, ""))
+
+    def _admin(self, request: Request) -> bool:
+        person = self._person(request)
+        return person is not None and self._is_admin(person.id)
+
+    def _read(self, endpoint: Callable[[Request, Person], Awaitable[Response]]) -> Endpoint:
+        async def checked(request: Request) -> Response:
+            if (person := self._person(request)) is None:
+                raise HTTPException(401, "Your session is over. Open a new link.")
+            return await endpoint(request, person)
+
+        return checked
+
+    def _change(self, endpoint: Callable[[Request, Person], Awaitable[Response]]) -> Endpoint:
+        async def checked(request: Request, person: Person) -> Response:
+            cookie = request.cookies.get(COOKIE, "")
+            if not self._sessions.is_own(cookie, request.headers.get(TOKEN, "")):
+                raise HTTPException(403, "This request comes from another page. Reload this one.")
+            await self._sessions.touch(cookie)
+            return await endpoint(request, person)
+
+        return self._read(checked)
+
+    async def _enter_page(self, _: Request) -> Response:
+        return HTMLResponse(self._templates.get_template("enter.html").render(name=self._name))
+
+    async def _enter(self, request: Request) -> Response:
+        given = await _body(request, _Link)
+        if (cookie := await self._sessions.enter(given.link)) is None:
+            raise HTTPException(403, "This link was used already, or is too old. Ask for a new one.")
+        response = JSONResponse({"ok": True})
+        response.set_cookie(
+            COOKIE, cookie, httponly=True, samesite="strict", secure=self._address.secure, max_age=31_536_000
+        )
+        return response
+
+    async def _leave(self, request: Request, _: Person) -> Response:
+        await self._sessions.leave(request.cookies.get(COOKIE, ""))
+        response = JSONResponse({"ok": True})
+        response.delete_cookie(COOKIE)
+        return response
+
+    async def _page(self, request: Request) -> Response:
+        if (person := self._person(request)) is None:
+            return RedirectResponse("/enter", 303)
+        page = self._templates.get_template("page.html").render(
+            name=self._name,
+            person=person.name or person.id,
+            token=self._sessions.anti_forgery(request.cookies[COOKIE]),
+            commands=self._talk.commands,
+            looks=bool(self._views) and self._is_admin(person.id),
+            most_bytes=self._talk.most_bytes,
+        )
+        return HTMLResponse(page)
+
+    async def _events(self, request: Request, person: Person) -> Response:
+        thread = request.query_params.get("thread", "")
+        last_id = request.headers.get("last-event-id", "")
+        return _Streamed(self._talk.stream(person, thread, last_id))
+
+    async def _threads(self, _: Request, person: Person) -> Response:
+        return JSONResponse({"threads": await self._talk.list_threads(person)})
+
+    async def _send(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Message)
+        files = [(file.id, file.name) for file in given.files]
+        await self._talk.send(person, given.thread, given.id, given.text, files)
+        return JSONResponse({"ok": True}, 202)
+
+    async def _edit(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Edit)
+        await self._talk.edit(person, given.thread, given.id, given.text)
+        return JSONResponse({"ok": True}, 202)
+
+    async def _delete(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Delete)
+        await self._talk.delete(person, given.thread, given.id)
+        return JSONResponse({"ok": True}, 202)
+
+    async def _feedback(self, request: Request, person: Person) -> Response:
+        given = await _body(request, _Feedback)
+        await self._talk.feedback(person, given.thread, given.id, given.post, given.verdict)
+        return JSONResponse({"ok": True}, 202)
+
+    async def _take_file(self, request: Request, person: Person) -> Response:
+        name = request.query_params.get("name", "")[:1_000]
+        try:
+            file = await self._talk.files.take(person.id, name, request.stream())
+        except TooLarge as error:
+            raise HTTPException(413, f"{name}: at most {self._talk.most_bytes:,} bytes are taken.") from error
+        except TooMany as error:
+            raise HTTPException(
+                429, "Too many files wait already. Send a message with them first."
+            ) from error
+        except OSError as error:
+            raise StoreUnavailable(f"web file: {error}") from error
+        return JSONResponse({"id": file.id, "name": file.name, "size": file.size})
+
+    async def _file(self, request: Request, person: Person) -> Response:
+        thread, stored = request.path_params["thread"], request.path_params["stored"]
+        path = self._talk.posted_file(person, thread, stored)
+        if path is None or not path.is_file():
+            raise HTTPException(404, "There is no such file here.")
+        name = stored.split("~", 2)[2]
+        return FileResponse(path, media_type="application/octet-stream", filename=name)
+
+
+class _Streamed(Response):
+    """A stream as the response of an endpoint."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._stream(scope, receive, send)
+
+
+class _AdminsOnly:
+    """Serves *app* to admins, and tells others nothing of what is there."""
+
+    def __init__(self, app: ASGIApp, admits: Callable[[Request], bool]) -> None:
+        self._app, self._admits = app, admits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        app = self._app if self._admits(request) else HTMLResponse("Only admins can look here.", 403)
+        await app(scope, receive, send)
+
+
+async def _body(request: Request, shape: type[B]) -> B:
+    try:
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            raise HTTPException(415, "Send JSON.")
+        return shape.model_validate_json(await request.body())
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, f['loc'])) or 'body'}: {f['msg']}" for f in error.errors()[:5]
+        )
+        raise HTTPException(422, faults) from error
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _not_stored(_: Request, error: Exception) -> Response:
+    log.warning("web.not_stored: %s", error)
+    return JSONResponse({"error": "I cannot save to my disk right now. Try again in a moment."}, 503)
+
+
+async def _too_late(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "I have begun with this message, so it cannot change any more."}, 409)
+
+
+async def _no_file(_: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"The file {error} is not here any more. Attach it again."}, 409)
+
+
+async def _gone(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    log.error("web.request_failed", exc_info=error)
+    return JSONResponse({"error": "Something went wrong. Try again."}, 500)

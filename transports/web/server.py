@@ -1,0 +1,87 @@
+"""The HTTP server of the page: uvicorn in our own process and under our own signals."""
+
+from __future__ import annotations
+
+import socket
+from asyncio import Transport
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from threads.errors import TransportFatal
+from transports.web.address import Address
+
+REQUEST_S = 15.0
+"""Seconds in which a new connection has to send the head of its first request."""
+
+KEEP_ALIVE_S = 30
+HEAD_BYTES = 16_384
+BACKLOG = 128
+MOST_CONNECTIONS = 1_500
+
+
+class _Protocol(H11Protocol):
+    """HTTP/1.1, with a deadline for the first request: a connection that says nothing ends."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.close()
+            return
+        self.loop.call_later(REQUEST_S, self._close_silent)
+
+    def _close_silent(self) -> None:
+        if not bool(self.scope):  # None until the first request
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to the bot."""
+        yield
+
+
+def listen(address: Address) -> socket.socket:
+    """Return a socket that listens at the address. Raises `TransportFatal` if it cannot."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise TransportFatal(
+            f"cannot listen at {address.host}:{address.port}: {why}; choose another transports.web.port"
+        ) from error
+
+
+async def serve(
+    app: ASGIApp, listening: socket.socket, tls: tuple[str, str] | None, end_streams: Callable[[], None]
+) -> None:
+    """Serve until cancelled. *tls* are the files of a certificate and its key. *end_streams* ends what has no end."""
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
+    )
+    server = _Server(config)
+    try:
+        await server.serve([listening])
+    finally:
+        end_streams()
+        with anyio.CancelScope(shield=True):
+            await server.shutdown([listening])

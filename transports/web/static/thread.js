@@ -1,0 +1,241 @@
+// One thread as it is on the page: the events of transports/web/events.py go in, elements come out.
+"use strict";
+
+const OUTCOMES = {
+  answered: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
+  withdrawn: "Deleted before I began.", dead_letter: "Given up.", undelivered: "Could not be posted.",
+};
+const SIGNS = { waiting: "waits", running: "answering" };
+
+class Message {
+  constructor(id, actions) {
+    this.id = id;
+    this.state = "waiting";
+    this.actions = actions;
+    this.parts = new Map();
+    this.own = el("div", { class: "text" });
+    this.meta = el("p", { class: "meta" });
+    this.tools = el("div", { class: "tools" });
+    this.draft = el("div", { class: "draft", "aria-hidden": "true" });
+    this.wait = el("p", { class: "wait", role: "status" });
+    this.posts = el("div", { class: "posts" });
+    this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
+    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts));
+    this.element.id = `m-${id}`;
+    this.showState();
+  }
+
+  apply(event) {
+    const act = this[`on_${event.op}`];
+    if (act) act.call(this, event);
+  }
+
+  on_message(event) {
+    if (event.text != null) this.setText(event.text);
+    if (event.at) this.at = event.at;
+    if (event.author) this.author = event.author;
+    if (event.files?.length) {
+      const names = event.files.map((file) => el("li", {}, `${file.name} (${size(file.size)})`));
+      this.part("sent", el("ul", { class: "files" }, ...names), this.asked);
+    }
+    this.showState();
+  }
+
+  on_edit(event) { this.setText(event.text); }
+
+  on_started(event) {
+    if (event.text && !this.text) this.setText(event.text);
+    if (this.state === "waiting") this.state = "running";
+    this.showState();
+  }
+
+  on_delta(event) {
+    this.running();
+    this.draft.append(event.text);
+  }
+
+  on_reset() { this.draft.replaceChildren(); }
+
+  on_thinking() {
+    this.running();
+    if (!this.draft.hasChildNodes()) this.wait.textContent = "Thinking …";
+  }
+
+  on_wait(event) {
+    this.running();
+    this.until = event.until ? Date.parse(event.until) : 0;
+    this.reason = event.reason + (event.attempts ? `, ${event.attempt} of ${event.attempts}` : "");
+    this.tick();
+  }
+
+  on_resumed() { this.clearWait(); }
+
+  on_tool(event) {
+    this.running();
+    const result = el("pre", { tabindex: "0" });
+    const card = el(
+      "details", { class: "tool" },
+      el("summary", {}, el("span", { class: "sign" }, "…"), ` ${event.label}`),
+      el("p", {}, el("strong", {}, event.name)),
+      el("pre", { tabindex: "0", "aria-label": "Arguments" }, event.arguments || "(no arguments)"),
+      result,
+    );
+    result.hidden = true;
+    this.part(`tool ${event.call}`, card, this.tools);
+    if (this.draft.hasChildNodes()) this.draft.append("\n\n");
+  }
+
+  on_tool_done(event) {
+    const card = this.parts.get(`tool ${event.call}`);
+    if (!card) return;
+    card.querySelector(".sign").textContent = event.ok ? "✓" : "✗";
+    card.querySelector(".sign").setAttribute("aria-label", event.ok ? "done" : "did not work");
+    card.classList.toggle("failed", !event.ok);
+    if (event.result) {
+      const result = card.querySelector("pre:last-child");
+      result.textContent = event.result;
+      result.hidden = false;
+      result.setAttribute("aria-label", "Result");
+    }
+  }
+
+  on_post(event) {
+    const choices = event.choices.map((choice) =>
+      el("button", { type: "button", click: (press) => this.actions.press(choice.command, press.target) }, choice.label));
+    const own = event.key === event.id;
+    const post = el(
+      "article", { class: `post ${event.kind}`, "aria-label": own ? "Answer" : "Notice" },
+      el("div", { class: "markdown" }, ...fromTree(event.tree)),
+      choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
+    );
+    if (own) {
+      this.draft.replaceChildren();
+      this.clearWait();
+    }
+    this.part(`post ${event.key}`, post, this.posts);
+  }
+
+  on_file(event) {
+    const link = el("a", { href: event.address, download: event.name }, `${event.name} (${size(event.size)})`);
+    this.part(`file ${event.key}`, el("p", { class: "file" }, link), this.posts);
+  }
+
+  on_spent(event) {
+    const cost = event.cost == null ? "cost unknown" : `$${event.cost.toFixed(4)}`;
+    const cached = event.cached ? `, ${Math.round(event.cached * 100)} % cached` : "";
+    this.part("spent", el("p", { class: "meta" }, `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`), this.posts.parentElement);
+  }
+
+  on_closed(event) {
+    const post = this.parts.get(`post ${event.key}`);
+    if (!post) return;
+    post.querySelector(".choices")?.replaceWith(el("p", { class: "meta" }, event.decision));
+  }
+
+  on_settled(event) {
+    this.state = event.outcome;
+    this.draft.replaceChildren();
+    this.clearWait();
+    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.remove();
+    this.showState();
+  }
+
+  running() {
+    if (this.state === "waiting") this.state = "running";
+    this.clearWait();
+    this.showState();
+  }
+
+  clearWait() {
+    this.until = null;
+    this.wait.textContent = "";
+  }
+
+  // Counts down a wait; the page calls it every second.
+  tick() {
+    if (this.until == null) return;
+    const left = Math.ceil((this.until - Date.now()) / 1000);
+    this.wait.textContent = `Waiting: ${this.reason}${left > 0 ? `, trying again in ${left} s` : ""}`;
+  }
+
+  setText(text) {
+    this.text = text;
+    this.own.textContent = text;
+    this.asked.classList.toggle("command", /^[/!][a-z]/i.test(text));
+  }
+
+  // Puts an element in the place of an earlier one with the same key, or at the end of the parent.
+  part(key, element, parent) {
+    const before = this.parts.get(key);
+    if (before) before.replaceWith(element);
+    else parent.append(element);
+    this.parts.set(key, element);
+  }
+
+  showState() {
+    const time = this.at ? new Date(this.at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
+    const word = SIGNS[this.state] ?? OUTCOMES[this.state] ?? this.state;
+    const buttons = this.state === "waiting" && this.text != null && this.at
+      ? [
+        el("button", { type: "button", class: "quiet", click: () => this.actions.edit(this) }, "Edit"),
+        el("button", { type: "button", class: "quiet", click: () => this.actions.remove(this) }, "Delete"),
+      ] : [];
+    this.meta.replaceChildren([time, word].filter(Boolean).join(" · "), ...buttons);
+    this.element.dataset.state = this.state;
+    if (this.state === "answered") {
+      this.part("feedback", el(
+        "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
+        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "👍"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "👎"),
+      ), this.posts.parentElement);
+    }
+  }
+
+  get busy() { return this.state === "waiting" || this.state === "running"; }
+}
+
+class Thread {
+  constructor(list, actions) {
+    this.list = list;
+    this.actions = actions;
+    this.messages = new Map();
+  }
+
+  clear() {
+    this.messages.clear();
+    this.list.replaceChildren();
+  }
+
+  apply(events) {
+    const view = this.list.parentElement;
+    const atEnd = view.scrollHeight - view.scrollTop - view.clientHeight < 80;
+    for (const event of events) {
+      if (event.op === "snapshot") {
+        this.clear();
+        this.apply(event.events);
+      } else if (event.id) {
+        this.message(event.id).apply(event);
+      }
+    }
+    if (atEnd) view.scrollTop = view.scrollHeight;
+  }
+
+  message(id) {
+    let message = this.messages.get(id);
+    if (!message) {
+      message = new Message(id, this.actions);
+      this.messages.set(id, message);
+      this.list.append(message.element);
+    }
+    return message;
+  }
+
+  tick() { for (const message of this.messages.values()) message.tick(); }
+
+  get busy() { return [...this.messages.values()].some((message) => message.busy); }
+}
+
+function size(bytes) {
+  if (bytes >= 1e6) return `${(bytes / 1e6).toFixed(1)} MB`;
+  return bytes >= 1e3 ? `${Math.round(bytes / 1e3)} KB` : `${bytes} bytes`;
+}

@@ -1,0 +1,207 @@
+"""A person's threads on the page: what they send goes to the sink, and what happens comes to their feeds.
+
+A thread belongs to the person in its ``channel``. Nobody else writes there or reads it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import quote
+
+from cachetools import FIFOCache
+
+from threads.log import Entry
+from threads.model import (
+    Attachment,
+    Author,
+    Deleted,
+    Edited,
+    Feedback,
+    Incoming,
+    Outgoing,
+    Sink,
+    Taken,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    TurnStarted,
+)
+from transports.web.events import history_events, message_event, post_event, turn_event
+from transports.web.feed import Event, Feeds
+from transports.web.files import Files, PostedFile
+from transports.web.sessions import Person
+from transports.web.stream import Stream
+
+LAST_MESSAGES = 100
+"""Messages of a thread's log that a page is shown."""
+
+MOST_THREADS = 200
+"""Threads in a list, the newest."""
+
+
+MOST_SENT = 1_000
+"""Messages that are being handed over, with what only their sender knows: the time and the files."""
+
+
+class UnknownFile(Exception):
+    """A message names a file that was not sent."""
+
+
+class TurnBegan(Exception):
+    """A message is edited or deleted after its turn began."""
+
+
+class History(Protocol):
+    """What the store knows of the threads of this transport. Raises OSError."""
+
+    async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
+        """Return the newest threads of a person: root, first words, and when it changed, in seconds since 1970."""
+        ...
+
+    async def entries(self, thread: ThreadId, last: int) -> Sequence[Entry]:
+        """Return the end of a thread's log, from the *last* messages on."""
+        ...
+
+
+class Talk:
+    """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings."""
+
+    sink: Sink
+
+    def __init__(
+        self,
+        name: str,
+        files: Files,
+        history: History,
+        commands: Mapping[str, str],
+        now: Callable[[], datetime],
+        most_bytes: int,
+    ) -> None:
+        self.files, self.commands, self.most_bytes = files, commands, most_bytes
+        self._name, self._history, self._now = name, history, now
+        self._feeds = Feeds()
+        self._streams: set[Stream] = set()
+        self._sent: FIFOCache[str, Event] = FIFOCache(MOST_SENT)
+
+    async def send(
+        self, person: Person, root: str, message_id: str, text: str, files: Sequence[tuple[str, str]]
+    ) -> None:
+        """Hand a message over. Raises `UnknownFile` and `StoreUnavailable`."""
+        thread = self._thread(person, root)
+        attachments = tuple([await self._attachment(person, *file) for file in files])
+        at = self._now().isoformat(timespec="milliseconds")
+        author = Author(person.id, person.name)
+        self._sent[message_id] = message_event(message_id, text, person.id, at, attachments)
+        await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
+
+    async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
+        """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
+        thread = self._waiting(person, root, message_id)
+        await self.sink(Edited(message_id, thread, text))
+        self._publish(thread, {"op": "edit", "id": message_id, "text": text})
+
+    async def delete(self, person: Person, root: str, message_id: str) -> None:
+        """Withdraw a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
+        await self.sink(Deleted(message_id, self._waiting(person, root, message_id)))
+
+    async def feedback(
+        self, person: Person, root: str, feedback_id: str, post_id: str, verdict: Literal["up", "down"]
+    ) -> None:
+        """Hand a verdict on an answer over."""
+        author = Author(person.id, person.name)
+        await self.sink(Feedback(feedback_id, self._thread(person, root), author, post_id, verdict))
+
+    async def list_threads(self, person: Person) -> list[Event]:
+        """Return the person's threads, newest first."""
+        known = {ThreadId.parse(name): feed for name, feed in self._feeds.known.items()}
+        own = {
+            thread.root: feed for thread, feed in known.items() if thread.channel == person.id and feed.title
+        }
+        stored = {root: title for root, title, _ in await self._history.threads(person.id, MOST_THREADS)}
+        new = [root for root in reversed(own) if root not in stored]  # their first message has no outcome yet
+        return [
+            {
+                "thread": root,
+                "title": stored.get(root) or (own[root].title if root in own else ""),
+                "busy": root in own and own[root].running,
+            }
+            for root in [*new, *stored]
+        ]
+
+    def stream(self, person: Person, root: str, last_id: str) -> Stream:
+        """Return the stream of a page that shows this thread, or only the list if *root* is blank."""
+        thread = self._thread(person, root)
+
+        async def snapshot() -> list[Event]:
+            entries = await self._history.entries(thread, LAST_MESSAGES)
+            files = [_file_event(thread, file) for file in await self.files.posted(thread)]
+            return [*history_events(entries), *files]
+
+        feed = self._feeds.of(str(thread)) if root else None
+        return Stream(self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams)
+
+    def end(self) -> None:
+        """End all streams."""
+        for stream in list(self._streams):
+            stream.end()
+
+    def posted_file(self, person: Person, root: str, stored: str) -> Path | None:
+        """Return where a file of the person's thread is, None for a name that cannot be one."""
+        return self.files.path(self._thread(person, root), stored)
+
+    def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
+        """Tell the pages of an event."""
+        told = self._sent.pop(message_id, None) if isinstance(event, Taken) else None
+        if told := told or turn_event(message_id, event, self._now()):
+            self._publish(thread, told)
+        if isinstance(event, Taken | TurnStarted | TurnSettled):
+            self._feeds.list_of(thread.channel).append({"op": "list"})
+
+    def post(self, outgoing: Outgoing) -> str:
+        """Show a post, in place of one with the same key."""
+        event = post_event(outgoing, self._now().isoformat(timespec="milliseconds"))
+        self._publish(outgoing.thread, event)
+        posts = self._feeds.of(str(outgoing.thread)).posts
+        posts[outgoing.key] = str(event["key"])
+        return posts[outgoing.key]
+
+    def find(self, thread: ThreadId, key: str) -> str | None:
+        """Return the key under which a post is shown, None if this process has not shown it."""
+        return self._feeds.of(str(thread)).posts.get(key)
+
+    async def attach(self, thread: ThreadId, message_id: str, key: str, file: Path, name: str) -> None:
+        """Store a file that the bot posts, and show it. Raises `PostFailed`."""
+        posted = await self.files.keep(thread, message_id, key, file, name)
+        self._publish(thread, _file_event(thread, posted))
+
+    def _publish(self, thread: ThreadId, event: Event) -> None:
+        self._feeds.of(str(thread)).publish(event)
+
+    def _thread(self, person: Person, root: str) -> ThreadId:
+        return ThreadId(self._name, "", person.id, root)
+
+    def _waiting(self, person: Person, root: str, message_id: str) -> ThreadId:
+        thread = self._thread(person, root)
+        if self._feeds.of(str(thread)).began(message_id):
+            raise TurnBegan
+        return thread
+
+    async def _attachment(self, person: Person, file_id: str, name: str) -> Attachment:
+        attachment = await self.files.sent(person.id, file_id, name)
+        if attachment is None:
+            raise UnknownFile(name)
+        return attachment
+
+
+def _file_event(thread: ThreadId, file: PostedFile) -> Event:
+    return {
+        "op": "file",
+        "id": file.message_id,
+        "key": file.stored,
+        "name": file.name,
+        "size": file.size,
+        "address": f"/files/{quote(thread.root, safe='')}/{quote(file.stored, safe='')}",
+    }
