@@ -25,6 +25,9 @@ from threads.store.checksummed_lines import scrub
 Place = tuple[str | int, ...]
 Fault = tuple[Place, str]
 
+LARGEST = 64_000
+"""Bytes of a file."""
+
 DEEPEST, MOST_EVENTS = 50, 10_000
 """How deep values may be in one another, and how many YAML events they may be."""
 
