@@ -36,15 +36,15 @@ class Library:
 
     def read_all(self) -> list[Entry]:
         """Return every playbook or its faults, sorted by file name."""
-        return [self._read(name) for name in islice(sorted(self._names()), MOST_FILES)]
+        return [self._read(name) for name in self._files()]
 
     def find(self, name: str) -> Playbook | str:
         """Return a playbook, or a sentence on why there is none."""
-        entries = self.read_all()
-        for entry in entries:
-            if entry.file_name.rpartition(".")[0] == name:
+        for file_name in self._files():
+            if file_name.rpartition(".")[0] == name:
+                entry = self._read(file_name)
                 return entry.playbook or f"The playbook {name} has faults:\n" + "\n".join(entry.faults)
-        known = [entry.playbook.name for entry in entries if entry.playbook]
+        known = [entry.playbook.name for entry in self.read_all() if entry.playbook]
         close = get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         return f"I know no playbook of that name.{hint} /play lists them."
@@ -52,6 +52,9 @@ class Library:
     def problems(self) -> list[str]:
         """Return a line for each fault of each file."""
         return [f"{entry.file_name}: {fault}" for entry in self.read_all() for fault in entry.faults]
+
+    def _files(self) -> Iterator[str]:
+        return islice(sorted(self._names()), MOST_FILES)
 
     def _names(self) -> Iterator[str]:
         try:

@@ -7,6 +7,7 @@ stage's name (`## gather`).
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,17 +15,21 @@ from difflib import get_close_matches
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from bot.config.load import faults_of, path_of
 from bot.llm.policies.structured_output import validator
 from bot.playbooks.definition import END, RESERVED, Check, Playbook, Stage
+from threads.store.checksummed_lines import scrub
 
 Place = tuple[str | int, ...]
 Fault = tuple[Place, str]
 
 LARGEST = 64_000
 """Bytes of a file."""
+
+DEEPEST, MOST_EVENTS = 50, 10_000
+"""How deep values may be in one another, and how many YAML events they may be."""
 
 _BORDER = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^## +(.+?)[ \t]*$", re.MULTILINE)
@@ -51,7 +56,7 @@ def parse_playbook(file_name: str, text: str) -> Playbook:
     name, _, kind = file_name.rpartition(".")
     document = _with_prompts(text) if kind == "md" else _read_yaml(text, 0)
     try:
-        playbook = Playbook.model_validate_json(to_json(document.values))
+        playbook = Playbook.model_validate_json(scrub(json.dumps(document.values, ensure_ascii=False)))
     except ValidationError as error:
         raise _invalid(document, faults_of(error, Playbook)) from error
     if faults := [*_name_faults(playbook, name), *cross_faults(playbook)]:
@@ -151,12 +156,8 @@ def _reached(start: str, leads: Mapping[str, set[str]]) -> set[str]:
 
 def _invalid(document: _Document, faults: list[Fault]) -> PlaybookInvalid:
     """Return the error with these faults. One around another is left out: it says no more."""
-    places = [place for place, _ in faults]
-    lines = sorted(
-        (_line(document, place), words)
-        for place, words in faults
-        if not any(other != place and other[: len(place)] == place for other in places)
-    )
+    around = {place[:size] for place, _ in faults for size in range(len(place))}
+    lines = sorted((_line(document, place), words) for place, words in faults if place not in around)
     return PlaybookInvalid(*(f"line {line}: {words}" for line, words in lines))
 
 
@@ -192,8 +193,7 @@ def _read_yaml(text: str, above: int) -> _Document:
     import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - slow, and only needed if there are playbooks
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
-            raise PlaybookInvalid("has a YAML alias (*name); write it out")
+        _check_events(text)
         root = yaml.compose(text, yaml.BaseLoader)
         lines: dict[Place, int] = {}
         values = _value(root, (), lines, above + 1) if root else None
@@ -205,6 +205,20 @@ def _read_yaml(text: str, above: int) -> _Document:
     if not isinstance(values, dict):
         raise PlaybookInvalid("line 1: must be a mapping with name, description and stages")
     return _Document(values, lines)
+
+
+def _check_events(text: str) -> None:
+    """Refuse what would take long to read: aliases, and too many or too deep values. Raises `PlaybookInvalid`."""
+    import yaml  # noqa: PLC0415
+
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, yaml.BaseLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise PlaybookInvalid("has a YAML alias (*name); write it out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or count > MOST_EVENTS:
+            line = event.start_mark.line + 1
+            raise PlaybookInvalid(f"line {line}: has too many values, or values too deep in one another")
 
 
 def _value(node: Any, place: Place, lines: dict[Place, int], first_line: int) -> JsonValue:

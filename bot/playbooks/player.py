@@ -67,12 +67,11 @@ class Player:
         if answer := _answer_in(turn):
             return answer
         await turn.checkpoint()  # nobody sees anything of a turn before its start is durable
-        run = await self._begin(turn)
-        if isinstance(run, str):
-            return run
-        while run.state == "running" or run.redirect:
-            run = await self._attempt(turn, run)
-        return await self._finish(turn, run)
+        with self.runs.playing(turn.incoming.thread):
+            run = await self._begin(turn)
+            while not isinstance(run, str) and (run.state == "running" or run.redirect):
+                run = await self._attempt(turn, run)
+        return run if isinstance(run, str) else await self._finish(turn, run)
 
     async def _begin(self, turn: Turn) -> Run | str:
         """Return the run to play, or a sentence on why there is none."""
@@ -80,6 +79,7 @@ class Player:
         if before and before.message_id == turn.incoming.id:
             if before.state == "running":
                 turn.note(wording.going_on(before))
+                await self.forget_return(before)  # the process may have died before it did
             return await self.runs.take_up(before)
         _, name, words = [*turn.incoming.text.strip().split(maxsplit=2), "", ""][:3]
         if name in ("retry", "skip"):

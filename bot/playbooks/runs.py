@@ -46,14 +46,15 @@ class Runs:
         self.now = now
         self._state = state
         self._attempts: dict[ThreadId, Attempt] = {}
+        self._playing = set[ThreadId]()
 
     def of(self, thread: ThreadId) -> Run | None:
         """Return the last run of a thread, or None."""
         return self._state.value.runs.get(str(thread))
 
     def is_playing(self, thread: ThreadId) -> bool:
-        """Return whether this process plays a run of the thread now."""
-        return thread in self._attempts
+        """Return whether a turn of this process plays in the thread now, also between two stages."""
+        return thread in self._playing
 
     async def take_up(self, run: Run) -> Run:
         """Store a run that a turn begins or goes on with, and return it with its new holder.
@@ -106,12 +107,13 @@ class Runs:
 
     async def direct(self, thread: ThreadId, redirect: str) -> bool:
         """Store where a person wants the run that plays now to go on, and end its attempt. Raises as `save`."""
-        attempt, run = self._attempts.get(thread), self.of(thread)
-        if attempt is None or run is None:
+        run = self.of(thread)
+        if run is None or run.state != "running" or not self.is_playing(thread):
             return False
         await self._replace(run, lambda before: before.model_copy(update={"redirect": redirect}))
-        attempt.redirected = True
-        attempt.scope.cancel()
+        if attempt := self._attempts.get(thread):
+            attempt.redirected = True
+            attempt.scope.cancel()
         return True
 
     async def drop(self, thread: ThreadId) -> Run | None:
@@ -126,8 +128,17 @@ class Runs:
         return run
 
     @contextmanager
+    def playing(self, thread: ThreadId) -> Iterator[None]:
+        """Let people stop and direct the run of the thread during the block."""
+        self._playing.add(thread)
+        try:
+            yield
+        finally:
+            self._playing.discard(thread)
+
+    @contextmanager
     def attempting(self, run: Run, thread: ThreadId, scope: anyio.CancelScope) -> Iterator[Attempt]:
-        """Let people direct the run during the block."""
+        """Let what people decide end the attempt during the block."""
         self._attempts[thread] = attempt = Attempt(run.message_id, scope)
         try:
             yield attempt

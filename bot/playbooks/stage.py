@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,6 +34,7 @@ from bot.ports.tool import ToolContext
 from bot.tools.files.workspace import open_path, require_regular
 from threads.errors import BotError
 from threads.model import Answer, Incoming, Message, Option, Question, ToolCall, ToolResult
+from threads.store.checksummed_lines import scrub
 from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
 from threads.wording import friendly
@@ -131,10 +133,9 @@ class StageAttempt:
                 _not_met(f"All results together have more than {LONGEST_RESULTS:,} characters.")
             )
         if self.stage.assert_.schema_ is None:
-            return text
+            return scrub(text)
         check(text, validator(self.stage.assert_.schema_))
-        value: JsonValue = from_json(text)
-        return value
+        return _storable(text)
 
     async def _check(self, one: Check, number: int, result: Result) -> None:
         """Make one check, unless it held before the process ended. Raises `StageFailed`."""
@@ -237,6 +238,17 @@ def without_attempts(messages: Sequence[Message], prefix: str) -> list[Message]:
         if one.role == "user" and one.source and not one.source.startswith(prefix)
     ]
     return [*messages[:begins], *said]
+
+
+def _storable(text: str) -> JsonValue:
+    """Return the value of JSON as a file can hold it: without lone surrogates. Raises `StageFailed`."""
+    try:
+        value: JsonValue = from_json(
+            scrub(json.dumps(json.loads(text), ensure_ascii=False)), allow_inf_nan=False
+        )
+    except ValueError as error:
+        raise StageFailed(_not_met("The result has a number that is too large.")) from error
+    return value
 
 
 def _must_be_there(workspace: Path, path: str) -> None:

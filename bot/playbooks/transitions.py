@@ -78,13 +78,15 @@ def pause_s(run: Run) -> float:
 
 
 def retried(run: Run, stage: str = "") -> Run:
-    """Return the run in this stage, or again in its own. A person may give a stage one more visit."""
+    """Return the run in this stage, or again in its own.
+
+    A person who chooses another stage gives each stage that has used up its visits one more.
+    """
     if not stage or stage == run.stage:
         again = {"state": "running", "attempt": 1, "redirect": "", "entries": run.entries + 1}
         return run.model_copy(update={**again, "signs": _without(run.signs, run.stage)})
-    entered = run.playbook.stage(stage)
-    assert entered is not None
-    visits = {**run.visits, stage: min(run.visits.get(stage, 0), entered.most_visits - 1)}
+    most = {one.name: one.most_visits for one in run.playbook.stages}
+    visits = {name: min(count, most[name] - 1) for name, count in run.visits.items()}
     signs = _without(run.signs, run.stage) if run.signs.get(run.stage) == "parked" else run.signs
     free = {"visits": visits, "signs": signs, "state": "running", "redirect": ""}
     return _enter(run.model_copy(update=free), stage)

@@ -172,7 +172,12 @@ class Scheduler:
             return None
 
     def _latest(self, schedule: Schedule, now: datetime) -> datetime | None:
-        """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``."""
+        """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``.
+
+        A parked playbook comes back however late it is: it was promised, and it is one-shot.
+        """
+        if schedule.is_return:
+            return schedule.next_at
         oldest = now - timedelta(seconds=min(self.max_age_s, 1e8))
         latest = schedule.next_at if schedule.next_at >= oldest else None
         following = schedule.after(max(schedule.next_at, oldest))

@@ -13,11 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.playbooks.runs import Runs
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
 from tests.serving import Chat, anthropic, compatible, serving
-from threads.model import Author, Edited, StagesChanged
+from threads.errors import StoreUnavailable
+from threads.model import Author, Deleted, Edited, StagesChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -392,6 +394,97 @@ async def test_a_stage_that_runs_can_be_left_out_or_begun_again(tmp_path):
         assert (await chat.say("/play skip")).text == "I leave out stage two."
         await chat.settled("m1")
         assert chat.posts[-1].text == "**three**: done\n✓ one\n↷ two\n✓ three\n\n3"
+
+
+class Border:
+    """Holds a playbook at the border after its first stage, until ``open`` is set; then it raises ``error``."""
+
+    def __init__(self, monkeypatch, error=None):
+        self.reached, self.open, self.error = anyio.Event(), anyio.Event(), error
+        save = Runs.save
+
+        async def held(runs, run, carried_out=""):
+            first, _ = not self.reached.is_set(), self.reached.set()
+            if first:
+                await self.open.wait()
+                if self.error:
+                    raise self.error
+            return await save(runs, run, carried_out)
+
+        monkeypatch.setattr(Runs, "save", held)
+
+
+async def test_a_stop_between_two_stages_stops(tmp_path, monkeypatch):
+    write(tmp_path, "three", unrecoverable("skip"))
+    border = Border(monkeypatch)
+    async with playing(tmp_path, text("1"), text("2"), text("3")) as (chat, fake):
+        await chat.send("/play three")
+        await border.reached.wait()
+        assert (await chat.say("/play stop")).text.startswith("Stopped")
+        border.open.set()
+        await chat.settled("m1")
+        assert chat.outcomes["m1"] == "stopped"
+        assert len(fake.requests) == 1
+
+
+async def test_what_a_person_chooses_between_two_stages_counts(tmp_path, monkeypatch):
+    write(tmp_path, "three", unrecoverable("skip"))
+    border = Border(monkeypatch)
+    async with playing(tmp_path, text("1"), text("1 again"), text("2"), text("3")) as (chat, fake):
+        await chat.send("/play three")
+        await border.reached.wait()
+        assert (await chat.say("/play retry one")).text == "I go on in stage one."
+        border.open.set()
+        await chat.settled("m1")
+        assert len(fake.requests) == 4
+        assert chat.posts[-1].text.startswith("**three**: done\n✓ one\n↷ two\n✓ three\n\n")
+
+
+async def test_a_full_disk_at_a_border_is_told_and_a_person_goes_on_from_there(tmp_path, monkeypatch):
+    write(tmp_path, "three", unrecoverable("skip"))
+    border = Border(monkeypatch, StoreUnavailable("playbooks.json: No space left on device"))
+    border.open.set()
+    async with playing(tmp_path, *map(text, "1123")) as (chat, fake):
+        told = await chat.say("/play three")
+        assert chat.outcomes["m1"] == "failed"
+        assert "disk" in told.text or "save" in told.text, told.text
+        assert len(fake.requests) == 1
+        assert (await chat.say("/play status")).text.startswith("three: stopped in stage one; ")
+        assert (await chat.say("/play retry")).text.startswith("**three**: done")
+        assert len(fake.requests) == 4
+
+
+async def test_new_edit_and_delete_while_a_stage_runs_change_nothing(tmp_path):
+    write(tmp_path, "three", unrecoverable("skip"))
+    gate = anyio.Event()
+    slow = replace(text("1"), steps=(Wait(gate), *text("1").steps))
+    async with playing(tmp_path, slow, text("2"), text("3")) as (chat, fake):
+        first = await chat.send("/play three")
+        await asked(fake, 1)
+        assert (await chat.say("/new")).text.startswith("I still have something to answer here.")
+        await chat.sink(Edited(first.id, first.thread, "/play other"))
+        await chat.sink(Deleted(first.id, first.thread))
+        gate.set()
+        await chat.settled("m1")
+        assert chat.posts[-1].text.startswith("**three**: done")
+        assert len(fake.requests) == 3
+
+
+async def test_a_secret_in_the_words_or_a_result_is_in_no_post(tmp_path):
+    write(tmp_path, "triage", TRIAGE)
+    key = "sk-ant-api03-" + "a1B2" * 20
+    async with playing(tmp_path, text('{"severity": "low"}'), text(f"The key is {key}")) as (chat, _):
+        outcome = await chat.say(f"/play triage {key}\nand more")
+        assert key not in outcome.text
+        assert oct((tmp_path / "playbooks.json").stat().st_mode)[-3:] == "600"
+
+
+async def test_a_result_that_is_huge_is_a_failure_of_the_stage(tmp_path):
+    write(tmp_path, "three", unrecoverable("abort"))
+    async with playing(tmp_path, text("x" * 30_000)) as (chat, _):
+        outcome = await chat.say("/play three")
+        assert "one: The result has more than 20,000 characters." in outcome.text
+        assert len(outcome.text) < 1000
 
 
 async def test_a_new_conversation_forgets_the_run(tmp_path):

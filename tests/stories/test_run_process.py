@@ -40,8 +40,8 @@ def environ(slack=None, **more):
 
 
 @asynccontextmanager
-async def running(path, env):
-    command = [sys.executable, "-c", CODE, "run", "--settings", str(path)]
+async def running(path, env, code=CODE):
+    command = [sys.executable, "-c", code, "run", "--settings", str(path)]
     process = await anyio.open_process(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     async with process:
         try:

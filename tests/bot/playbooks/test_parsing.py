@@ -139,7 +139,10 @@ def test_the_name_is_that_of_the_file():
         ("a: [\n", "line 2: is not valid YAML"),
         ("a: 1\na: 2\n", "line 2: a: is there twice"),
         ("a: &x [1]\nb: *x\n", "has a YAML alias (*name); write it out"),
-        ("[" * 5000, "is not valid YAML"),
+        ("[" * 60_000, "line 1: has too many values, or values too deep in one another"),
+        ("- " * 30_000, "line 1: has too many values, or values too deep in one another"),
+        ("\n".join(f"{' ' * n}a:" for n in range(340)), "values too deep in one another"),
+        ("".join(f"k{n}: 1\n" for n in range(6000)), "has too many values"),
         ("? [1]\n: 2\n", "is not a plain key"),
     ],
 )
@@ -152,6 +155,10 @@ def test_words_that_other_versions_of_yaml_take_for_values_are_text():
     text = WHOLE.replace("First.", "yes").replace("A playbook.", "2026-11-25")
     playbook = parse_playbook("p.yaml", text)
     assert (playbook.stages[0].act.prompt, playbook.description) == ("yes", "2026-11-25")
+
+
+def test_half_a_character_is_replaced():
+    assert parse_playbook("p.yaml", WHOLE.replace("A playbook.", r'"\uD800"')).description == "?"
 
 
 def test_a_heading_without_a_stage_is_a_fault():

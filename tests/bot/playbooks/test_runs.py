@@ -61,7 +61,7 @@ async def test_what_a_person_chose_survives_a_border_until_it_is_carried_out(tmp
     runs = runs_in(tmp_path)
     run = await runs.take_up(run_of(stage("a"), stage("b"), thread=str(T1)))
     scope = anyio.CancelScope()
-    with runs.attempting(run, T1, scope) as attempt:
+    with runs.playing(T1), runs.attempting(run, T1, scope) as attempt:
         assert await runs.direct(T1, "skip a")
     assert attempt.redirected
     assert scope.cancel_called

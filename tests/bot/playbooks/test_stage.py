@@ -156,6 +156,15 @@ async def test_a_result_has_a_bound_and_the_value_of_its_schema(tmp_path):
         await (await attempt_at(tmp_path, [], answer='{"b": 1}', schema=schema)).play()
 
 
+async def test_a_result_is_one_that_a_file_can_hold(tmp_path):
+    half = r'{"a": "x\ud83d"}'
+    attempt = await attempt_at(tmp_path, [], answer=half, schema={"type": "object"})
+    assert (await attempt.play()).value == {"a": "x?"}
+    assert (await (await attempt_at(tmp_path, [], answer="x\ud83d")).play()).value == "x?"
+    failure = await failure_of(await attempt_at(tmp_path, [], answer="1e999", schema={}))
+    assert failure.message == "The result has a number that is too large."
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
