@@ -22,6 +22,7 @@ from benchmarks import (
     latency,
     long_thread,
     memory,
+    pages,
     postgres,
     prompt_cost,
     restart,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "slack-events": slack_events.measure,
     "discord-stream": discord_stream.measure,
     "discord-events": discord_events.measure,
+    "pages": pages.measure,
     "tools": tools.measure,
     "postgres": postgres.measure,
 }

@@ -549,6 +549,10 @@ class Web(Section):
     )
     tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
     tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+    files: Folder | None = Field(
+        default=None,
+        description="Folder of the files that people and the bot send; null is `web` in the data folder.",
+    )
 
 
 class Transports(Section):

@@ -83,7 +83,7 @@ def make_web(
     options = Options(
         address=address_of(given),
         name=settings.name,
-        folder=settings.data / "web",
+        folder=given.files or settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
         is_admin=access.is_admin,
@@ -100,6 +100,7 @@ def make_web(
         offload=anyio.to_thread.run_sync,
         now=utc_now,
         notices=storage.notices,
+        files_are_apart=storage.notices is not None and given.files is None,
     )
 
 

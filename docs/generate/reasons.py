@@ -173,6 +173,7 @@ REASONS: Mapping[str, str] = {
     "transports.web.public_url": "The page answers only to its own name, so that no foreign name can lead to it.",
     "transports.web.tls_certificate": "Without one the page stays on this machine.",
     "transports.web.tls_key": "As above.",
+    "transports.web.files": "One worker needs no other folder; several need one that all of them share.",
     "observe.log_level": "One line for each thing that an operator would ask about.",
     "observe.log_format": "Machines read it; `text` is for eyes.",
     "observe.metrics_port": "No port is open unless you ask; the socket in the data folder tells the same.",

@@ -28,6 +28,7 @@ from transports.web.talk import History, Talk
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3600.0
+APART = "files of the page are only at the worker that has them; give all a shared folder: transports.web.files"
 REPAIRED_S = 3.0
 """Seconds after the start when the logs have what a killed process did not write into them."""
 
@@ -71,11 +72,14 @@ class Web:
         offload: Offload,
         now: Callable[[], datetime],
         notices: Notices | None = None,
+        files_are_apart: bool = False,
     ) -> None:
+        """*files_are_apart*: other workers have folders of their own, so that not every file is at every one."""
         self._options, self._open_state, self._now = options, open_state, now
         self.address = options.address
         files = Files(options.folder, offload, options.most_file_bytes)
         self._talk = Talk(self.name, files, history, options.commands, now, options.most_file_bytes, notices)
+        self._talk.files_are_apart = files_are_apart
         self._connected = anyio.Event()
         self._stopped = False
 
@@ -107,6 +111,8 @@ class Web:
                 tasks.start_soon(self._look_again)
                 tasks.start_soon(self._talk.relay.run)
                 log.info("web.listening: %s", self.address.url)
+                if self._talk.files_are_apart:
+                    log.warning("web.files_apart: %s", APART)
                 self._connected.set()
                 if options.owner:
                     options.on_open(f"{self.address.url}/enter#{sessions.link(options.owner)}")

@@ -31,6 +31,9 @@ MOST_SENT = 500
 """Files of one person that wait."""
 
 GONE = "it is not on this machine any more. Sending it again may help."
+BROKEN_S = 3_600.0
+"""After so long a file that is not complete belongs to a process that is gone: a body may take some minutes."""
+
 _SENT = re.compile(r"[a-f0-9]{32}")
 _POSTED = re.compile(r"[^/~\x00]{1,200}~[a-f0-9]{20}~[^/\x00]{1,200}")
 
@@ -182,8 +185,8 @@ def _posted_in(folder: Path) -> Iterator[PostedFile]:
 
 
 def _sweep(folder: Path) -> None:
-    before = time.time() - KEPT_S
+    now = time.time()
     for path in folder.glob("*/*"):
         with suppress(OSError):
-            if path.stat().st_mtime < before or path.suffix == ".part":
+            if now - path.stat().st_mtime > (BROKEN_S if path.suffix == ".part" else KEPT_S):
                 path.unlink()

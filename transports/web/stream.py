@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
 
 import anyio
+import anyio.lowlevel
 from starlette.types import Receive, Scope, Send
 
 from transports.web.feed import Event, Feed, Ring
@@ -23,8 +24,11 @@ log = logging.getLogger(__name__)
 PROCESS = secrets.token_hex(6)
 """Numbers of another process mean nothing here."""
 
-PACE_S = 0.04
-"""The least time between two writes: what came meanwhile goes out together."""
+PACE_S, WRITES_PER_S = 0.04, 1_000
+"""The least time between two writes of text to a page, and how many writes all pages together may cost the turns.
+
+What comes meanwhile goes out together. The first text, and what is no text, goes out at once.
+"""
 
 PING_S = 20.0
 """Seconds of silence after which a line without meaning goes out, so that a dead connection is noticed."""
@@ -34,6 +38,7 @@ WRITE_S = 30.0
 
 RETRY_MS = 1_000
 _ID = re.compile(rf"{PROCESS}\.(\d{{1,15}})\.(\d{{1,15}})")
+_DELTA = b'{"op":"delta"'
 _HEADERS = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
@@ -99,7 +104,10 @@ class Stream:
             self._news = anyio.Event()
             if lines := await self._lines():
                 yield _chunk(lines, self._seen)
-                await anyio.sleep(PACE_S)
+                if lines[-1].startswith(_DELTA):
+                    await anyio.sleep(max(PACE_S, len(self._streams) / WRITES_PER_S))
+                else:
+                    await anyio.lowlevel.checkpoint()
                 continue
             with anyio.move_on_after(PING_S):
                 await self._news.wait()

@@ -78,6 +78,7 @@ class Talk:
     """``sink`` is set while the transport is served. ``commands`` are the bot's, with their meanings."""
 
     sink: Sink
+    files_are_apart = False
 
     def __init__(
         self,
