@@ -29,7 +29,17 @@ from benchmarks.rig import USAGE, Instant, running
 from bot.ports.model import Completion, Request
 from bot.wiring.core import Core
 from tests.transports.web.alone import transport
-from threads.model import Author, Incoming, Message, OnEvent, Text, TextDelta, ThreadId, TurnEvent, TurnSettled
+from threads.model import (
+    Author,
+    Incoming,
+    Message,
+    OnEvent,
+    Text,
+    TextDelta,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+)
 from transports.web.client import Web
 from transports.web.sessions import Person
 
@@ -46,7 +56,7 @@ class Slow(Instant):
         super().__init__()
         self._deltas = deltas
 
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:  # noqa: ARG002 - it answers the same to all
         pieces = []
         for number in range(self._deltas):
             pieces.append(f"at={time.monotonic_ns()} this is piece {number} ")
@@ -205,10 +215,18 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
         found = ask("pages", "measure", folder, rounds, deltas)
     turns = f"{TURNS} turns of {deltas} pieces, {PAGES} pages, {DEAF} of them deaf"
     what = f"a turn beside {PAGES} pages, to one without"
-    yield Figure(what, found["median"], "x", at_most=1.1, note=f"{found['alone']:.0f} -> {found['beside']:.0f} ms; {turns}")
+    yield Figure(
+        what,
+        found["median"],
+        "x",
+        at_most=1.1,
+        note=f"{found['alone']:.0f} -> {found['beside']:.0f} ms; {turns}",
+    )
     yield Figure("  the slowest turn", found["worst"], "x")
     yield Figure("  CPU of a round, without", found["cpu_alone"], "s")
-    yield Figure("  CPU of a round, with", found["cpu_beside"], "s", note=f"{found['pieces']:,.0f} pieces were read")
+    yield Figure(
+        "  CPU of a round, with", found["cpu_beside"], "s", note=f"{found['pieces']:,.0f} pieces were read"
+    )
     note = f"p99 {found['first99']:.0f} ms; any piece {found['age']:.0f} ms"
     yield Figure("age of the first text on a page", found["first"], "ms", at_most=100, note=note)
     note = f"{found['kb_later']:.0f} KB after the turns, their logs included"

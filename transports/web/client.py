@@ -28,7 +28,9 @@ from transports.web.talk import History, Talk
 log = logging.getLogger(__name__)
 
 SWEEP_S = 3600.0
-APART = "files of the page are only at the worker that has them; give all a shared folder: transports.web.files"
+APART = (
+    "files of the page are only at the worker that has them; give all a shared folder: transports.web.files"
+)
 REPAIRED_S = 3.0
 """Seconds after the start when the logs have what a killed process did not write into them."""
 

@@ -82,7 +82,7 @@ class Ring:
 
 @dataclass(slots=True)
 class _Message:
-    """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the other worker that tells."""
+    """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the worker that tells."""
 
     origin: str = ""
     events: list[Event] = field(default_factory=list)

@@ -6,9 +6,9 @@
 | told   | a worker that was asked | at a fresh ask, and for `LASTS_S` after any | events of a message               |
 | listed | a worker that was asked | as above                                    | a thread's place in a list        |
 
-A fresh ask is answered with all that is noted, ``whole``, in place of what the page knew. So a notice may be lost: who
-notices that asks afresh, and who could not send forgets the asks, so that the next one is fresh. What is over is in the
-thread's history for all. No turn waits for a notice.
+A fresh ask is answered with all that is noted, ``whole``, in place of what the page knew. So a notice may be lost:
+who notices that asks afresh, and who could not send forgets the asks, so that the next one is fresh. What is over is
+in the thread's history for all. No turn waits for a notice.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import anyio
 from cachetools import LRUCache
+from pydantic import JsonValue
 
 from transports.web.feed import Event
 
@@ -255,8 +256,6 @@ class Relay:
 
 def _shortened(event: Event) -> Event:
     """Return an event that says that it is too long."""
-    tree = [["p", {}, TOO_LONG]]
-    return {
-        **event,
-        **({"tree": tree} if "tree" in event else dict.fromkeys({"text", "result"} & event.keys(), TOO_LONG)),
-    }
+    tree: list[JsonValue] = [["p", {}, TOO_LONG]]
+    words: Event = dict.fromkeys({"text", "result"} & event.keys(), TOO_LONG)
+    return {**event, **({"tree": tree} if "tree" in event else words)}

@@ -45,12 +45,12 @@ from transports.web.talk import Talk, TooManyStreams, TurnBegan, UnknownFile
 log = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
-TOKEN = "x-threadfast-token"
+TOKEN = "x-threadfast-token"  # noqa: S105 - the name of a header
 LONGEST_TEXT = 200_000
 
 ELSEWHERE = (
-    "This file is not at this worker of the bot. Open the page of the worker that posted it, or ask for a shared folder "
-    "(transports.web.files)."
+    "This file is not at this worker of the bot. Open the page of the worker that posted it, or ask for a shared "
+    "folder (transports.web.files)."
 )
 
 Id = Annotated[str, StringConstraints(pattern=r"^[a-f0-9][a-f0-9-]{7,63}$")]
@@ -276,7 +276,9 @@ class Routes:
         thread, stored = _root(request.path_params["thread"]), request.path_params["stored"]
         path = self._talk.posted_file(person, thread, stored)
         if path is None or not path.is_file():
-            raise HTTPException(404, ELSEWHERE if self._talk.files_are_apart else "There is no such file here.")
+            raise HTTPException(
+                404, ELSEWHERE if self._talk.files_are_apart else "There is no such file here."
+            )
         name = stored.split("~", 2)[2]
         return FileResponse(path, media_type="application/octet-stream", filename=name)
 

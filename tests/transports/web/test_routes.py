@@ -25,7 +25,9 @@ pytestmark = pytest.mark.anyio
         (Address("127.0.0.1", 7778, "https://bot.example"), "__Host-threadfast-443"),
     ],
 )
-def test_two_pages_of_one_host_name_have_each_their_cookie_and_workers_behind_one_proxy_the_same(address, name):
+def test_two_pages_of_one_host_name_have_each_their_cookie_and_workers_behind_one_proxy_the_same(
+    address, name
+):
     assert address.cookie == name
 
 
@@ -53,11 +55,13 @@ async def test_the_session_of_a_person_who_was_removed_reads_nothing_more(tmp_pa
         name, port = ann.site.web.address.cookie, ann.site.web.address.port
         cookie = bob.cookies[name]
     removed = {"access": {"admins": [OWNER], "users": []}}
-    async with serving_page(tmp_path, removed, port=port) as site:
-        async with httpx2.AsyncClient(base_url=site.url, cookies={name: cookie}) as browser:
-            for path in ("/api/threads", "/api/events?thread=t", "/files/t/x"):
-                assert (await browser.get(path)).status_code == 401
-            assert (await browser.get("/")).headers["location"] == "/enter"
+    async with (
+        serving_page(tmp_path, removed, port=port) as site,
+        httpx2.AsyncClient(base_url=site.url, cookies={name: cookie}) as browser,
+    ):
+        for path in ("/api/threads", "/api/events?thread=t", "/files/t/x"):
+            assert (await browser.get(path)).status_code == 401
+        assert (await browser.get("/")).headers["location"] == "/enter"
 
 
 async def test_a_person_has_a_bounded_number_of_streams_and_others_have_theirs(tmp_path, monkeypatch):

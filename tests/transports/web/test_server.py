@@ -56,7 +56,18 @@ async def test_a_certificate_serves_the_page_by_tls_with_a_cookie_that_never_tra
     if (openssl := which("openssl")) is None:
         pytest.skip("this machine has no openssl")
     certificate, key = str(tmp_path / "c.pem"), str(tmp_path / "k.pem")
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    command = [
+        openssl,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-out", certificate, "-keyout", key]
     subprocess.run(command, check=True, capture_output=True)
     web = transport(tmp_path, address=Address("127.0.0.1", 0, tls=True), tls=(certificate, key))
@@ -121,7 +132,9 @@ async def test_a_page_that_stops_reading_costs_nobody_anything(tmp_path):
                 await web.post(Outgoing(THREAD, "web::you:m", "done", "reply", "m"))
                 await events.until("post", id="m")
             ring = web._talk._feeds.of(str(THREAD)).ring
-            assert ring._bytes <= 1_100_000, "what the deaf page has not read is kept once, for all, and bounded"
+            assert ring._bytes <= 1_100_000, (
+                "what the deaf page has not read is kept once, for all, and bounded"
+            )
 
 
 async def test_a_stop_ends_open_pages_at_once(tmp_path):
