@@ -36,6 +36,12 @@ class OneModel:
     def circuits(self):
         return []
 
+    def under(self, terms: object):
+        return self
+
+    def check(self) -> None:
+        """Have no faults."""
+
 
 class Only(OneModel):
     """Any model as the only one."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from bot.config.load import SettingsFile
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.observe.event_stream import EventStream
 from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
+from bot.wiring.chat import completed
+from bot.wiring.reload import Reload
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
@@ -65,10 +70,17 @@ async def serving(
     chat: Chat | None = None,
     events: EventStream | None = None,
     observing: Observing | None = None,
+    file: Path | None = None,
 ) -> AsyncIterator[Chat]:
-    """Serve over *data* on *chat* until the block ends; *fields* are those of the settings."""
+    """Serve over *data* on *chat* until the block ends; *fields* are those of the settings.
+
+    Changes of *file* are taken up. It has to hold the same settings at first.
+    """
     settings = Settings.model_validate({**FAST, **fields, "data": data}, strict=False)
-    chat = chat or Chat()
+    chat, reload = chat or Chat(), None
+    if file:
+        complete = partial(completed, settings, model or settings.model)
+        reload = Reload(CurrentSettings(settings), SettingsFile(file, data), environ, complete)
     events = events or EventStream()
     chat.ready = anyio.Event()  # a chat that served before would count as ready at once
     async with anyio.create_task_group() as tasks:
@@ -81,6 +93,7 @@ async def serving(
                 make_transports=lambda _: [chat],
                 observing=observing or Observing(events),
                 on_audit=events.audited,
+                reload=reload,
             )
 
         tasks.start_soon(run)

@@ -25,7 +25,7 @@ from bot.ports.tool import Tool
 from bot.routing.rate_limit import RateLimiter
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.workspace import mark_output
-from bot.tools.gate import Permits, Toolbox
+from bot.tools.gate import Permits, Recovers, Toolbox
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
@@ -268,6 +268,19 @@ class NothingAllowed:
         return False
 
 
+class NothingAsked:
+    """`AskedQuestions` of a bot that asks for no answers."""
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        return False
+
+    def expects(self, incoming: Incoming, received_at: str) -> bool:
+        return False
+
+    def answered_by(self, incoming: Incoming) -> str:
+        return ""
+
+
 async def spill(disk: Disk, offload: Offload, workspace: Path, name: str, text: str, *, outside: bool) -> str:
     """Write a long text to a disk of any kind; the product's tools write only to a real one."""
 
@@ -330,10 +343,12 @@ def core_parts(
         restored=None,
         allowed=lambda _: True,
         is_admin=lambda _: False,
-        models=model,
+        models=lambda _: model,
         memory=None,
         schedules=None,
+        plays=None,
         permissions=NothingAllowed(),
+        asked=NothingAsked(),
         reader=None,
         troubles=lambda: link_troubles([transport]),
         explain=lambda error, _, reference: wording.explain(error, reference),
@@ -354,10 +369,11 @@ async def running(
     clock: Clock | None = None,
     tools: Sequence[Tool] = (),
     permits: Permits | None = None,
+    recovery: Recovers | None = None,
     **changes: object,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends. It ends as a killed process does: nothing shuts down."""
-    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits)
+    toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
         yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
@@ -370,6 +386,22 @@ async def converse(
     """Run a bot over *data* until each of these messages, sent one after the other, has its outcome."""
     async with running(data, platform, model, **options) as bot:
         await platform.exchange(bot, *incoming)
+
+
+class Hears:
+    """A transcription model: it hears these words, or fails with them; ``heard`` are the recordings' bytes."""
+
+    name = "fake/ears"
+
+    def __init__(self, *words: str | Exception) -> None:
+        self.words, self.heard = deque(words), list[bytes]()
+
+    async def complete(self, request, on_event):
+        self.heard.append(await request.recording.read())
+        word = self.words.popleft()
+        if isinstance(word, Exception):
+            raise word
+        return Completion(says(word), Usage(), "end")
 
 
 class Streams(Scripted):

@@ -11,7 +11,7 @@ from datetime import datetime
 from math import ceil
 
 from .errors import BotError
-from .model import Way
+from .model import QuestionKind, Way
 
 UNKNOWN = "Something went wrong. Try sending your message again."
 
@@ -85,6 +85,12 @@ INTERRUPTED = "[interrupted here]"
 APPROVED = "Thank you, I go on."
 DENIED = "All right, I leave it."
 NO_QUESTION = "There is no question of mine open here, or it was answered already."
+OTHER_KIND: Mapping[QuestionKind, str] = {
+    "decision": "That question asks for an answer, not for a permission. Say /answer, or press a button.",
+    "answer": "That question asks for a permission, and an answer in words gives none. Say /approve or /deny.",
+}
+"""Why a question does not take an answer that is meant for the other kind, by that kind."""
+
 QUESTION_UNREAD = "My question is still on its way. Please say that again when you can read it."
 NOT_YOURS = "This is not yours to decide. Ask whoever runs this bot."
 SAVING_FAILS = "my disk refuses to save"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Discord, Settings, Slack
 from transports.shared.checks import Finding
 
@@ -26,5 +27,6 @@ def platform_checks(
         return check_slack(slack, running=running, post_in="" if is_discord_channel else post_in)
     from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
 
-    discord = discord_options(settings, settings.transports.discord or Discord(), environ, settings.model)
-    return check_discord(discord, running=running, post_in=post_in if is_discord_channel else "")
+    discord = settings.transports.discord or Discord()
+    options = discord_options(CurrentSettings(settings), discord, environ, settings.model)
+    return check_discord(options, running=running, post_in=post_in if is_discord_channel else "")

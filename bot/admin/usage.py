@@ -86,7 +86,8 @@ def _limits(used: Sequence[Spend]) -> tuple[list[Column], list[list[str]]]:
     rows = []
     for one in used:
         spent, limit = micros(one.spent + one.reserved), micros(one.limit or 0)
-        row = [WHOSE[one.scope], usd(micros(one.spent)), usd(micros(one.reserved)) if one.reserved else "-"]
+        whose = WHOSE.get(one.scope, f"{one.scope} today")
+        row = [whose, usd(micros(one.spent)), usd(micros(one.reserved)) if one.reserved else "-"]
         row.append("none" if one.limit is None else usd(limit))
         rows.append([*row, f"{spent / limit:.0%}" if limit else "", _bar(min(spent, limit), limit)])
     return columns, rows

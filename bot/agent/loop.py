@@ -18,14 +18,14 @@ from bot.agent.loop_guard import LoopGuard, blaming_timeouts
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, new_cooldown
 from bot.agent.prompt.repair import repair
-from bot.agent.prompt.user_message import BuildMessage, ReadMemory, build_user_message, no_memory
+from bot.agent.prompt.user_message import UserMessages
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
 from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import ToolContext, Tools
-from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn
+from threads.model import Message, OnEvent, Text, ThreadId, ToolCall, ToolResult, Turn, places_of
 from threads.store.data_folder import Spill
 
 EMPTY = Request("", ())
@@ -54,8 +54,7 @@ class Agent:
     ``empty`` is what all requests have in common, without prompt, tools and messages.
 
     ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
-    turn's listener in one that masks secrets. ``read_memory`` returns the memory that a conversation begins with, and
-    ``build_message`` a person's message for the model.
+    turn's listener in one that masks secrets. ``user_messages`` turns what people send into what a model reads.
     """
 
     models: Models
@@ -68,8 +67,7 @@ class Agent:
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
     veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
-    read_memory: ReadMemory = no_memory
-    build_message: BuildMessage = build_user_message
+    user_messages: UserMessages = field(default_factory=UserMessages)
     summaries: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
 
     async def run(self, turn: Turn) -> str:
@@ -84,9 +82,9 @@ class Agent:
         return f"{answer}\n\n{_footer(model)}" if self.footer else answer
 
     async def _restore_answer(self, turn: Turn) -> str:
-        written = {message.role for message in turn.messages if message.source == turn.incoming.id}
+        written = {turn.messages[place].role for place in places_of(turn.messages, turn.incoming.id)}
         if "user" not in written:
-            turn.add(await self.build_message(turn, turn.incoming, self.read_memory))
+            turn.add(await self.user_messages.build(turn, turn.incoming))
         if "assistant" not in written:
             turn.add(Message("assistant", (Text(turn.known_answer),), source=turn.incoming.id))
             if (repaired := repair(turn.messages)) is not turn.messages:
@@ -96,7 +94,7 @@ class Agent:
     async def _make_room(self, turn: Turn, model: TurnModel) -> str:
         """Compact or clear the conversation as asked, once; return a reply if there is nothing to answer."""
         incoming = turn.incoming
-        if any(message.source == incoming.id for message in turn.messages):
+        if places_of(turn.messages, incoming.id):
             return ""  # done before the process ended
         if incoming.first == "new":
             if turn.messages:
@@ -108,10 +106,10 @@ class Agent:
         return wording.COMPACTED if done else wording.NOTHING_TO_COMPACT
 
     async def _answer(self, turn: Turn, model: TurnModel) -> str:
-        mine = [place for place, message in enumerate(turn.messages) if message.source == turn.incoming.id]
-        if not mine:
-            turn.add(await self.build_message(turn, turn.incoming, self.read_memory))
-        elif turn.messages[mine[-1]].role == "assistant":
+        mine = places_of(turn.messages, turn.incoming.id)
+        if not mine and (reply := await self.user_messages.add(turn, model.name, self.tools.specs)):
+            return reply
+        if mine and turn.messages[mine[-1]].role == "assistant":
             written = turn.messages[mine[0] : mine[-1] + 1]
             return "".join(_texts(turn, [*_unfinished(written), written[-1]], model.name))
         parts = _texts(turn, _unfinished(turn.messages[mine[0] :]), model.name) if mine else []
@@ -122,8 +120,7 @@ class Agent:
                 turn.add(AGAIN)
         progress = _Progress(self._model_calls(turn, model, self.compaction.keep_recent_tokens), parts=parts)
         for _ in range(self.max_steps):
-            answer = await self._step(turn, await progress.calls.ask(), progress)
-            if answer is not None:
+            if (answer := await self._step(turn, await progress.calls.ask(), progress)) is not None:
                 return answer
         return await self._finish(turn, progress, StepLimit(f"no answer after {self.max_steps} steps"))
 
@@ -141,7 +138,7 @@ class Agent:
             await turn.checkpoint()
             turn.add(*await self._use_tools(turn, message.calls, progress))
             await turn.checkpoint()
-            await turn.steer(partial(self.build_message, turn, read_memory=self.read_memory))
+            await turn.steer(partial(self.user_messages.build, turn))
             return None
         if completion.stop == "pause":
             turn.add(message)

@@ -7,9 +7,11 @@ in memory at once, cancelled or not, and its line follows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
 from typing import Protocol
 
 from bot.budget.budgets import (
@@ -20,6 +22,7 @@ from bot.budget.budgets import (
     Key,
     Level,
     Policy,
+    scope_of,
 )
 from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
@@ -36,6 +39,10 @@ WHOSE = {
     "day": "everyone today",
     "month": "everyone this month",
 }
+
+
+MOST_SCOPES = 50
+"""Scopes whose spending is listed."""
 
 
 class SpendingLedger(Protocol):
@@ -85,12 +92,14 @@ class Accounts:
     policy: Policy
 
     @classmethod
-    def of(cls, ledger: SpendingLedger, budget: Budget) -> Accounts:
-        return cls(ledger, Policy.of(budget))
+    def of(
+        cls, ledger: SpendingLedger, budget: Budget, day_limits: Mapping[str, float] = MappingProxyType({})
+    ) -> Accounts:
+        return cls(ledger, Policy.of(budget, day_limits))
 
     async def open(self, thread_id: str, user: str, turn: str) -> Account:
         """Return the account of one turn, brought up to date; raises `StoreUnavailable`."""
-        await self.ledger.read(Call(thread_id, user, turn, "", self.ledger.today).keys)
+        await self.ledger.read(self._call(thread_id, user, turn).keys)
         return self.account(thread_id, user, turn)
 
     def account(self, thread_id: str, user: str, turn: str) -> Account:
@@ -108,25 +117,35 @@ class Accounts:
 
         Raises `StoreUnavailable`.
         """
-        keys = Call(thread_id, user, "", "", self.ledger.today).keys[1:]
+        keys = self._call(thread_id, user, "").keys[1:]
         await self.ledger.read(keys)
         budgets = self.ledger.budgets
         return "\n".join(_spent(budgets, self.policy, key) + _cached(budgets, key) for key in keys)
+
+    def _call(self, thread_id: str, user: str, turn: str) -> Call:
+        return Call(thread_id, user, turn, "", self.ledger.today, tuple(self.policy.day_limits))
 
     def spend(self) -> list[Spend]:
         return spent_on(self.ledger.today, self.ledger.budgets, self.policy)
 
 
 def spent_on(day: str, budgets: Budgets, policy: Policy) -> list[Spend]:
-    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day."""
+    """Return what everyone spent on a day (UTC, ISO 8601) and in its month, and scheduled messages on that day.
 
-    def spend(key: Key) -> Spend:
+    For each scope with a limit of its own it follows what was spent there. It is named by the scope.
+    """
+
+    def spend(key: Key, name: str) -> Spend:
         total, limit = budgets.total(key), budgets.limit(key, policy)
         most = None if limit is None else dollars(limit)
-        return Spend(key[0], dollars(total.spent), dollars(total.reserved), most)
+        return Spend(name, dollars(total.spent), dollars(total.reserved), most)
 
     keys: tuple[Key, ...] = (("day", day), ("month", day[:7]), ("schedule_day", day))
-    return [spend(key) for key in keys]
+    own = islice(policy.day_limits, MOST_SCOPES)
+    return [
+        *(spend(key, key[0]) for key in keys),
+        *(spend(("scope_day", f"{day} {name}"), name) for name in own),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +175,7 @@ class Account:
 
         Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
         """
-        call = Call(*self._ids, model, self._ledger.today)
+        call = self._call(model)
         return ReservedCall(call, await self._ledger.reserve(call, most, self.policy) if most else 0)
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
@@ -170,8 +189,11 @@ class Account:
 
     async def warnings(self) -> list[str]:
         """Return the warnings that are due; each is returned once, to whichever thread asks first."""
-        call = Call(*self._ids, "", self._ledger.today)
-        return [self._warning(key, level) for key, level in await self._ledger.warn(call, self.policy)]
+        due = await self._ledger.warn(self._call(), self.policy)
+        return [self._warning(key, level) for key, level in due]
+
+    def _call(self, model: str = "") -> Call:
+        return Call(*self._ids, model, self._ledger.today, tuple(self.policy.day_limits))
 
     def _warning(self, key: Key, level: Level) -> str:
         total, limit = self._ledger.budgets.total(key), self._ledger.budgets.limit(key, self.policy) or 0
@@ -202,7 +224,16 @@ def _spent(budgets: Budgets, policy: Policy, key: Key) -> str:
     total, limit = budgets.total(key), budgets.limit(key, policy)
     of = "" if limit is None else f" of {usd(limit)}"
     waiting = f" and {usd(total.reserved)} set aside" if total.reserved else ""
-    return f"{usd(total.spent)}{of} spent{waiting} for {WHOSE[key[0]]}"
+    return f"{usd(total.spent)}{of} spent{waiting} for {_whose(key)}"
+
+
+def _whose(key: Key) -> str:
+    scope, name = key
+    if scope != "scope_day":
+        return WHOSE[scope]
+    kind, *ids = scope_of(name).split(":")
+    covers = "you" if kind == "user" else {1: "this workspace", 2: "this channel"}.get(len(ids), kind)
+    return f"{covers} today"
 
 
 def _cached(budgets: Budgets, key: Key) -> str:

@@ -1,8 +1,9 @@
 """The limits on spending: the records of the ledger, their sums, and whether one more call fits.
 
 Amounts are whole micro-dollars, costs rounded up and limits down, so that no sum is too low. A limit
-holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, one day, one
-month. Days are UTC days, and a call belongs to the day on which it began.
+holds for one key of a scope: one turn, one thread, one person's day, the day of all scheduled messages, the day of
+all that one of the settings' own scopes covers, one day, one month. Days are UTC days, and a call belongs to the day
+on which it began.
 
 | from             | event                                               | to                                    |
 | running          | spending reaches ``warning_threshold`` of a limit   | warning: said once for that limit     |
@@ -22,6 +23,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Literal, assert_never, get_args
 
 from pydantic import Field, TypeAdapter
@@ -33,7 +35,7 @@ from bot.ports.model import Usage
 from threads.scheduled_messages import due_of
 from threads.store.checksummed_lines import SCHEMA_VERSION
 
-Scope = Literal["turn", "thread", "user_day", "schedule_day", "day", "month"]
+Scope = Literal["turn", "thread", "user_day", "schedule_day", "scope_day", "day", "month"]
 Key = tuple[Scope, str]
 Level = Literal["", "warning", "passed"]
 LEVELS: tuple[Level, ...] = ("", "warning", "passed")
@@ -62,13 +64,17 @@ def parse_grant(words: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who and what one model call is for. ``day`` is the UTC day it began on, ``model`` is ``provider/model``."""
+    """Who and what one model call is for. ``day`` is the UTC day it began on, ``model`` is ``provider/model``.
+
+    ``scopes`` are the scopes of the settings whose own limit it counts against, such as "slack:T1:C1".
+    """
 
     thread_id: str
     user: str
     turn: str
     model: str
     day: str
+    scopes: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -80,6 +86,7 @@ class Call:
             ("thread", self.thread_id),
             ("user_day", f"{self.day} {self.user}"),
             *scheduled,
+            *(("scope_day", f"{self.day} {scope}") for scope in self.scopes),
             ("day", self.day),
             ("month", self.day[:7]),
         )
@@ -189,24 +196,43 @@ class Total:
 NOTHING = Total()
 
 
+def scope_of(name: str) -> str:
+    """Return the scope of the settings that a "scope_day" is about."""
+    return name.partition(" ")[2]
+
+
+def _whole(usd: float) -> int:
+    return math.floor(round(usd * MICRO, 6))
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings' limits, in micro-dollars; a scope that is not named has none."""
+    """The settings' limits, in micro-dollars; a scope that is not named has none.
+
+    ``day_limits`` has the limits per day of the settings' own scopes.
+    """
 
     hard: bool
     warning_threshold: float
     limits: Mapping[Scope, int]
+    day_limits: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, budget: Budget) -> Policy:
-        limits = ((scope, getattr(budget.limit_usd, scope)) for scope in get_args(Scope))
-        whole = {scope: math.floor(round(usd * MICRO, 6)) for scope, usd in limits if usd is not None}
-        return cls(budget.mode == "hard", budget.warning_threshold, whole)
+    def of(cls, budget: Budget, day_limits: Mapping[str, float] = MappingProxyType({})) -> Policy:
+        limits = ((scope, getattr(budget.limit_usd, scope, None)) for scope in get_args(Scope))
+        whole = {scope: _whole(usd) for scope, usd in limits if usd is not None}
+        days = {name: _whole(usd) for name, usd in day_limits.items()}
+        return cls(budget.mode == "hard", budget.warning_threshold, whole, days)
+
+    def limit(self, key: Key) -> int | None:
+        """Return the limit of a key, before what was granted; None if it has none."""
+        scope, name = key
+        return self.day_limits.get(scope_of(name)) if scope == "scope_day" else self.limits.get(scope)
 
     @property
     def binding(self) -> bool:
         """Whether a call can be refused at all."""
-        return self.hard and bool(self.limits)
+        return self.hard and bool(self.limits or self.day_limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +271,7 @@ class Budgets:
     seq: int = 0
 
     def limit(self, key: Key, policy: Policy) -> int | None:
-        limit = policy.limits.get(key[0])
+        limit = policy.limit(key)
         return None if limit is None else limit + self.total(key).granted
 
     def total(self, key: Key) -> Total:
@@ -330,6 +356,7 @@ class Budgets:
             "thread": {name for name in names["thread"] if self.totals["thread", name].day in days},
             "user_day": {name for name in names["user_day"] if name[:10] in user_days},
             "schedule_day": user_days,
+            "scope_day": {name for name in names["scope_day"] if name[:10] in user_days},
             "day": days,
             "month": set(names["month"][-KEPT_MONTHS:]),
         }

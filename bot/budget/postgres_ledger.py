@@ -87,7 +87,7 @@ class PostgresLedger:
     async def reserve(self, call: Call, most: int, policy: Policy) -> int:
         """Reserve; while the server is away it waits, as everything does, until its turn's time is over."""
         scopes, keys = _columns(call.keys)
-        caps = [policy.limits.get(scope) if policy.hard else None for scope, _ in call.keys]
+        caps = [policy.limit(key) if policy.hard else None for key in call.keys]
         record = Reserve(call=call, micros=most)
         rows: list[Row] = []
         try:
@@ -167,6 +167,7 @@ class PostgresLedger:
         while True:
             today = self.today
             keys: list[Key] = [("day", today), ("month", today[:7]), ("schedule_day", today)]
+            keys += [key for key in self.budgets.totals if key[0] == "scope_day" and key[1].startswith(today)]
             try:
                 await self._calls.rows(LAPSE)
                 self._take(await self._calls.rows(READ, _columns(keys)))

@@ -18,6 +18,7 @@ from typing import get_args
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
 
@@ -38,11 +39,38 @@ SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """The file that settings come from. ``data`` is the data folder if the command line named it."""
+
+    path: Path
+    data: Path | None = None
+
+    def signature(self) -> tuple[int, ...]:
+        """Return numbers that change whenever the file does, none if there is no file. Blocking."""
+        try:
+            about = self.path.stat()
+        except OSError:
+            return ()
+        return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
+
+    def load(self, environ: Mapping[str, str]) -> Settings:
+        """Return the settings in the file now; raises `ConfigInvalid`. Blocking."""
+        settings = load(self.path, environ=environ).settings
+        return settings.model_copy(update={"data": self.data}) if self.data else settings
+
+    def faults(self, error: ConfigInvalid) -> list[str]:
+        """Return the faults that an error lists, without the path of this machine."""
+        lines = str(error).replace(str(self.path), "settings.json").splitlines()
+        return [line for line in lines if line != NEXT.format(path="settings.json")]
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """Valid settings, and the environment of their references."""
+    """Valid settings, and the environment of their references. ``file`` is None for all defaults."""
 
     settings: Settings
     environ: Mapping[str, str] = field(default_factory=dict)
+    file: SettingsFile | None = None
 
 
 def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
@@ -69,7 +97,11 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
         lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
         raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
-    return Loaded(_with_data_folder(settings, folder, environ), _with_credentials(folder, environ))
+    return Loaded(
+        _with_data_folder(settings, folder, environ),
+        _with_credentials(folder, environ),
+        SettingsFile(path.absolute()),
+    )
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
@@ -103,6 +135,7 @@ def references(settings: Settings) -> dict[str, str]:
     found: dict[str, str | None] = {}
     for name, provider in settings.providers.items():
         found[f"providers.{name}.api_key"] = provider.api_key
+        found |= {f"providers.{name}.api_keys[{n}]": key for n, key in enumerate(provider.api_keys)}
     if slack := settings.transports.slack:
         found["transports.slack.bot_token"] = slack.bot_token
         found["transports.slack.app_token"] = slack.app_token
@@ -158,13 +191,16 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
     """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
     # A model that is not set is chosen at the start, among those whose key is there.
     models = [settings.model] if "model" in settings.model_fields_set else []
-    used = [f"providers.{model.partition('/')[0]}.api_key" for model in (*models, *settings.fallback_models)]
+    models += [*settings.fallback_models, *([settings.transcription.model] if settings.transcription else [])]
+    for scope in settings.scopes.values():
+        models += [*filter(None, [scope.model]), *scope.fallback_models]
+    keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
     known, faults = references(settings), []
+    used = [path for key in keys for path in known if path == key or path.startswith(f"{key}s[")]
     used += [path for path in known if path == "store.dsn" or (transports and path.startswith("transports."))]
     for path in dict.fromkeys(used):
         try:
-            if path in known:
-                resolve_secret(known[path], environ)
+            resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
     return faults
@@ -216,12 +252,23 @@ def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str |
     return None, faults, unknown
 
 
+def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[str | int, ...], str]]:
+    """Return the place and the words of each fault in a document that should have been a *root*."""
+    return [
+        (
+            detail["loc"],
+            _unknown_key(detail["loc"], root) if detail["type"] == "extra_forbidden" else _fault(detail),
+        )
+        for detail in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
 def _fault(detail: ErrorDetails) -> str:
     words = re.sub(r"^\w+ should ", "must ", detail["msg"]).replace("Field required", "is required")
-    return f"{_path(detail['loc'])}: {words}"
+    return f"{path_of(detail['loc'])}: {words}"
 
 
-def _path(location: Iterable[str | int]) -> str:
+def path_of(location: Iterable[str | int]) -> str:
     """Write a place as ``a.b[1]``, with nothing of it able to break the line."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{_plain(step)}" for step in location)
     return "".join(step for step in steps if step != ".[key]").removeprefix(".")
@@ -231,14 +278,14 @@ def _plain(key: str) -> str:
     return ascii(key[:60])[1:-1] or '""'
 
 
-def _unknown_key(location: tuple[str | int, ...]) -> str:
-    section: type[Section] = Settings
+def _unknown_key(location: tuple[str | int, ...], root: type[Section] = Settings) -> str:
+    section = root
     for step in location[:-1]:
-        field = section.model_fields.get(str(step))
+        field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
-    return f'{_path(location)}: unknown key; the nearest known one is "{nearest[0]}"'
+    return f'{path_of(location)}: unknown key; the nearest known one is "{nearest[0]}"'
 
 
 def section_in(annotation: object) -> type[Section] | None:
@@ -274,7 +321,10 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
+        *_transcription_faults(_object(document.get("transcription")), providers),
+        *_param_faults(document, providers),
         *_mcp_faults(_object(document.get("mcp_servers"))),
+        *_server_name_faults(document),
         *_web_faults(_object(_object(document.get("transports")).get("web"))),
     ]
 
@@ -284,13 +334,13 @@ def _object(value: JsonValue) -> dict[str, JsonValue]:
 
 
 def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
-    fallbacks = document.get("fallback_models")
-    named = [("model", document.get("model"))]
-    named += [
-        (f"fallback_models[{i}]", name)
-        for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else [])
-    ]
-    named += [(_path(("models", name)), name) for name in _object(document.get("models"))]
+    named: list[tuple[str, JsonValue]]
+    named = [(path_of(("models", name)), name) for name in _object(document.get("models"))]
+    for place, given in _everywhere(document):
+        named.append((path_of((*place, "model")), given.get("model")))
+        fallbacks = given.get("fallback_models")
+        for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else []):
+            named.append((path_of((*place, "fallback_models", i)), name))
     for path, model in named:
         if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
             continue
@@ -301,10 +351,31 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
             yield f"{path}: the only offline model is {OFFLINE}"
 
 
+def _everywhere(
+    document: Mapping[str, JsonValue],
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
+    """Yield the settings for everybody and those of each scope, with their places."""
+    yield (), document
+    for name, scope in _object(document.get("scopes")).items():
+        yield ("scopes", name), _object(scope)
+
+
+def _server_name_faults(document: Mapping[str, JsonValue]) -> Iterator[str]:
+    known = sorted(_object(document.get("mcp_servers")))
+    for place, given in _everywhere(document):
+        names = _object(given.get("tools")).get("mcp_servers")
+        for i, name in enumerate(names if isinstance(names, list) else []):
+            if isinstance(name, str) and name not in known:
+                nearest = difflib.get_close_matches(name[:60], known, n=1, cutoff=0.0)
+                hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none"
+                path = path_of((*place, "tools", "mcp_servers", i))
+                yield f'{path}: no MCP server is called "{_plain(name)}"; {hint}'
+
+
 def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
     built_in = built_in_providers()
     for name, entry in providers.items():
-        path = _path(("providers", name))
+        path = path_of(("providers", name))
         if OFFLINE.startswith(f"{name}/"):
             yield f"{path}: is built in and has no settings"
             continue
@@ -312,7 +383,12 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
             yield f"{path}: a provider's name is made of letters, digits, dots, - and _"
         if not isinstance(entry, dict):
             continue
-        kind = built_in[name].kind if name in built_in else "openai-compatible"
+        if entry.get("api_key") is not None and entry.get("api_keys"):
+            yield f"{path}.api_keys: takes the place of api_key; put all keys in it, and remove api_key"
+        keys = entry.get("api_keys")
+        if isinstance(keys, list) and len({str(key) for key in keys}) < len(keys):
+            yield f"{path}.api_keys: names a key twice"
+        kind = _built_in_kind(name)
         if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
             yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
         base_url = built_in[name].base_url if name in built_in else None
@@ -320,11 +396,41 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
 
 
+def _transcription_faults(
+    transcription: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]
+) -> Iterator[str]:
+    model = transcription.get("model")
+    if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
+        return
+    name, path = model.partition("/")[0], "transcription.model"
+    kind = _object(providers.get(name)).get("kind")
+    if name not in {*built_in_providers(), *providers}:
+        known = ", ".join(sorted({*built_in_providers(), *providers}))[:400]
+        yield f'{path}: no provider is called "{name[:60]}"; there are {known}'
+    elif name == "anthropic" or kind == "anthropic":
+        yield f"{path}: must be a model of openai or of a compatible server; {name} does not transcribe"
+
+
+def _built_in_kind(provider: str) -> str:
+    built_in = built_in_providers()
+    return built_in[provider].kind if provider in built_in else "openai-compatible"
+
+
+def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]) -> Iterator[str]:
+    places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
+    prices = _object(document.get("prices"))
+    for name, entry in _object(document.get("models")).items():
+        places.append((("models", name), name.partition("/")[0], entry, name in prices))
+    for path, provider, entry, priced in places:
+        params = _object(_object(entry).get("params"))
+        yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)
+
+
 def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
     for name, entry in servers.items():
         if not isinstance(entry, dict):
             continue
-        path = _path(("mcp_servers", name))
+        path = path_of(("mcp_servers", name))
         if (entry.get("command") is None) == (entry.get("url") is None):
             yield f"{path}: must have either a command or a url"
         yield from _oauth_faults(path, entry)

@@ -7,13 +7,14 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
 from bot.guards.redaction import mask
+from bot.ports.model import Effort
 
 WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
@@ -21,6 +22,8 @@ PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
+TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
+SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|web|console):[^\s:]+(:[^\s:]+)?")
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
@@ -51,6 +54,11 @@ Url = Annotated[
     _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
 ]
 Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Text = Annotated[
+    str,
+    _matches(TEXT, "must be some text, without control characters but line breaks and tabs"),
+    Field(max_length=64_000),
+]
 Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
 Names = tuple[Name, ...]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -59,8 +67,10 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
+TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
-ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule"]
+ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
 class Section(BaseModel):
@@ -77,15 +87,36 @@ class Provider(Section):
     )
     base_url: Url | None = Field(default=None, description="Null uses the provider's own address.")
     api_key: Secret | None = Field(default=None, description="Reference to the key; null sends none.")
-    requests_per_minute: Count | None = Field(default=None, description="Null means no limit.")
-    tokens_per_minute: Count | None = Field(default=None, description="Null means no limit.")
+    api_keys: Annotated[tuple[Secret, ...], Field(max_length=20)] = Field(
+        default=(),
+        description="References to several keys, in place of `api_key`; a call that one refuses takes the next.",
+    )
+    requests_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
+    tokens_per_minute: Count | None = Field(default=None, description="For each key; null means no limit.")
     max_parallel: Count = Field(
-        default=256, description="Calls at once; starts with few and grows with success."
+        default=256, description="Calls at once with one key; starts with few and grows with success."
     )
     model_map: dict[Name, Names] = Field(
         default_factory=dict, description="Which model to try after another; empty tries none."
     )
     free: bool = Field(default=False, description="Its models cost nothing; Ollama's cloud models still do.")
+    params: Params = Field(
+        default_factory=dict, description="More parameters of each request; names and values are checked."
+    )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The references of all keys, in order."""
+        return self.api_keys or tuple(filter(None, [self.api_key]))
+
+
+def settings_by_key(settings: "Settings", name: str) -> "list[Settings]":
+    """Return the settings once for each key of the provider *name*, with only that key; just them for one or none."""
+    provider = settings.providers.get(name)
+    if provider is None or len(provider.api_keys) < 2:
+        return [settings]
+    single = (provider.model_copy(update={"api_key": key, "api_keys": ()}) for key in provider.api_keys)
+    return [settings.model_copy(update={"providers": {**settings.providers, name: one}}) for one in single]
 
 
 def built_in_providers() -> dict[str, Provider]:
@@ -107,6 +138,8 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
     for name, entry in given.items():
         written = {key: getattr(entry, key) for key in entry.model_fields_set}
         known = providers.get(name, Provider())
+        if written.get("api_keys"):
+            written.setdefault("api_key", None)
         if written.get("base_url", known.base_url) != known.base_url:
             written.setdefault("free", False)  # Something else is there than what was known to be free.
         providers[name] = known.model_copy(update=written)
@@ -123,8 +156,12 @@ class LlmRetry(Section):
     max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=3, description="Retries of one call.")
     base_delay_ms: Millis = Field(default=2000, description="First wait, ms.")
     max_delay_ms: Millis = Field(default=30_000, description="Longest wait, ms.")
-    backoff: Literal["exponential", "linear", "jittered"] = Field(
-        default="exponential", description="How waits grow."
+    retryable: tuple[TransientCode, ...] = Field(
+        default=("rate_limited", "timeout", "unavailable", "connection"),
+        description="Failures after which a call is retried; empty retries none.",
+    )
+    backoff: Literal["exponential", "linear", "fixed", "jittered"] = Field(
+        default="exponential", description="How waits grow; fixed ones do not."
     )
     jitter: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.2, description="Share by which a wait varies."
@@ -154,17 +191,39 @@ class Price(Section):
 
 
 class ModelFacts(Section):
-    """What a model can do, where it is not known or known wrongly."""
+    """One model: how it is asked, and what it can do where that is not known or known wrongly."""
 
     tools: bool | None = Field(default=None, description="It can call tools.")
     vision: bool | None = Field(default=None, description="It can see images.")
     streaming: bool | None = Field(default=None, description="It can stream its answer.")
     context_window: Count | None = Field(default=None, description="Longest conversation, tokens.")
+    efforts: tuple[Effort, ...] | None = Field(
+        default=None, description="What `reasoning` may be for it; an empty list means that it cannot reason."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much it reasons; null uses the general `reasoning`."
+    )
+    reasoning_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = Field(
+        default=0,
+        description="Tokens of reasoning that its provider does not count as part of `max_tokens`; "
+        "set aside with each call.",
+    )
+    params: Params = Field(default_factory=dict, description="More parameters of each request for it.")
 
 
 class Breaker(Section):
     failure_threshold: Count = Field(default=1, description="Failed calls in a row that open the circuit.")
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
+
+
+class Transcription(Section):
+    """Voice messages as text."""
+
+    model: ModelName = Field(description="provider/model that transcribes, at openai or a compatible server.")
+    usd_per_minute: Usd | None = Field(
+        default=None, description="Its price, USD per minute; null uses `prices`, then the price list."
+    )
+    show: bool = Field(default=True, description="Quote the beginning of what was heard above the answer.")
 
 
 class Failover(Section):
@@ -263,7 +322,11 @@ def _policy(given: Mapping[str, Verdict]) -> dict[str, Verdict]:
 
 class Tools(Section):
     enabled: tuple[ToolName, ...] = Field(
-        default=("files", "shell", "web_fetch", "memory", "skills"), description="Tools the model is given."
+        default=("files", "shell", "web_fetch", "memory", "skills", "ask_person"),
+        description="Tools the model is given.",
+    )
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given; null gives those of all."
     )
     default_timeout_ms: Millis = Field(default=120_000, description="Longest tool call, ms.")
     per_tool: Annotated[dict[Name, Millis], AfterValidator(_timeouts)] = Field(
@@ -283,7 +346,11 @@ class Tools(Section):
         description="Minimum verdict for tools that write, run or send, once text from outside was read.",
     )
     approval_expires_s: Seconds = Field(
-        default=3600, description="Seconds until an open question counts as no."
+        default=3600, description="Seconds until an open question counts as no, or as not answered."
+    )
+    recovery: Literal["ask", "model"] = Field(
+        default="ask",
+        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
@@ -340,6 +407,92 @@ class Degradation(Section):
     )
 
 
+class ScopeTools(Section):
+    enabled: tuple[ToolName, ...] = Field(default=(), description="Tools the model is given there.")
+    mcp_servers: Names | None = Field(
+        default=None, description="MCP servers whose tools the model is given there; null gives those of all."
+    )
+    profile: ToolProfile | None = Field(default=None, description="A short way to a policy there.")
+    policy: Annotated[dict[Name, Verdict], AfterValidator(_policy)] = Field(
+        default_factory=dict, description="Rules that are added there; one for the same call replaces it."
+    )
+    after_outside_text: Verdict = Field(
+        default="ask", description="Minimum verdict there once text from outside was read."
+    )
+
+
+class ScopeBudgetLimits(Section):
+    turn: Usd | None = Field(default=None, description="USD per turn there; null means no limit.")
+    thread: Usd | None = Field(default=None, description="USD per thread there; null means no limit.")
+    user_day: Usd | None = Field(
+        default=None, description="USD per user and day for whoever asks there; null means no limit."
+    )
+    day: Usd | None = Field(
+        default=None, description="USD per day for all that this scope covers, beside the limits of everyone."
+    )
+
+
+class ScopeBudget(Section):
+    limit_usd: ScopeBudgetLimits = Field(
+        default_factory=ScopeBudgetLimits, description="Limits in USD there."
+    )
+    footer: bool = Field(default=False, description="Show under each answer there what it used.")
+
+
+class ScopeLimits(Section):
+    max_steps: Count = Field(default=50, description="Model calls in one turn there.")
+
+
+class ScopeAccess(Section):
+    """Who is served there. Who is an admin is the same everywhere."""
+
+    users: Names = Field(
+        default=(), description="User ids that are served there; `users` and `roles` are replaced together."
+    )
+    roles: Names = Field(default=(), description="Ids of Discord roles whose members are served there.")
+    channels: Names = Field(default=(), description="Channel, workspace and guild ids that are served there.")
+
+    @model_validator(mode="after")
+    def _replace_both(self) -> Self:
+        """Let a list of users replace that of roles too: else whoever has a role could not be kept out."""
+        if self.model_fields_set & {"users", "roles"}:
+            self.model_fields_set.update(("users", "roles"))
+        return self
+
+
+class Scope(Section):
+    """The settings of one channel, workspace, guild or person. Only the keys that are written count.
+
+    Each key is one of `Settings`, at the same path: `bot.config.scopes` lays it over the one for everybody.
+    """
+
+    model: ModelName | None = Field(default=None, description="provider/model that answers there.")
+    fallback_models: tuple[ModelName, ...] = Field(
+        default=(), description="Tried in order there if the model fails."
+    )
+    max_tokens: Count = Field(default=8192, description="Longest answer there, tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        default=None, description="Null uses the model's own."
+    )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason there; null uses the model's own."
+    )
+    system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
+    tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
+    budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
+    limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
+    access: ScopeAccess = Field(default_factory=ScopeAccess, description="Who is served there.")
+
+
+ScopeName = Annotated[
+    str,
+    _matches(
+        SCOPE,
+        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID"',
+    ),
+]
+
+
 class Prompt(Section):
     """One of the prompts that Slack offers in a new conversation."""
 
@@ -377,6 +530,7 @@ class Discord(Section):
     )
     reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
     typing: bool = Field(default=True, description="Show that the bot is typing.")
+    feedback: bool = Field(default=False, description="Thumbs under each answer, kept in the audit.")
     in_place: Names = Field(
         default=(), description="Channel ids where a mention is answered by a reply, without a thread."
     )
@@ -454,6 +608,12 @@ class Settings(Section):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
         default=None, description="Null uses the model's own."
     )
+    reasoning: Effort | None = Field(
+        default=None, description="How much models reason before they answer; null uses the model's own."
+    )
+    system: Text = Field(
+        default="", description="Text about who the bot is, in place of IDENTITY.md; empty uses that file."
+    )
     verify_providers: bool = Field(default=False, description="Test every provider at start.")
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
@@ -461,9 +621,12 @@ class Settings(Section):
     llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
     stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
     models: dict[ModelName, ModelFacts] = Field(
-        default_factory=dict, description="What models can do, by provider/model."
+        default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
+    transcription: Transcription | None = Field(
+        default=None, description="Voice messages as text; null does not listen."
+    )
     breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover, description="When another model answers.")
     escalation: Escalation = Field(default_factory=Escalation, description="What operators are told.")
@@ -475,6 +638,11 @@ class Settings(Section):
     recovery: Recovery = Field(default_factory=Recovery, description="After a restart.")
     compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
     access: Access = Field(default_factory=Access, description="Who is served.")
+    scopes: dict[ScopeName, Scope] = Field(
+        default_factory=dict,
+        description="Settings of a channel, workspace, guild or person, by its id.",
+        json_schema_extra={"propertyNames": {"pattern": f"^({SCOPE.pattern})$"}},
+    )
     tools: Tools = Field(default_factory=Tools, description="What the model may do.")
     links: Links = Field(default_factory=Links, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")

@@ -11,7 +11,8 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from bot.config.load import resolve_secret
-from bot.config.settings import Provider, Settings
+from bot.config.params import merge
+from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.policies.gate import Gate
 from bot.llm.policies.queue import CallQueue
@@ -36,8 +37,12 @@ def build_adapter(
     http: SharedHttp,
     now: Callable[[], datetime],
     vision: bool = True,
+    key: int = 0,
 ) -> Model:
-    """Return the model *name*; raises `ConfigInvalid` for an unknown provider or a missing key."""
+    """Return the model *name* with the provider's key at the place *key*.
+
+    Raises `ConfigInvalid` for an unknown provider or a missing key.
+    """
     kind, _, model = name.partition("/")
     if kind == "offline":
         from bot.llm.adapters.offline import OfflineModel
@@ -46,15 +51,7 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    reference, base_url = provider.api_key, provider.base_url
-    if reference is None and provider.kind != "openai-compatible":
-        raise ConfigInvalid(
-            f'providers.{kind}.api_key: {kind} needs a key, such as "env:{kind.upper()}_API_KEY"'
-        )
-
-    def key() -> str | None:
-        return resolve_secret(reference, environ) if reference else None
-
+    secret = _secret_of(provider, kind, environ, key)
     if provider.kind == "openai-compatible":
         from bot.llm.adapters.openai_chat import OpenAIChatModel
 
@@ -67,22 +64,72 @@ def build_adapter(
         from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
-    if provider.kind != "openai-compatible":
-        key()
+    facts = settings.models.get(name, ModelFacts())
     return adapter(
         kind,
         model,
-        api_key=key,
-        base_url=base_url,
+        api_key=secret,
+        base_url=provider.base_url,
         http=http,
         timeouts=settings.stream_timeouts_s,
         now=now,
         vision=vision,
+        params=merge(provider.params, facts.params),
     )
 
 
-def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1) -> Gate:
-    """Return the gate for all calls to one provider and key, whose rates so many processes share."""
+def build_transcription(
+    name: str,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    http: SharedHttp,
+    now: Callable[[], datetime],
+    key: int = 0,
+) -> Model:
+    """Return the transcription model *name* with the provider's key at the place *key*.
+
+    Raises `ConfigInvalid` for a provider without any, or a missing key.
+    """
+    from bot.llm.adapters.openai_transcription import OpenAITranscription
+
+    kind, _, model = name.partition("/")
+    provider = settings.providers.get(kind)
+    if provider is None or provider.kind == "anthropic":
+        raise ConfigInvalid(f"transcription.model: {name!r} names no provider that transcribes")
+    return OpenAITranscription(
+        kind,
+        model,
+        api_key=_secret_of(provider, kind, environ, key),
+        base_url=provider.base_url,
+        http=http,
+        timeouts=settings.stream_timeouts_s,
+        now=now,
+    )
+
+
+def _secret_of(
+    provider: Provider, name: str, environ: Mapping[str, str], place: int
+) -> Callable[[], str | None]:
+    """Return what reads a key of the provider for each request. Raises `ConfigInvalid` if a needed one is missing."""
+    reference = provider.keys[place] if provider.keys else None
+    if reference is None and provider.kind != "openai-compatible":
+        raise ConfigInvalid(
+            f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
+        )
+
+    def secret() -> str | None:
+        return resolve_secret(reference, environ) if reference else None
+
+    if provider.kind != "openai-compatible":
+        secret()
+    return secret
+
+
+def build_gate(
+    settings: Settings, provider: Provider, sharers: Callable[[], int] = lambda: 1, *, place: int = 0
+) -> Gate:
+    """Return the gate for all calls with the provider's key at *place*, whose rates so many processes share."""
     queue = CallQueue(
         max_parallel=provider.max_parallel,
         requests_per_minute=provider.requests_per_minute,
@@ -92,4 +139,4 @@ def build_gate(settings: Settings, provider: Provider, sharers: Callable[[], int
         max_wait_s=settings.breaker.max_wait_s,
         sharers=sharers,
     )
-    return Gate(queue)
+    return Gate(queue, place + 1 if len(provider.keys) > 1 else 0)

@@ -6,15 +6,18 @@ Settings come first, then the price list of genai-prices, which is read from its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from bot.config.settings import ModelFacts, Price
 from bot.llm.detect_model import CLOUD
-from bot.ports.model import ModelInfo, Usage
+from bot.llm.reasoning import efforts_of
+from bot.ports.model import AudioUsage, ModelInfo, Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo as Listed
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rate = Callable[[Usage], float]
 """Returns the cost of a call's usage in USD, at the prices when the call began."""
+
+AudioRate = Callable[[AudioUsage], float]
+"""Returns the cost of a transcription in USD. Prices are for seconds or for tokens: the usage has to have both."""
 
 TEXT_ONLY = (
     *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
@@ -37,7 +43,10 @@ TOOLLESS = (
 
 
 class Catalog:
-    """Capabilities and prices by ``provider/model``. ``free`` has the providers without costs."""
+    """Capabilities and prices by ``provider/model``.
+
+    ``free`` has the providers without costs, and ``kinds`` the kind of each provider.
+    """
 
     def __init__(
         self,
@@ -45,8 +54,10 @@ class Catalog:
         prices: Mapping[str, Price],
         free: Container[str] = frozenset(),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        kinds: Mapping[str, str] = MappingProxyType({"offline": "offline"}),
     ) -> None:
         self._models, self._prices, self._free, self._now = models, prices, free, now
+        self._kinds = kinds
 
     def load(self) -> None:
         """Read the price list, once. It takes a quarter of a second: call it in a worker thread."""
@@ -64,6 +75,8 @@ class Catalog:
             vision=_first(facts.vision, not short.startswith(TEXT_ONLY)),
             streaming=_first(facts.streaming, True),
             context_window=facts.context_window or (entry.context_window if entry else None),
+            efforts=_first(facts.efforts, efforts_of(self._kinds.get(provider, ""), model)),
+            reasoning_tokens=facts.reasoning_tokens,
         )
 
     def rate(self, name: str) -> Rate | None:
@@ -79,6 +92,22 @@ class Catalog:
             return partial(_by_list, prices)
         return None
 
+    def audio_rate(self, name: str, usd_per_minute: float | None = None) -> AudioRate | None:
+        """Return the rate of a transcription that begins now; None if the price is unknown.
+
+        The price per minute comes first, then the model's tokens in the settings, then the price list.
+        """
+        if usd_per_minute is not None:
+            return partial(_by_minute, usd_per_minute)
+        if name in self._prices or self._is_free(name):
+            return self.rate(name)
+        provider, _, model = name.partition("/")
+        entry = _find_model(provider, model)
+        prices = entry.get_prices(self._now()) if entry else None
+        if prices is None or not (vars(prices).get("audio_hours") or prices.input_audio_mtok):
+            return None
+        return partial(_by_audio_list, prices)
+
     def _is_free(self, name: str) -> bool:
         provider = name.partition("/")[0]
         return provider == "offline" or (provider in self._free and not name.endswith(CLOUD))
@@ -91,6 +120,11 @@ def price_fix(name: str) -> str:
         f'Give its price in USD per million tokens, "prices": {{"{name}": {{"input": …, "output": …}}}}; '
         f'or, if no model of {provider} costs anything, write "free": true under providers.{provider}.'
     )
+
+
+def audio_price_fix(name: str) -> str:
+    """Return a text on how to set the price of the transcription model *name*."""
+    return f'Give the price of {name} in USD per minute, "transcription": {{"usd_per_minute": …}}.'
 
 
 def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:
@@ -134,6 +168,23 @@ def _by_list(prices: ModelPrice, usage: Usage) -> float:
         cache_read_tokens=usage.cache_read,
         cache_write_tokens=usage.cache_write,
         cache_write_1h_tokens=usage.cache_write_1h,
+        output_tokens=usage.output,
+    )
+    total: Decimal = prices.calc_price(counted)["total_price"]
+    return float(total)
+
+
+def _by_minute(usd_per_minute: float, usage: AudioUsage) -> float:
+    return usd_per_minute * usage.seconds / 60
+
+
+def _by_audio_list(prices: ModelPrice, usage: AudioUsage) -> float:
+    from genai_prices import Usage as Counted  # noqa: PLC0415
+
+    counted = Counted(
+        audio_seconds=math.ceil(usage.seconds),
+        input_tokens=usage.input,
+        input_audio_tokens=usage.audio_tokens,
         output_tokens=usage.output,
     )
     total: Decimal = prices.calc_price(counted)["total_price"]

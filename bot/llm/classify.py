@@ -2,10 +2,10 @@
 
 Exceptions are matched by their class names, so no SDK is imported. The error of a provider is a `Fault`, matched
 against ``RULES`` from the top; the first rule that matches decides, so the order matters:
-billing -> context -> policy -> tools, vision -> model -> payment in words -> auth -> what the status says. A provider
-may put it in any of three places (status, machine code, text), also in a stream with status 200. Its text stays in
-``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of servers
-without codes were gathered from public issue trackers.
+billing -> context -> policy -> tools, vision -> model -> reasoning -> payment in words -> auth -> what the status
+says. A provider may put it in any of three places (status, machine code, text), also in a stream with status 200. Its
+text stays in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of
+servers without codes were gathered from public issue trackers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bot.ports.errors import (
     PaymentRequired,
     ProviderError,
     RateLimited,
+    ReasoningUnsupported,
     ThinkingRejected,
     ToolsUnsupported,
     Unauthorized,
@@ -109,6 +110,18 @@ _THINKING = _any(
 )
 """Refusals of reasoning that is sent back: Anthropic's four, then OpenAI's."""
 
+_REASONING = _any(
+    r"reasoning[._ ]effort",  # OpenAI, Groq, vLLM
+    r"\bthinking\.type\b",  # Anthropic
+    r"\beffort\b.{0,80}not support",  # Anthropic
+    r"not support.{0,80}\beffort\b",  # Anthropic
+    r"does not support (adaptive |extended )?(thinking|reasoning)\b",  # Ollama, Anthropic, gateways
+    r"(adaptive |extended )?thinking is not supported",  # Anthropic
+    r"think value .{0,40}not supported",  # Ollama
+    r"supported values are:.{0,200}\bhigh\b",  # OpenAI names no parameter
+)
+"""Refusals of what was chosen as `reasoning`."""
+
 _TOOLS = _any(
     r"does not support (tools|tool calling|tool use|function calling)\b",  # Ollama
     r"tool choice requires --enable-auto-tool-choice",  # vLLM
@@ -161,6 +174,7 @@ RULES = (
     Rule(
         ThinkingRejected, codes=_any("invalid_encrypted_content"), statuses=frozenset({400}), words=_THINKING
     ),
+    Rule(ReasoningUnsupported, statuses=frozenset({400, 422, None}), words=_REASONING),
     Rule(
         PaymentRequired,
         statuses=frozenset({400, 403, 429, None}),

@@ -10,6 +10,7 @@
 | cancel      | a person stopped a thread                                  | the same                         |
 | retry       | which attempt follows, when, and why                       | the same                         |
 | failover    | a model was skipped or replaced, and why                   | the same                         |
+| rotation    | another key of the same provider took a call over, and why | the same                         |
 | tool        | a tool call failed, and why                                | the same                         |
 | budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
 | circuit     | the calls to a model were stopped, or go out again         | the same                         |
@@ -36,11 +37,12 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
+from cachetools import LRUCache
 from pydantic import JsonValue, TypeAdapter
 
 from bot.observe.turn_events import turn_ids
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, ThreadId
+from threads.model import Feedback, ThreadId, Verdict
 from threads.store.checksummed_lines import SCHEMA_VERSION, encode, repair_tail
 from threads.store.disk import Disk, Offload, write_all
 from threads.wording import first_cause
@@ -48,15 +50,21 @@ from threads.wording import first_cause
 log = logging.getLogger(__name__)
 
 AuditKind = Literal[
-    "feedback", "approval", "decision", "skill", "grant", "cancel", "retry", "failover", "tool", "budget",
-    "circuit", "error", "start", "stop",
+    "feedback", "approval", "question", "decision", "skill", "grant", "cancel", "retry", "failover", "rotation",
+    "tool", "budget", "circuit", "error", "start", "stop",
 ]  # fmt: skip
+
+Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
+"""Writes an audit line, as `Audit.note` does."""
 
 WRITE_EVERY_S = 1.0
 """Seconds between writes: a kill loses at most these lines."""
 
 MOST_WAITING = 2_000
 """Lines that wait in memory while the disk refuses to write."""
+
+MOST_VERDICTS = 1_000
+"""Verdicts in memory: a person who presses one again and again adds no lines."""
 
 LAST_WRITE_S = 3.0
 """How long a stopping process waits for the last lines."""
@@ -104,11 +112,16 @@ class Audit:
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
+        self._verdicts: LRUCache[tuple[str, str, str], Verdict] = LRUCache(MOST_VERDICTS)
 
     async def record_feedback(self, feedback: Feedback) -> None:
-        """Record a person's feedback on a post. Raises `StoreUnavailable`."""
+        """Record a person's feedback on a post, unless it is their last one again. Raises `StoreUnavailable`."""
+        who = str(feedback.thread), feedback.post_id, feedback.author.id
+        if self._verdicts.get(who) == feedback.verdict:
+            return
         details = {"verdict": feedback.verdict, "id": feedback.id}
         await self.note("feedback", feedback.thread, feedback.post_id, feedback.author.id, details)
+        self._verdicts[who] = feedback.verdict
 
     async def note(
         self,

@@ -6,6 +6,7 @@ Every failure boundary logs what it caught. A line that is an error, or that has
 |--------------------------------------------|----------|---------------------------------------|
 | with the fields of `retry_fields`          | retry    | none                                  |
 | ``model.failover``, ``model.passed_over``  | failover | none                                  |
+| ``model.key_rotated``                      | rotation | none                                  |
 | ``tool.failed``                            | tool     | none                                  |
 | ``budget.paused``, ``budget.warning``      | budget   | none                                  |
 | ``circuit.opened``, ``circuit.closed``     | circuit  | none                                  |
@@ -42,6 +43,7 @@ LONGEST = 500
 KINDS: Mapping[str, AuditKind] = {
     "model.failover": "failover",
     "model.passed_over": "failover",
+    "model.key_rotated": "rotation",
     "tool.failed": "tool",
     "budget.paused": "budget",
     "budget.warning": "budget",
@@ -49,7 +51,19 @@ KINDS: Mapping[str, AuditKind] = {
     "circuit.closed": "circuit",
 }
 DETAILS = (
-    *("code", "model", "from_model", "tool", "call", "server", "transport", "attempt", "wait_s"),
+    *(
+        "code",
+        "model",
+        "from_model",
+        "key",
+        "from_key",
+        "tool",
+        "call",
+        "server",
+        "transport",
+        "attempt",
+        "wait_s",
+    ),
     *("scope", "state", "spent_usd", "limit_usd", "needed_usd"),
 )
 """Fields of a log line that the audit copies."""

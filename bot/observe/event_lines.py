@@ -132,11 +132,15 @@ class BudgetLine(_Line):
 
 
 class CircuitLine(_Line):
-    """The circuit of a model opened, because of ``error``, or closed."""
+    """The circuit of a model opened, because of ``error``, or closed.
+
+    ``key`` is the number of the provider's key, from 1, if it has several.
+    """
 
     kind: Literal["circuit"] = "circuit"
     state: Literal["opened", "closed"]
     model: str
+    key: int = 0
     code: str = ""
     error: ErrorReport | None = None
 

@@ -176,8 +176,8 @@ class _StatusGauges:
         silent = [((one.name,), one.silent_s) for one in links if one.silent_s is not None]
         up = [((one.name,), one.state in UP) for one in links]
         state = [((one.name, one.state), 1) for one in links]
-        circuits = [((m.model, state), m.state == state) for m in models for state in get_args(CircuitState)]
-        waiting = [((one.model,), one.waiting) for one in models]
+        circuits = [((m.title, state), m.state == state) for m in models for state in get_args(CircuitState)]
+        waiting = [((one.title,), one.waiting) for one in models]
         reserved = [((one.scope,), one.reserved) for one in spend]
         limits = [((one.scope,), one.limit) for one in spend if one.limit is not None]
         yield _gauge("transport_up", "1 if it is connected.", "transport", up)

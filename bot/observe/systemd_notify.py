@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import MutableMapping
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ class Notify:
     def __init__(self, address: str = "", watchdog_s: float | None = None) -> None:
         self.watchdog_s = watchdog_s
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
-        self._failing = False
+        self._failing = self._ready = False
 
     @classmethod
     def from_environ(cls, environ: MutableMapping[str, str]) -> Notify:
@@ -54,7 +56,19 @@ class Notify:
         self.send(STATUS=text[:LONGEST_STATUS])
 
     def ready(self) -> bool:
-        return self.send(READY=1)
+        self._ready = self.send(READY=1)
+        return self._ready
+
+    @contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Report a reload for as long as the block runs, so that `systemctl reload` waits for it."""
+        if self._ready:  # Before, the end of a reload would count as the end of the start.
+            self.send(RELOADING=1, MONOTONIC_USEC=time.monotonic_ns() // 1000)
+        try:
+            yield
+        finally:
+            if self._ready:
+                self.send(READY=1)
 
     def alive(self) -> None:
         self.send(WATCHDOG=1)

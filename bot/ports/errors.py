@@ -112,6 +112,10 @@ class ThinkingRejected(BadRequest):
     """The provider refuses its own reasoning when it is sent back; the request works without it."""
 
 
+class ReasoningUnsupported(BadRequest):
+    """The model does not take what was chosen as `Request.reasoning`; the request works without it."""
+
+
 class ContentPolicy(ProviderError):
     code = "content_policy"
 

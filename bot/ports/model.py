@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from operator import add
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from pydantic import JsonValue
 
@@ -51,6 +51,17 @@ class Usage:
         return Usage(*map(add, astuple(self), astuple(other)))
 
 
+@dataclass(frozen=True, slots=True)
+class AudioUsage(Usage):
+    """The usage of a transcription. ``input`` has ``audio_tokens`` of the recording, which lasts ``seconds``.
+
+    Providers count either tokens or seconds; what they did not count is 0.
+    """
+
+    audio_tokens: int = 0
+    seconds: float = 0.0
+
+
 def ignore_usage(usage: Usage) -> None:
     """Do nothing: the meter of a call that nobody pays for."""
 
@@ -63,17 +74,38 @@ class QueuePlace(NamedTuple):
     """When the call began, on the gate's clock."""
 
 
+Effort = Literal["off", "low", "medium", "high"]
+"""How much a model reasons before it answers. Reasoning is paid for like the answer."""
+
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Speech to be transcribed. ``name`` has the ending that tells its format, ``size`` is in bytes.
+
+    ``read`` returns its bytes, and raises OSError.
+    """
+
+    name: str
+    media_type: str
+    size: int
+    read: Callable[[], Awaitable[bytes]]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls.
 
     ``tool_choice`` "none" keeps the tools in the prompt, and so in the cached prefix, but forbids their use.
-    ``output_schema`` is a JSON Schema for the answer's text. ``meter`` is called with the usage so far whenever the
-    provider reports it, and with an upper bound if the call is interrupted; a call that never calls it costs nothing.
-    ``last_resort`` is false if another model can be asked instead: then an open circuit fails at once. A
+    ``output_schema`` is a JSON Schema for the answer's text. ``reasoning`` None is the model's own. ``meter`` is
+    called with the usage so far whenever the provider reports it, and with an upper bound if the call is interrupted;
+    a call that never calls it costs nothing.
+    ``last_resort`` is false if another model can be asked instead: then an open circuit fails at once. With
+    ``other_key`` another key of the provider can: then a rate limit, or an account that is refused, fails at once. A
     ``best_effort`` call, such as a summary, is one that the turn can do without: an open circuit fails at once, no
     other model is asked, and its failure opens no circuit. Without a ``place`` the call goes to the end of the
-    provider's queue.
+    provider's queue. A ``recording`` is transcribed: the answer is its text, and nothing else is sent.
     """
 
     system: str
@@ -84,10 +116,13 @@ class Request:
     tool_choice: Literal["auto", "none"] = "auto"
     output_schema: dict[str, JsonValue] | None = None
     temperature: float | None = None
+    reasoning: Effort | None = None
     meter: Callable[[Usage], None] = ignore_usage
     last_resort: bool = True
+    other_key: bool = False
     best_effort: bool = False
     place: QueuePlace | None = None
+    recording: Recording | None = None
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]
@@ -121,13 +156,19 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The capabilities of a model. ``context_window`` is in tokens; None is unknown."""
+    """The capabilities of a model. ``context_window`` is in tokens; None is unknown.
+
+    ``efforts`` are the values of `Request.reasoning` that it takes. ``reasoning_tokens`` is the most that it reasons
+    beyond `Request.max_tokens`.
+    """
 
     name: str
     tools: bool = True
     vision: bool = True
     streaming: bool = True
     context_window: int | None = None
+    efforts: tuple[Effort, ...] = EFFORTS
+    reasoning_tokens: int = 0
 
 
 class KnownModel(Model, Protocol):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from threads.model import Image, Message, Text, ToolResult
+from threads.model import Image, Message, Text, ToolResult, known
 
 SHORT = 80
 """Characters: a single line of at most this length, such as a name or an address, is not fenced."""
@@ -44,10 +44,14 @@ def fenced(value: JsonValue, origin: str, mark: str) -> JsonValue:
             return value
 
 
-def tainted(messages: Iterable[Message]) -> bool:
+def tainted(messages: Sequence[Message]) -> bool:
     """Return whether this conversation has text or images from outside."""
-    return any(
+    return known(messages, _tainted)
+
+
+def _tainted(before: bool | None, new: Sequence[Message]) -> bool:
+    return before or any(
         isinstance(block, Image) or (isinstance(block, Text | ToolResult) and block.outside)
-        for message in messages
+        for message in new
         for block in message.blocks
     )

@@ -35,12 +35,20 @@ class TransportStatus:
 
 @dataclass(frozen=True, slots=True)
 class CircuitStatus:
-    """The circuit breaker of one model; ``why`` is a clause for people, blank if nothing delays calls."""
+    """The circuit breaker of one model; ``why`` is a clause for people, blank if nothing delays calls.
+
+    ``key`` is the number of the provider's key, from 1, if it has several; else 0.
+    """
 
     model: str
     state: CircuitState
     why: str = ""
     waiting: int = 0
+    key: int = 0
+
+    @property
+    def title(self) -> str:
+        return f"{self.model}, key {self.key}" if self.key else self.model
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,14 @@ REASONS: Mapping[str, str] = {
 }
 """Why a model cannot answer, as a clause after its name."""
 
+EFFORTS: Mapping[str, str] = {
+    "off": "without reasoning",
+    "low": "with low reasoning",
+    "medium": "with medium reasoning",
+    "high": "with high reasoning",
+}
+"""How a model answers, by what was chosen as `reasoning`."""
+
 NOT_ALLOWED = "I only answer the people on my list. Ask whoever runs this bot to add you."
 STALE = (
     "I was not running when this came in and it is too old for me to start on now. "
@@ -152,6 +160,7 @@ OUTSIDE_READ = (
     "and it may have talked me into this."
 )
 COMPACTED = "Done."
+SUMMARISING = "summarising the earlier part of our conversation"
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."
 NOTHING_TO_RETRY = (
     "There is nothing here to try again. If you still need an answer, please send your message again."
@@ -175,10 +184,125 @@ def picture_refused(model: str) -> str:
     return f"({model} did not take the pictures in this thread, so I went by the words alone.)"
 
 
+MOST_NAMED = 5
+"""Tools that a note names."""
+
+
+def setup_changed(model: tuple[str, str] | None, gone: Sequence[str], new: Sequence[str]) -> str:
+    """Say what is new since the last answer: the *model* from and to, and the tools; blank if nothing is."""
+    parts = [f"{model[1]} is my model now, in place of {model[0]}"] if model else []
+    parts += [f"I can no longer use {_tools(gone)}"] if gone else []
+    parts += [f"I can now use {_tools(new)}"] if new else []
+    return f"(Since my last answer here: {'; '.join(parts)}.)" if parts else ""
+
+
+def _tools(names: Sequence[str]) -> str:
+    named = [f"`{name}`" for name in names[:MOST_NAMED]]
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    *first, last = [*named, *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def tools_gone(names: Sequence[str]) -> str:
+    """Tell the model which tools that it used are gone."""
+    return f"(You used {_tools(names)} above. You do not have that any more, so do not call it.)"
+
+
+CANNOT_LISTEN = (
+    "I cannot listen to recordings here, so please write it to me instead. "
+    "Whoever runs this bot can have me listen: it takes a `transcription` model in the settings."
+)
+NOTHING_SAID = "I heard no words in it."
+
+
+def listening(audio: str) -> str:
+    """Say, as a label of running work, what is being listened to."""
+    return "listening to your voice message" if audio == "voice" else "listening to a recording"
+
+
+def heard(words: str) -> str:
+    """Show what a voice message was understood as."""
+    return f"I heard: “{' '.join(words.split())}”"
+
+
+def unheard(name: str, why: str) -> str:
+    """Say that a recording has no transcript, *why*, and that it is not lost."""
+    return f"I could not listen to {name}: {why} I have it as a file only."
+
+
+def too_long_to_hear(limit: int) -> str:
+    """Say that a recording has more than *limit* bytes."""
+    return f"it is larger than {limit // 1_000_000} MB, the most that can be transcribed."
+
+
+def not_transcribed(error: Exception) -> str:
+    """Say in a sentence why a recording could not be transcribed."""
+    if isinstance(error, OSError):
+        return "my disk does not give it back."
+    code = wording.code_of(error)
+    if code == "budget_exceeded":
+        return "I do not know what that costs, and my budget allows no guess."
+    if code in ("bad_request", "context_overflow", "content_policy"):
+        return "the service that transcribes does not take it."
+    return f"the service that transcribes {REASONS.get(code, 'has trouble')}."
+
+
 def may_i(tool: str, arguments: str, why: str, always: str) -> str:
     """Ask whether a tool may be used with exactly these arguments, and say what *always here* would allow."""
     more = f"*Always here* would allow {always} in this thread, until `/deny always`."
     return "\n\n".join(filter(None, [f"May I use `{tool}`?", arguments, why, more]))
+
+
+def assistant_asks(question: str, *, choices: bool, free_text: bool, outside: bool) -> str:
+    """Ask what the model wants to know. *question* is a quote; *outside*: text from outside was read."""
+    warning = QUESTION_AFTER_OUTSIDE if outside else ""
+    how = how_to_answer(choices=choices, free_text=free_text)
+    return "\n\n".join(filter(None, ["💬 **The assistant asks:**", question, how, warning]))
+
+
+def how_to_answer(*, choices: bool, free_text: bool) -> str:
+    if not choices:
+        return "Write it here: the next message from whoever I am working for is the answer."
+    if free_text:
+        return "Choose one, or write here: the next message from whoever I am working for is the answer."
+    return "Choose one, or write here which one."
+
+
+def choose_one(labels: Sequence[str]) -> str:
+    return f"Please choose one of these: {', '.join(labels)}"
+
+
+QUESTION_AFTER_OUTSIDE = (
+    "I have read text from outside (a file, a page, another program), and it may be behind this question. "
+    "Do not put a secret into your answer."
+)
+SKIP = "Skip"
+WRITE_ANSWER = "Write your answer here, or say /answer and your words."
+WRITE_INPUT = "Write here what I should do instead, or say /answer and your words."
+NOBODY_TO_ANSWER = "(I had a question, but nobody can be asked here.)"
+NOT_ANSWERED = "(Nobody answered my question in time, so I went on without an answer.)"
+
+RECOVERABLE: Mapping[str, str] = {
+    "mcp_unavailable": "the program behind it does not answer",
+    "tool_timeout": "it took too long, more than once",
+    "tool_rate_limited": "the service behind it limits how often it may be used",
+    "tool_not_found": "it did not find what it looked for, more than once",
+}
+"""Why a tool failed, as a clause, where a person may know what to do."""
+
+RECOVERY_LABELS = {
+    "retry": "Retry",
+    "other input": "Other input",
+    "go on without": "Go on without",
+}
+
+
+def tool_failed(tool: str, code: str, subject: str, *, risky: bool, other: bool) -> str:
+    """Ask how to go on after a failed call. *subject* is a quote; *risky*: the call may have had effects."""
+    what = f"🔧 **`{tool}` did not work:** {RECOVERABLE[code]}."
+    warning = "It may have done a part of its work. *Retry* does all of it again." if risky else ""
+    how = "How shall I go on? " + how_to_answer(choices=True, free_text=other)
+    return "\n\n".join(filter(None, [what, subject, warning, how]))
 
 
 def any_of(tool: str) -> str:
@@ -273,6 +397,22 @@ def where(thread: str, correlation_id: str) -> str:
     return f"It was in {thread} (ref {correlation_id})"
 
 
+SETTINGS_REJECTED = "settings.json has a fault, so the settings before it go on"
+FAULTS_NAMED = 5
+
+
+def settings_rejected(faults: Sequence[str]) -> str:
+    """Say to whoever runs the bot that a changed settings.json does not count; *faults* name no secret or path."""
+    more = len(faults) - FAULTS_NAMED
+    lines = [
+        *(f"- {fault}" for fault in faults[:FAULTS_NAMED]),
+        *([f"- and {more} more"] if more > 0 else []),
+    ]
+    return "\n".join(
+        ["settings.json was changed and has a fault, so I go on with the settings before it:", *lines]
+    )
+
+
 def transport_down(name: str, since: datetime) -> str:
     """Say to whoever runs the bot that a platform cannot be reached; *since* is UTC."""
     return (
@@ -305,3 +445,16 @@ def cut_by_the_model(read: int, sent: int) -> str:
         f"(The model seems to have read only a part of our conversation: {read:,} of about {sent:,} tokens. "
         "Say /compact, or /new to start over.)"
     )
+
+
+def effort_not_taken(model: str, effort: str, takes: Sequence[str]) -> str:
+    """Return a clause on a choice of `reasoning` that a model does not take."""
+    if not takes:
+        return f"{model} cannot reason, so there is nothing to choose"
+    if effort == "off":
+        return f"{model} always reasons, so it cannot be off; it takes {', '.join(takes)}"
+    return f"{model} does not take {effort} reasoning, only {', '.join(takes)}"
+
+
+def effort_refused(model: str, effort: str) -> str:
+    return f"({model} refuses to answer {EFFORTS[effort]}, so it reasoned as it usually does.)"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from pydantic import JsonValue
@@ -28,8 +29,12 @@ class Filter:
             record.at >= self.since
             and (not self.kinds or record.kind in self.kinds)
             and (not self.threads or record.thread_id in self.threads)
-            and (not self.about or bool({record.message_id, record.correlation_id} & {*self.about}))
+            and (not self.about or any(self._is_about(record, word) for word in self.about))
         )
+
+    def _is_about(self, record: AuditRecord, word: str) -> bool:
+        # A stage of a playbook has the message's id, and its own name after it.
+        return word in (record.message_id, record.correlation_id) or record.message_id.startswith(f"{word}.")
 
 
 def read_audit(
@@ -78,6 +83,20 @@ def describe(record: AuditRecord) -> str:
         case _:
             pass
     return ", ".join([summary, *rest] if summary else rest)
+
+
+def feedback_count(records: Iterable[AuditRecord]) -> str:
+    """Return how many answers were good and bad; blank without feedback.
+
+    A person's last verdict on an answer counts.
+    """
+    verdicts = {
+        (record.thread_id, record.message_id, record.author): record.details.get("verdict")
+        for record in records
+        if record.kind == "feedback"
+    }
+    count = Counter(verdicts.values())
+    return f"Feedback: {count['up']} up, {count['down']} down." if count else ""
 
 
 CAUSE = ("event", "error", "reason")

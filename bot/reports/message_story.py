@@ -211,7 +211,14 @@ def _fill_in(reader: Reader, story: Story) -> None:
     audited = [one for one in read_audit(reader, criteria, Damage()) if one.thread_id in ("", story.thread)]
     reported = {str(one.details.get("call")) for one in audited if one.kind == "tool"}
     for thread in reader.find(story.thread)[:1]:
-        used = tools_used(reader, thread).get(story.message_id, [])
+        all_used = tools_used(reader, thread).items()
+        mine = (
+            story.message_id,
+            f"{story.message_id}.",
+        )  # a stage of a playbook has its name after the message's id
+        used = [
+            one for about, tools in all_used if about == mine[0] or about.startswith(mine[1]) for one in tools
+        ]
         story.events += _of_tools(used, story.events, reported)
     for record in audited:
         by = f" by {plain(record.author)}" if record.author else ""

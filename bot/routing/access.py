@@ -7,9 +7,31 @@ channels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from bot.config.scopes import CurrentSettings, Place
 from bot.config.settings import Access
 from threads.model import Author, Feedback, Incoming, ThreadId
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Decides with the settings that hold now, in the place of each event."""
+
+    current: CurrentSettings
+
+    def allowed(self, event: Incoming | Feedback) -> bool:
+        """Return whether a message, a command, a press or a feedback is accepted."""
+        return allowed(self.current.at(Place.of(event)).settings.access, event)
+
+    def may_use(self, person: Author, thread: ThreadId) -> bool:
+        """Return whether this person may use the bot in this thread."""
+        access = self.current.at(Place.in_thread(thread, person.id)).settings.access
+        return may_use(access, person, thread)
+
+    def is_admin(self, user_id: str) -> bool:
+        """Return whether this person is an admin. No scope changes that."""
+        return is_admin(self.current.settings.access, user_id)
 
 
 def allowed(access: Access, event: Incoming | Feedback) -> bool:

@@ -1,13 +1,13 @@
 """Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control commands never queue behind a turn.
 
-Two commands are turns of their own and do queue: `/compact` calls the model, and `/retry` asks it again.
+Some commands are turns of their own and do queue: `/compact` and `/play` call the model, and `/retry` asks it again.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
 
@@ -19,33 +19,39 @@ from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
 from threads.model import Answer, Incoming, Message, ThreadId, Way
-from threads.scheduled_messages import due_of
+from threads.scheduled_messages import due_of, plays
 
 Name = Literal[
-    "stop", "status", "new", "model", "usage", "approve", "deny", "compact", "retry", "memory", "schedule", "mcp",
-    "help",
+    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
+    "play",
+    "mcp", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
     "/stop": "stop what I am doing here, and drop waiting messages",
     "/status": "show what I am doing here",
     "/new": "archive this conversation and start over",
-    "/model [NAME]": "show the model of this thread, or choose another; `default` is the usual one",
+    "/model [NAME] [off | low | medium | high]": "show the model of this thread, or choose another and how much it "
+    "reasons; `default` is the usual one",
     "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
+    "/play [NAME …]": "list the playbooks, or play one; also `status`, `stop`, `skip`, `retry [STAGE]` and `at`",
     "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
     "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
+    "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
 }
 HELP = "\n".join(
     f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "show this list"}.items()
 )
 
-ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "memory", "schedule"})
+ABOUT_A_THREAD = frozenset(
+    {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}
+)
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
 
 NO_SCHEDULES = (
@@ -67,7 +73,7 @@ _QUESTION = re.compile(r"q[0-9a-f]{8}")
 class Command:
     """``name`` is blank for an unknown command.
 
-    ``typed`` is the command as written, ``words`` is what followed it.
+    ``typed`` is the command as written, blank for an answer without one. ``words`` is what followed it.
     """
 
     name: Name | Literal[""]
@@ -80,10 +86,6 @@ class Command:
             self.name == "mcp" and ":" in self.words.partition(" ")[0]
         )
 
-    def is_control(self, incoming: Incoming) -> bool:
-        """Return whether it is carried out at once, beside any turn."""
-        return not (self.is_turn and incoming.thread.root)
-
 
 class ModelCommands(Protocol):
     """What commands ask about models and money. Each method returns a sentence for the person."""
@@ -94,8 +96,8 @@ class ModelCommands(Protocol):
         """Return the thread's model, the other models, and how to choose one."""
         ...
 
-    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
-        """Choose a model for the thread, or say why that is not possible.
+    async def choose_model(self, thread: ThreadId, words: str, conversation: Sequence[Message]) -> str:
+        """Choose a model for the thread, how much it reasons, or both, or say why that is not possible.
 
         Raises `StoreUnavailable`, and `CapabilityMissing` for a model that cannot read the whole conversation.
         """
@@ -124,6 +126,26 @@ class ScheduleCommands(Protocol):
         ...
 
 
+class PlayCommands(Protocol):
+    """What commands do with playbooks; see `bot.playbooks.commands.PlayCommands`."""
+
+    def is_playing(self, thread: ThreadId) -> bool:
+        """Return whether a stage runs in the thread now."""
+        ...
+
+    def is_turn(self, thread: ThreadId, words: str) -> bool:
+        """Return whether the words after `/play` need a turn of their own."""
+        ...
+
+    async def command(self, incoming: Incoming, words: str) -> str:
+        """Carry out a command that is no turn. Raises `StoreUnavailable`."""
+        ...
+
+    async def drop(self, thread: ThreadId) -> None:
+        """Remove the thread's run. Raises `StoreUnavailable`."""
+        ...
+
+
 class McpCommands(Protocol):
     """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
 
@@ -144,9 +166,27 @@ class Permissions(Protocol):
         ...
 
 
+class AskedQuestions(Protocol):
+    """Questions about an answer in words, as they are stored; see `bot.tools.questions.DurableQuestions`."""
+
+    def asks(self, thread: ThreadId, message_id: str) -> bool:
+        """Return whether a question of this message's turn may still be answered."""
+        ...
+
+    def expects(self, incoming: Incoming, received_at: str) -> bool:
+        """Return whether a message answers a question from before a restart, or did so before the restart."""
+        ...
+
+    def answered_by(self, incoming: Incoming) -> str:
+        """Return the id of the message whose turn asked what this message answered, or ""."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``memory`` and ``schedules`` are None when they are off.
+    """What commands act on. ``memory``, ``schedules`` and ``plays`` are None when they are off.
+
+    ``models`` returns the models for a message: they depend on its place and its author.
 
     ``troubles`` returns a clause for each thing that does not work now. ``on_stop`` gets the stopping message and how
     many turns and waiting messages it stopped. ``is_admin`` takes the id of a person.
@@ -154,18 +194,39 @@ class Controls:
 
     registry: Registry
     questions: Questions
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
+    plays: PlayCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
     mcp: McpCommands | None = None
 
+    def is_control(self, command: Command, incoming: Incoming) -> bool:
+        """Return whether a command is carried out at once, beside any turn."""
+        if command.name == "play" and self.plays and incoming.thread.root:
+            return not self.plays.is_turn(incoming.thread, command.words)
+        return not (command.is_turn and incoming.thread.root)
+
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
         return who == asker or self.is_admin(who)
+
+    def command_of(self, pending: PendingMessage) -> Command | None:
+        """Return the command in a message. What a person types is the answer to a question that is open for them."""
+        incoming, thread = pending.incoming, pending.incoming.thread
+        command = command_of(incoming)
+        if command or incoming.files or pending.started or pending.intent or due_of(incoming.id):
+            return command
+        before_restart = self.asked.expects(incoming, pending.received.at) and self.registry.recovering(
+            thread
+        )
+        if before_restart or self.questions.awaiting(thread, incoming.author.id, incoming.text):
+            return Command("answer", "", incoming.text)
+        return None
 
 
 def parse(text: str) -> Command | None:
@@ -188,8 +249,22 @@ def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
 
 
 def command_of(incoming: Incoming) -> Command | None:
-    """Return the command in a message. A scheduled message has none, because a model could have written it."""
-    return None if due_of(incoming.id) else parse(incoming.text)
+    """Return the command in a message.
+
+    A scheduled message has none, because a model could have written it, unless a person scheduled a playbook.
+    """
+    if due_of(incoming.id) is None:
+        return parse(incoming.text)
+    command = parse(incoming.text) if plays(incoming.id) else None
+    return command if command and command.name == "play" else None
+
+
+def as_turn(incoming: Incoming) -> Incoming:
+    """Return the message of a command that is a turn, with what that turn does first."""
+    command = command_of(incoming)
+    if command and command.name == "compact":
+        return replace(incoming, first="compact", control=True)
+    return replace(incoming, first="play") if command and command.name == "play" else incoming
 
 
 async def obey(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -214,12 +289,14 @@ async def _stop(_: Command, pending: PendingMessage, controls: Controls) -> str:
 async def _status(_: Command, pending: PendingMessage, controls: Controls) -> str:
     running, waiting = await controls.registry.status_everywhere(pending.incoming.thread)
     doing = "Working on a message" if running else "Idle"
-    told = f"{doing}; {waiting} waiting. {controls.models.describe_model(pending.incoming.thread)}"
+    told = f"{doing}; {waiting} waiting. {controls.models(pending.incoming).describe_model(pending.incoming.thread)}"
     return f"{told} Trouble: {down.rstrip('.')}." if (down := ", ".join(controls.troubles())) else told
 
 
 async def _new(_: Command, pending: PendingMessage, controls: Controls) -> str:
     if await controls.registry.forget(pending.incoming.thread):
+        if controls.plays:
+            await controls.plays.drop(pending.incoming.thread)
         return "I put our conversation aside. This is a fresh start."
     return "I still have something to answer here. Say /stop first, then /new."
 
@@ -228,12 +305,14 @@ async def _model(command: Command, pending: PendingMessage, controls: Controls) 
     thread = pending.incoming.thread
     if command.words:
         conversation = await controls.registry.conversation(thread)
-        return await controls.models.choose_model(thread, command.words, conversation)
-    return controls.models.list_models(thread)
+        return await controls.models(pending.incoming).choose_model(thread, command.words, conversation)
+    return controls.models(pending.incoming).list_models(thread)
 
 
 async def _usage(_: Command, pending: PendingMessage, controls: Controls) -> str:
-    return await controls.models.describe_usage(pending.incoming.thread, pending.incoming.author.id)
+    return await controls.models(pending.incoming).describe_usage(
+        pending.incoming.thread, pending.incoming.author.id
+    )
 
 
 async def _memory(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -255,6 +334,14 @@ async def _schedule(command: Command, pending: PendingMessage, controls: Control
     return await controls.schedules.command(pending.incoming.thread, command.words)
 
 
+async def _play(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    if controls.plays is None:
+        return "There are no playbooks here."
+    if command.words.split()[:1] == ["stop"] and controls.plays.is_playing(pending.incoming.thread):
+        return await _stop(command, pending, controls)
+    return await controls.plays.command(pending.incoming, command.words)
+
+
 async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
     if controls.mcp is None:
         return "No MCP server is configured here: `mcp_servers` in my settings is empty."
@@ -264,22 +351,66 @@ async def _mcp(command: Command, pending: PendingMessage, controls: Controls) ->
 
 
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    first, _, rest = command.words.partition(" ")
-    question_id, words = (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+    question_id, words = _question_and_words(command)
     answer, thread = (
         Answer(command.name == "approve", pending.incoming.author.id, words),
         pending.incoming.thread,
     )
     if not answer.approved and words.lower() == "always":
         return wording.revoked(await controls.permissions.revoke(thread, answer.by))
+    if not await _asked_again(thread, question_id, controls):
+        return wording.NOT_YET_ASKED
+    return await controls.questions.decide(thread, question_id, answer)
+
+
+async def _answer(command: Command, pending: PendingMessage, controls: Controls) -> str:
+    question_id, words = _question_and_words(command)
+    answer, thread = (
+        Answer(approved=False, by=pending.incoming.author.id, words=words),
+        pending.incoming.thread,
+    )
+    if not await _asked_again(thread, question_id, controls):
+        return wording.NOT_YET_ASKED
+    return await controls.questions.decide(thread, question_id, answer, "answer")
+
+
+def _question_and_words(command: Command) -> tuple[str, str]:
+    first, _, rest = command.words.partition(" ")
+    return (first, rest.strip()) if _QUESTION.fullmatch(first) else ("", command.words)
+
+
+async def _asked_again(thread: ThreadId, question_id: str, controls: Controls) -> bool:
+    """Wait until a question from before a restart is open again. Returns False if it is unknown which is meant."""
     patience = ASKED_AGAIN_S
     while controls.registry.recovering(thread) and not controls.questions.is_open(thread, question_id):
         if not question_id:
-            return wording.NOT_YET_ASKED
+            return False
         await anyio.sleep(LOOK_AGAIN_S)  # the answer stays pending until the turn asks again
         if controls.questions.is_open(thread) and (patience := patience - LOOK_AGAIN_S) <= 0:
             break
-    return await controls.questions.decide(thread, question_id, answer)
+    return True
+
+
+async def take_typed(pending: PendingMessage, controls: Controls) -> tuple[str, str]:
+    """Give what a person typed to the question that is open for them.
+
+    Returns the id of the message whose turn asked, or a blank if the message is no answer, and the reply to it. Both
+    are blank if no question is open any more.
+    """
+    incoming, thread = pending.incoming, pending.incoming.thread
+    while True:
+        if asked_by := controls.asked.answered_by(incoming):
+            return asked_by, ""
+        if question := controls.questions.awaiting(thread, incoming.author.id, incoming.text):
+            break
+        if not controls.registry.recovering(thread) or not controls.asked.expects(
+            incoming, pending.received.at
+        ):
+            return "", ""
+        await anyio.sleep(LOOK_AGAIN_S)  # it stays pending until the turn asks again
+    answer = Answer(False, incoming.author.id, incoming.text, incoming.id)
+    reply = await question.give(answer)
+    return (question.message_id, "") if question.answer is answer else ("", reply)
 
 
 async def _help(_: Command, pending: PendingMessage, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
@@ -294,8 +425,10 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "usage": _usage,
     "approve": _decide,
     "deny": _decide,
+    "answer": _answer,
     "memory": _memory,
     "schedule": _schedule,
+    "play": _play,
     "mcp": _mcp,
     "help": _help,
 }

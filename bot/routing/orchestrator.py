@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from bot.ports import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
-from bot.routing.commands import Command, Controls, command_of, obey, parse, retried
+from bot.routing.commands import Command, Controls, as_turn, command_of, obey, parse, retried, take_typed
 from bot.routing.rate_limit import RateLimiter
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
@@ -79,7 +79,7 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    clean = replace(event, text=scrub(event.text))
+                    clean = event if (text := scrub(event.text)) == event.text else replace(event, text=text)
                     await self._journal.receive(clean, self._limit(clean))
             case Edited() | Deleted():
                 if not await self._journal.forward(event):
@@ -112,15 +112,15 @@ class Orchestrator:
             self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(pending, _too_old)
-        elif (command := command_of(incoming)) and command.is_control(incoming):
+        elif (command := self._controls.command_of(pending)) and self._controls.is_control(command, incoming):
             self._tasks.start_soon(self._obey, command, pending)
         elif not self._rates.allows(pending):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
             self._end_together([pending], ending)
         else:
-            if command and command.name == "compact":
-                pending.incoming = replace(incoming, first="compact", control=True)
+            if command:
+                pending.incoming = as_turn(pending.incoming)
             try:
                 self._registry.tell(pending)
             except MailboxFull:
@@ -150,11 +150,14 @@ class Orchestrator:
     def _limit(self, incoming: Incoming) -> int | None:
         """Return how many messages a minute the author may send, or None if this one does not count."""
         command = command_of(incoming)
-        is_free = incoming.stale or (command is not None and command.is_control(incoming))
+        is_free = incoming.stale or (command is not None and self._controls.is_control(command, incoming))
         return None if is_free else self._rates.limit_of(incoming.author.id)
 
     async def _obey(self, command: Command, pending: PendingMessage) -> None:
         """Carry out a command once. If its reply is on disk after a crash, only the reply is posted."""
+        if not command.typed:
+            await self._take_answer(pending)
+            return
         text, code = "", ""
         if pending.intent is None:
             try:
@@ -164,6 +167,20 @@ class Orchestrator:
             except Fenced:
                 return  # the new owner of the thread carries it out
         await self._delivery.insist(pending, Ending("answered", text, "notice", code))
+
+    async def _take_answer(self, pending: PendingMessage) -> None:
+        """Give an answer to its question. If that is not open any more, the message is like any other."""
+        try:
+            asked_by, reply = await take_typed(pending, self._controls)
+            if asked_by or reply:
+                ending = Ending("merged" if asked_by else "answered", reply, "notice", by=asked_by)
+                await self._delivery.insist(pending, ending)
+            else:
+                self._registry.tell(pending)
+        except MailboxFull:
+            self._share(pending, _full)
+        except Fenced:
+            return  # the new owner of the thread takes it
 
     def _take_up(self, pending: PendingMessage, words: str) -> Ending | None:
         """Replace "/retry" by the failed message. Returns an ending if that is not possible.

@@ -85,7 +85,8 @@ class Scheduler:
     """``sink`` makes a message durable; ``in_journal`` returns whether the journal has a key.
 
     ``has_access`` returns whether the author may use the bot, ``within_budget`` whether today's budget of scheduled
-    turns has anything left. ``post_notice`` raises `PostFailed`. Only schedules of ``transports`` are delivered.
+    turns has anything left. ``post_notice`` raises `PostFailed`. Only schedules of ``transports`` are delivered, and
+    with ``only_returns`` only those that let a parked playbook go on.
     """
 
     schedules: Schedules
@@ -96,6 +97,7 @@ class Scheduler:
     post_notice: Callable[[Outgoing], Awaitable[object]]
     transports: Collection[str]
     max_age_s: float
+    only_returns: bool = False
     _last_round: datetime = field(default=datetime.max.replace(tzinfo=UTC), init=False)
     _notifying: set[str] = field(default_factory=set, init=False)
 
@@ -137,6 +139,7 @@ class Scheduler:
             for schedule in self.schedules.all
             if ThreadId.parse(schedule.thread).transport in self.transports
             and schedule.id not in self._notifying
+            and (schedule.is_return or not self.only_returns)
         ]
 
     async def _realign(self, now: datetime) -> None:
@@ -169,7 +172,12 @@ class Scheduler:
             return None
 
     def _latest(self, schedule: Schedule, now: datetime) -> datetime | None:
-        """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``."""
+        """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``.
+
+        A parked playbook comes back however late it is: it was promised, and it is one-shot.
+        """
+        if schedule.is_return:
+            return schedule.next_at
         oldest = now - timedelta(seconds=min(self.max_age_s, 1e8))
         latest = schedule.next_at if schedule.next_at >= oldest else None
         following = schedule.after(max(schedule.next_at, oldest))

@@ -26,7 +26,7 @@ class Schedule(BaseModel):
     """``source`` is the call that made it. ``times`` is the number of remaining occurrences, None without a limit.
 
     ``last_at`` is the last delivered occurrence. ``barred`` means that the thread was told that the author
-    may not use the bot any more.
+    may not use the bot any more. ``play`` means that a person scheduled a playbook, so its text is a command.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,11 +43,18 @@ class Schedule(BaseModel):
     id: str = ""
     last_at: AwareDatetime | None = None
     barred: bool = False
+    play: bool = False
 
     def incoming(self, due: datetime) -> Incoming:
         """Return the message of one occurrence; it has the same id each time."""
         thread = ThreadId.parse(self.thread)
-        return Incoming(scheduled_id(self.id, due), thread, self.author, self.text, due.isoformat())
+        message_id = scheduled_id(self.id, due, play=self.play)
+        return Incoming(message_id, thread, self.author, self.text, due.isoformat())
+
+    @property
+    def is_return(self) -> bool:
+        """Whether it lets a parked playbook go on. That is possible also where people can schedule nothing."""
+        return self.play and not self.cron and self.text.startswith("/play retry")
 
     def after(self, moment: datetime) -> Schedule | None:
         """Return the schedule with its first occurrence after *moment*, or None if it is over."""

@@ -20,6 +20,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -30,7 +31,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from bot.guards.policy import Policy
-from bot.observe.audit import AuditKind
+from bot.observe.audit import Note
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Tool, ToolContext
@@ -60,8 +61,6 @@ OPTIONS = (
     Option("Always here", approve=True, words="always"),
     Option("Deny", approve=False),
 )
-
-Note = Callable[[AuditKind, ThreadId, str, str, Mapping[str, str]], Awaitable[None]]
 
 
 class _Approval(BaseModel):
@@ -144,14 +143,20 @@ class Approvals:
         mask: Callable[[str], str],
         expires_s: float,
     ) -> None:
-        self._policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
+        self.policy, self._now, self._is_admin, self._note = policy, now, is_admin, note
         self._expires, self._offload, self._mask = timedelta(seconds=expires_s), offload, mask
         self._state = state
+
+    def under(self, policy: Policy) -> Approvals:
+        """Return these permissions with other rules. What was asked and allowed is the same."""
+        approvals = copy(self)
+        approvals.policy = policy
+        return approvals
 
     async def permit(self, tool: Tool, arguments: Arguments, context: ToolContext) -> None:
         """Return when the call may run. Raises `ToolDenied`, also when nobody can be asked or nobody answers."""
         subject = arguments.subject()
-        verdict = self._policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
+        verdict = self.policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
         if verdict == "ask" and not self._granted(context, tool.name, subject):

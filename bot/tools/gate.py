@@ -7,6 +7,7 @@
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
 | sign in   | if the call needs it: the asker signs in, and the call runs again      | `SignInNeeded`, `ToolDenied` |
+| recover   | a person may choose how to go on after a failure; a retry begins anew  |                              |
 | return    | secrets masked, outside text fenced, a long result saved to a file     |                              |
 
 A result is data: ``{"success": true, "result": …}``, with ``errors`` per item if only a part worked, or
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import anyio
@@ -31,7 +32,7 @@ from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
-from threads.errors import error_fields
+from threads.errors import StoreUnavailable, error_fields
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,32 @@ class Permits(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How to go on after a failure: make the call again, or return the failure with a person's *words*.
+
+    A ``suggestion`` replaces that of the failure.
+    """
+
+    retry: bool = False
+    suggestion: str = ""
+    words: str = ""
+
+
+LEAVE = Choice()
+"""Return the failure as it is."""
+
+
+class Recovers(Protocol):
+    """Asks a person about failed calls; see `bot.tools.recovery.Recovery`."""
+
+    async def choose(
+        self, tool: Tool, arguments: Arguments, error: ToolError, context: ToolContext
+    ) -> Choice:
+        """Return what a person chooses, `LEAVE` if nobody is asked. Raises `ToolError` and `StoreUnavailable`."""
+        ...
+
+
 class Toolbox:
     """The tools of one bot, sorted by name: their order is part of the cached prompt.
 
@@ -76,11 +103,12 @@ class Toolbox:
         permits: Permits,
         mask: Callable[[str], str],
         off: Mapping[str, str],
+        recovery: Recovers | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
         self._timeout_s, self._default_timeout_s = timeout_s, default_timeout_s
         self._permits, self._mask, self._off = permits, mask, off
-        self._results = Results(mask)
+        self._results, self._recovery = Results(mask), recovery
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
     def add(self, tools: Sequence[Tool]) -> None:
@@ -127,15 +155,29 @@ class Toolbox:
     async def _failed(
         self, call: ToolCall, error: Exception, context: ToolContext, slots: anyio.Semaphore
     ) -> ToolResult:
-        """Log why, for operators and the audit, and return what the model may know."""
+        """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
         if isinstance(error, SignInNeeded) and error.sign_in:
             return await self._sign_in(call, error.sign_in, context, slots)
         fields = {"tool": call.name, "call": call.id, **error_fields(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
-            return await self._results.failed(call, error, context)
+            choice = await self._choose(call, error, context)
+            if choice.retry:
+                return await self._call(call, context, slots)
+            return await self._results.failed(
+                call, error, context, suggestion=choice.suggestion, person=choice.words
+            )
         log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
         return failed(call, "unknown", "The tool failed.", recoverable=False)
+
+    async def _choose(self, call: ToolCall, error: ToolError, context: ToolContext) -> Choice:
+        if self._recovery is None:
+            return LEAVE
+        try:
+            return await self._recovery.choose(*self._parse(call), error, context)
+        except (ToolError, StoreUnavailable) as unasked:
+            log.info("tool.not_recovered: %s: %s", call.name, unasked)
+            return LEAVE
 
     async def _sign_in(
         self,

@@ -15,6 +15,7 @@ VERBS = {
     "browser": "browsing",
     "load_skill": "looking up",
     "recall": "remembering",
+    "ask_person": "asking",
 }
 """The verbs of common tools; any other tool is "using" and its name."""
 

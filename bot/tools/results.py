@@ -32,6 +32,9 @@ HEAD, TAIL = 20_000, 8_000
 MAX_MESSAGE, MAX_ITEMS = 20_000, 20
 """Characters of an error message, and errors of single items in a result."""
 
+PERSON = "person"
+"""The field of a failure with a person's words, which are not text from outside."""
+
 _TYPES: dict[type[ToolError], ErrorType] = {
     ToolTimeout: "timeout",
     ToolDenied: "permission",
@@ -64,11 +67,22 @@ class Results:
             result["errors"] = [asdict(error) for error in (*errors, *others)]
         return await self._result(call, result, returned.origin, context)
 
-    async def failed(self, call: ToolCall, error: ToolError, context: ToolContext) -> ToolResult:
+    async def failed(
+        self,
+        call: ToolCall,
+        error: ToolError,
+        context: ToolContext,
+        *,
+        suggestion: str = "",
+        person: str = "",
+    ) -> ToolResult:
+        """Return a failure, with what a *person* said about it. A *suggestion* replaces the error's own."""
         kind = _TYPES.get(type(error), "unknown")
         message = self._mask(str(error))[:MAX_MESSAGE]
         hopeless = isinstance(error, _HOPELESS)
-        body = error_body(kind, message, recoverable=not hopeless, suggestion=error.suggestion)
+        body = error_body(kind, message, recoverable=not hopeless, suggestion=suggestion or error.suggestion)
+        if person:
+            body[PERSON] = person
         if error.partial is not None:
             body["partial"] = error.partial
         return await self._result(call, body, error.origin, context, is_error=True)
@@ -88,7 +102,10 @@ class Results:
             outside = bool(origin) or context.tainted
             result = {**result, key: await self._truncate(result[key], context, outside=outside)}
         if origin:
-            result = {name: fenced(value, origin, call.id) for name, value in result.items()}
+            result = {
+                name: value if name == PERSON else fenced(value, origin, call.id)
+                for name, value in result.items()
+            }
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
     async def _truncate(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:

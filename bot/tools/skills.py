@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
-from bot.agent.prompt.skills import Skills, SkillUnusable
+from bot.agent.prompt.owner_files import FileUnusable
+from bot.agent.prompt.skills import Skills
 from bot.ports.errors import ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
 from threads.store.disk import Offload
@@ -56,7 +57,7 @@ class LoadSkill:
         """Return the text, its digest, and with a skill itself the names of its other files."""
         try:
             skill = self.skills.load(name)
-        except SkillUnusable as error:
+        except FileUnusable as error:
             known = ", ".join(skill.name for skill in self.skills.found)
             raise ToolNotFound(
                 f"Skill {name[:80]!r}: {error}.", suggestion=f"Use: {known}" if known else "There are none."
@@ -65,7 +66,7 @@ class LoadSkill:
             return skill.text, skill.digest, self.skills.files(skill)
         try:
             text, digest = self.skills.read(skill, file)
-        except SkillUnusable as error:
+        except FileUnusable as error:
             known = ", ".join(self.skills.files(skill))
             raise ToolNotFound(
                 f"File {file[:80]!r} of skill {name}: {error}.",

@@ -10,54 +10,59 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from pydantic import JsonValue
 
-from bot.agent.loop import Agent
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import build_user_message, no_memory
 from bot.budget.accounts import Accounts
-from bot.config.load import secrets_of
+from bot.config.load import check_used, secrets_of
+from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_anywhere
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import Catalog, price_fix
-from bot.llm.policies.structured_output import FittingModels
+from bot.llm.catalog import audio_price_fix, price_fix
 from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.model import Request
-from bot.routing.access import allowed, is_admin
+from bot.routing.access import AccessControl
+from bot.routing.commands import as_turn
 from bot.routing.rate_limit import RateLimiter
+from bot.schedules.scheduler import Scheduler
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
+from bot.wiring.agents import Agents, SchemaOf
 from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
-from bot.wiring.model_chain import ModelChain, candidates, offered
+from bot.wiring.model_chain import (
+    ModelChain,
+    catalog_of,
+    reasoning_faults,
+    reasoning_warnings,
+    terms_of,
+    used,
+)
+from bot.wiring.playbooks import Playbooks, open_playbooks
+from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, Storage, leaving, make_storage
-from bot.wiring.tool_set import ToolSet, open_tool_set
+from bot.wiring.tool_set import open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, OnEvent, Outgoing, Run, Sink, ThreadId, Turn
+from threads.model import Limits, Outgoing, Sink, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
-from threads.store.data_folder import Spill, lock_data_folder
+from threads.store.data_folder import lock_data_folder
 from threads.store.disk import Offload, PosixDisk
 from threads.store.disk_threads import DiskThreads
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
-
-if TYPE_CHECKING:
-    from bot.schedules.store import Schedules
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +71,6 @@ TOOL_THREADS = 4
 
 DISK_THREADS = 8
 """The bot's own disk operations that run at once. A slow disk takes several in the time of one."""
-
-SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
-"""Returns the JSON Schema for the answer to a message, or None. With a schema the answer is JSON."""
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -88,15 +90,20 @@ async def serve(
     on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
     chosen_here: bool = True,
+    reload: Reload | None = None,
 ) -> None:
     """Run the bot until its transports end, or *watch* cancels the block.
 
     *observing* receives the bot's events, and *on_audit* the records of its audit. *make_transports* gets the bot's
     storage, before it is open. Without *chosen_here* the models that threads chose are ignored.
-    *schema_of* returns the schema that an answer must follow.
+    *schema_of* returns the schema that an answer must follow. *reload* brings changes of the settings meanwhile.
 
     Raises `ConfigInvalid`, `FolderTaken`, `NewerSchema` or OSError.
     """
+    settings = settings.model_copy(update={"model": model})
+    current = reload.current if reload else CurrentSettings(settings)
+    current.replace(settings)
+    access = AccessControl(current)
     offload, journal_offload = DiskThreads(DISK_THREADS), DiskThreads(1)
     secrets = await offload(secrets_of, settings, environ)
     resources = replace(_resources(offload, Masker(secrets), observing or Observing()), on_audit=on_audit)
@@ -110,10 +117,11 @@ async def serve(
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
-        accounts = Accounts.of(storage.ledger, settings.budget)
         async with (
             aclosing(SharedHttp()) as http,
-            open_tool_set(settings, environ, resources, storage, attach=takes_files) as tool_set,
+            open_tool_set(
+                settings, environ, resources, storage, attach=takes_files, is_admin=access.is_admin
+            ) as tool_set,
             leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
             audit_logs(tool_set.audit, resources.mask),
@@ -121,14 +129,11 @@ async def serve(
             anyio.create_task_group() as tasks,
         ):
             post = partial(_post, outboxes, resources.mask)
+            await _load_prices(settings, offload)
             models = ModelChain(
-                model,
-                settings,
+                terms_of(Effective(settings), storage.ledger, tool_set.toolbox(settings.tools).specs),
                 environ,
-                tools=tool_set.toolbox.specs,
                 http=http,
-                catalog=await _load_catalog(settings, model, offload),
-                accounts=accounts,
                 chosen=chosen,
                 random=random.random,
                 now=storage.now,
@@ -137,24 +142,37 @@ async def serve(
                 on_grant=partial(record_grant, tool_set.audit),
                 decided=partial(record_decision, tool_set.audit),
             )
+            agents = Agents(
+                current,
+                models,
+                tool_set,
+                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                store,
+                storage.ledger,
+                partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets)),
+                schema_of,
+            )
+            agents.check(settings)
+            playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
             bot = _Bot(
-                settings,
+                current,
+                access,
                 resources,
                 store,
                 transports,
                 outboxes,
-                accounts,
-                models,
-                tool_set,
-                Instructions(resources.disk, settings.data, settings.name, tool_set.skills, offload),
+                agents,
+                playbooks,
+                reload,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
             )
-            veil = partial(StreamMasker, mask=resources.mask, find_boundary=boundary_finder(secrets))
-            core = await open_core(tasks, bot.parts(bot.run(veil, schema_of)))
-            if tool_set.schedules:
-                bot.start_schedules(tasks, core, tool_set.schedules, post)
+            core = await open_core(tasks, bot.parts())
+            bot.start_schedules(tasks, core, post)
             tasks.start_soon(bot.escalation.watch, transports)
+            if reload:
+                check = partial(_can_reload, agents, environ, offload)
+                reload.start(tasks, offload, check, bot.escalation.report)
             async with watch(bot.live(core, model, (offload, journal_offload))):
                 await bot.serve_transports(core, stopped)
             tasks.cancel_scope.cancel()
@@ -166,15 +184,15 @@ async def serve(
 class _Bot:
     """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from."""
 
-    settings: Settings
+    current: CurrentSettings
+    access: AccessControl
     resources: Resources
     store: Store
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
-    accounts: Accounts
-    models: ModelChain
-    tool_set: ToolSet
-    instructions: Instructions
+    agents: Agents
+    playbooks: Playbooks
+    reload: Reload | None
     escalation: Escalation
     restore: Restored | None
 
@@ -182,49 +200,19 @@ class _Bot:
         """Return a clause for each thing that does not work now."""
         return [
             *link_troubles(self.transports),
-            *self.tool_set.troubles,
-            *filter(None, [self.instructions.problem]),
+            *self.agents.tool_set.troubles,
+            *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
         ]
 
-    def run(self, veil: Callable[[OnEvent], OnEvent], schema_of: SchemaOf | None) -> Run:
-        """Return the function that answers turns: an agent that reads its instructions again for each turn."""
-        settings, tool_set = self.settings, self.tool_set
+    def accounts(self) -> Accounts:
+        """Return the accounts under all limits: those for everybody, and those of each scope."""
+        settings = self.current.settings
+        return Accounts.of(self.agents.ledger, settings.budget, day_limits(settings))
 
-        def spill(thread: ThreadId) -> Spill:
-            async def save(name: str, text: str, *, outside: bool) -> str:
-                return await tool_set.spill(await self.store.workspace(thread), name, text, outside=outside)
-
-            return save
-
-        agent = Agent(
-            FittingModels(self.models) if schema_of else self.models,
-            tool_set.toolbox,
-            "",
-            self.store.workspace,
-            spill,
-            max_steps=settings.limits.max_steps,
-            empty=Request("", (), max_tokens=settings.max_tokens, temperature=settings.temperature),
-            compaction=settings.compaction,
-            footer=settings.budget.footer,
-            read_memory=tool_set.memory.read if tool_set.memory else no_memory,
-            build_message=tool_set.mcp.build if tool_set.mcp else build_user_message,
-            veil=veil,
-        )
-
-        async def run(turn: Turn) -> str:
-            if tool_set.mcp and (problem := await tool_set.mcp.prepare(turn)):
-                return problem
-            empty = agent.empty
-            if schema_of:
-                empty = replace(empty, output_schema=schema_of(turn.incoming))
-            return await replace(agent, system=await self.instructions.prompt(), empty=empty).run(turn)
-
-        return run
-
-    def parts(self, run: Run) -> Parts:
+    def parts(self) -> Parts:
         """Return the parts of the core."""
-        settings, resources, tool_set = self.settings, self.resources, self.tool_set
-        admin, limits = partial(is_admin, settings.access), limits_of(settings)
+        settings, resources, tool_set = self.current.settings, self.resources, self.agents.tool_set
+        limits = limits_of(settings)
         return Parts(
             store=self.store,
             attachments=AttachmentStore(resources.disk, resources.offload, limits.attachment_bytes),
@@ -232,20 +220,22 @@ class _Bot:
             mask=resources.mask,
             observing=resources.observing,
             outboxes=self.outboxes,
-            run=run,
+            run=self.run,
             limits=limits,
-            rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=admin),
+            rates=RateLimiter(settings.limits.messages_per_minute_per_user, exempt=self.access.is_admin),
             recovery=settings.recovery,
             restored=self.restore,
-            allowed=partial(allowed, settings.access),
-            is_admin=admin,
-            models=self.models,
+            allowed=self.access.allowed,
+            is_admin=self.access.is_admin,
+            models=self.agents.models,
             memory=tool_set.memory,
             schedules=tool_set.schedules,
+            plays=self.playbooks.commands,
             permissions=tool_set.approvals,
+            asked=tool_set.questions,
             reader=tool_set.documents,
             troubles=self.troubles,
-            explain=partial(_explain, settings),
+            explain=self._explain,
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
@@ -253,51 +243,61 @@ class _Bot:
             on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
         )
 
+    async def run(self, turn: Turn) -> str:
+        """Answer a turn, or play its playbook."""
+        plays = as_turn(turn.incoming).first == "play" and not turn.known_answer  # also after an edit
+        return await (self.playbooks.player.run(turn) if plays else self.agents.run(turn))
+
+    def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:
+        """Return the text about a failure for the thread. For an admin it says how to fix it."""
+        if self.access.is_admin(pending.incoming.author.id):
+            return explain_to_operator(error, reference, self.current.settings)
+        return wording.explain(error, reference)
+
     def live(self, core: Core, model: str, disk_threads: Sequence[DiskThreads]) -> LiveParts:
         """Return the parts whose state is observed."""
 
         def troubles() -> list[str]:
-            circuits = [one for one in self.models.circuits() if one.state != "closed"]
-            return [*self.troubles(), *(f"{circuit.model}: {circuit.why}" for circuit in circuits)]
+            circuits = [one for one in self.agents.chain.circuits() if one.state != "closed"]
+            return [*self.troubles(), *(f"{circuit.title}: {circuit.why}" for circuit in circuits)]
 
         return LiveParts(
-            self.settings.data,
+            self.current.settings.data,
             model,
             self.transports,
             disk_threads,
             core.registry,
             core.slots,
             core.journal,
-            self.models.circuits,
-            self.accounts.spend,
-            self.tool_set.sandbox,
+            self.agents.chain.circuits,
+            lambda: self.accounts().spend(),
+            self.agents.tool_set.sandbox,
             troubles,
             self.resources.mask,
         )
 
     def start_schedules(
-        self, tasks: TaskGroup, core: Core, schedules: Schedules, post: Callable[[Outgoing], Awaitable[str]]
+        self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the task that sends scheduled messages when they are due."""
-        from bot.schedules.scheduler import Scheduler  # noqa: PLC0415 - off by default
-
+        """Start the task that sends scheduled messages when they are due, or only lets parked playbooks go on."""
         scheduler = Scheduler(
-            schedules,
+            self.agents.tool_set.returns,
             core.orchestrator.receive,
             core.journal.knows,
-            partial(allowed, self.settings.access),
-            self.accounts.may_schedule,
+            self.access.allowed,
+            lambda: self.accounts().may_schedule(),
             post,
             frozenset(self.outboxes),
-            self.settings.recovery.max_age_s,
+            self.current.settings.recovery.max_age_s,
+            only_returns=self.agents.tool_set.schedules is None,
         )
         tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
         receive: Sink = core.orchestrator.receive
-        if self.tool_set.mcp:
-            receive = self.tool_set.mcp.concealing(receive)
+        if mcp := self.agents.tool_set.mcp:
+            receive = mcp.concealing(receive)
         sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
@@ -314,12 +314,23 @@ class _Bot:
                 tasks.start_soon(serve, transport)
 
 
-async def _load_catalog(settings: Settings, model: str, offload: Offload) -> Catalog:
-    """Return the catalog of models, with its prices unless every model is offline."""
-    catalog = catalog_of(settings)
-    if any(not name.startswith("offline/") for name in offered(settings, model)):
-        await offload(catalog.load)
-    return catalog
+async def _load_prices(settings: Settings, offload: Offload) -> None:
+    """Read the list of prices, unless every model is offline."""
+    named = [*used(settings), *settings.models]
+    if settings.transcription or any(not name.startswith("offline/") for name in named):
+        await offload(catalog_of(settings).load)
+
+
+async def _can_reload(
+    agents: Agents, environ: Mapping[str, str], offload: Offload, settings: Settings
+) -> list[str]:
+    """Return what of these settings counts at the next start only; see `bot.wiring.reload.Check`."""
+    if faults := await offload(partial(check_used, settings, environ, transports=False)):
+        raise ConfigInvalid("\n".join(faults))
+    await _load_prices(settings, offload)
+    agents.check(settings)
+    missing = enabled_anywhere(settings) - agents.tool_set.enabled
+    return [f"tools.enabled ({name})" for name in sorted(missing)]
 
 
 def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resources:
@@ -337,17 +348,26 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
     return next((edge.link(thread) for edge in transports if edge.name == thread.transport), "")
 
 
-def catalog_of(settings: Settings) -> Catalog:
-    free = {name for name, provider in settings.providers.items() if provider.free}
-    return Catalog(settings.models, settings.prices, free)
+def model_faults(settings: Settings) -> list[str]:
+    """Return the faults of the settings of models that only the catalog knows."""
+    return [*reasoning_faults(settings, catalog_of(settings))]
+
+
+def model_warnings(settings: Settings) -> list[str]:
+    """Return what the catalog finds odd in the settings of models, prices included."""
+    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:
     """Return a warning for each model in the settings whose price is unknown."""
     catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
-    names = [name for name in candidates(settings, settings.model) if catalog.rate(name) is None]
-    return [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    names = [name for name in used(settings) if catalog.rate(name) is None]
+    warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
+    if (given := settings.transcription) and not catalog.audio_rate(given.model, given.usd_per_minute):
+        fix = audio_price_fix(given.model)
+        warnings.append(f"transcription.usd_per_minute: the price is not known: {then}. {fix}")
+    return warnings
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:
@@ -373,10 +393,3 @@ def limits_of(settings: Settings) -> Limits:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-def _explain(settings: Settings, error: Exception, pending: PendingMessage, reference: str) -> str:
-    """Return the text about a failure for the thread. For an admin it says how to fix it."""
-    if is_admin(settings.access, pending.incoming.author.id):
-        return explain_to_operator(error, reference, settings)
-    return wording.explain(error, reference)

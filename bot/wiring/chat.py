@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TextIO
 
-from bot.config.load import check_start, secrets_of
+from bot.config.load import SettingsFile, check_start, secrets_of
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.detect_model import choose
@@ -17,7 +18,8 @@ from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import serve
-from bot.wiring.model_chain import candidates, offered
+from bot.wiring.model_chain import offered, used
+from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from transports.console import CONSOLE_USER, Console
 
@@ -25,10 +27,14 @@ LOG_BYTES = 5_000_000
 """Bytes of the log of interactive chats beyond which the next start sets it aside."""
 
 
-async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
-    """Chat until the input ends, and return the exit code. Raises as `bot.wiring.app.serve`."""
+async def run_chat(settings: Settings, environ: Mapping[str, str], file: SettingsFile | None = None) -> int:
+    """Chat until the input ends, and return the exit code. Changes of *file* are taken up.
+
+    Raises as `bot.wiring.app.serve`.
+    """
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=False):
+    named = settings.model_copy(update={"model": model})
+    if faults := check_start(named, environ, transports=False):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     session = format(time.time_ns() // 1_000_000, "x")
@@ -49,9 +55,20 @@ async def run_chat(settings: Settings, environ: Mapping[str, str]) -> int:
         )
         if settings.verify_providers:
             say("Asking for a word, since verify_providers says so …")
-            for fault in await verify_all(candidates(settings, model), settings, environ):
+            for fault in await verify_all(used(named), settings, environ):
                 say(f"Does not answer: {Masker(secrets)(fault)}")
-        await serve(with_owner(settings), environ, model=model, make_transports=lambda _: [console])
+        settings = with_owner(settings)
+
+        def complete(changed: Settings) -> Settings:
+            return with_owner(completed(settings, model, changed))
+
+        await serve(
+            settings,
+            environ,
+            model=model,
+            make_transports=lambda _: [console],
+            reload=Reload(CurrentSettings(settings), file, environ, complete) if file else None,
+        )
     return console.exit_code
 
 
@@ -83,6 +100,15 @@ async def with_model(settings: Settings, environ: Mapping[str, str]) -> tuple[Se
         providers = {**settings.providers, choice.model.partition("/")[0]: choice.provider}
         settings = settings.model_copy(update={"providers": providers})
     return settings, choice.model, choice.reason
+
+
+def completed(started: Settings, model: str, settings: Settings) -> Settings:
+    """Return changed settings with what `with_model` added to the *started* ones."""
+    if "model" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(
+        update={"model": model, "providers": {**started.providers, **settings.providers}}
+    )
 
 
 @contextmanager

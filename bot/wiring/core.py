@@ -12,10 +12,12 @@ from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
+from bot.playbooks.commands import PlayCommands
 from bot.ports.status import UP
 from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
+    AskedQuestions,
     Controls,
     McpCommands,
     MemoryCommands,
@@ -36,7 +38,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
@@ -51,9 +53,10 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``memory``, ``schedules`` and ``mcp`` are None when they are off, and ``reader`` when files are only stored.
-    ``restored`` is the backup that the data folder came from. ``explain`` returns the text about a failure for the
-    thread, and ``escalate`` reports it to the operators. ``on_questions`` gets the open questions of all threads.
+    ``models`` returns the models for a message. ``memory``, ``schedules``, ``plays`` and ``mcp`` are None when they
+    are off, and ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from.
+    ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
+    ``on_questions`` gets the open questions of all threads.
     """
 
     store: Store
@@ -69,10 +72,12 @@ class Parts:
     restored: Restored | None
     allowed: Allowed
     is_admin: Callable[[str], bool]
-    models: ModelCommands
+    models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
     schedules: ScheduleCommands | None
+    plays: PlayCommands | None
     permissions: Permissions
+    asked: AskedQuestions
     reader: Reader | None
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
@@ -134,7 +139,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.models,
         parts.memory,
         parts.schedules,
+        parts.plays,
         parts.permissions,
+        parts.asked,
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
@@ -156,8 +163,8 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         plan,
         max_age_s=parts.recovery.max_age_s,
         resume=parts.recovery.resume,
-        turn_s=parts.limits.turn_timeout_s,
-        asked=lambda pending: parts.permissions.asks(pending.incoming.thread, pending.incoming.id),
+        turn_s=partial(_turn_s, parts),
+        goes_on=partial(_goes_on, parts),
         served=parts.outboxes.__contains__,
     )
     store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
@@ -194,6 +201,28 @@ class _Taker:
 
     async def changed(self, event: FollowUp) -> None:
         await self.orchestrator.change(event)
+
+
+def _turn_s(parts: Parts, pending: PendingMessage) -> float:
+    """Return the seconds that the turn of a message from before the start may take."""
+    play_s = parts.plays.runs.time_s(pending) if parts.plays else 0.0
+    return max(play_s, parts.limits.turn_timeout_s)
+
+
+def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
+    """Return whether the turn of a message waited for a person, or came further than its attempt before."""
+    thread = pending.incoming.thread
+    if _is_asked(parts, thread, pending.incoming.id):
+        return True
+    if parts.plays is None:
+        return False
+    runs = parts.plays.runs
+    return _is_asked(parts, thread, runs.stage_id(pending)) or runs.goes_on(pending, parts.recovery.max_age_s)
+
+
+def _is_asked(parts: Parts, thread: ThreadId, message_id: str) -> bool:
+    """Return whether a question about this message is open."""
+    return parts.permissions.asks(thread, message_id) or parts.asked.asks(thread, message_id)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:

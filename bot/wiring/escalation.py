@@ -5,6 +5,7 @@
 | no model could answer a message                    | once in `AGAIN_AFTER_S` for a kind of failure             |
 | a provider declined, if the settings want it told  | once in `AGAIN_AFTER_S` for a thread                      |
 | a transport went, came back, or stopped for good   | as `bot.wiring.outages` says                              |
+| a changed settings.json does not count             | once for each other list of faults                        |
 
 A post about a message has its reference and a link to its thread, never its words. All of it is in the log and the
 audit too.
@@ -79,6 +80,12 @@ class Escalation:
         self._reported[kind] = True
         where = wording.where(self._link(thread) or str(thread), reference)
         self._tasks.start_soon(self._send, reference, f"{what} {where}")
+
+    def report(self, text: str) -> None:
+        """Report something about the bot itself. Returns at once."""
+        if self._thread is not None:
+            key = f"report:{self._now().isoformat(timespec='milliseconds')}"
+            self._tasks.start_soon(self._send, key, text)
 
     def stopped(self, transport: str, fault: str) -> None:
         """Report that a transport has stopped until a person acts."""

@@ -1,35 +1,46 @@
 """Connects everything that a model call passes through: which models may answer, and in which order.
 
-``BudgetedModel(Failover([RetryingModel(GatedModel(MeteredModel(adapter))), ...]))``: the money of the turn, then its
-candidates. Each candidate has its retries, its place in the provider's queue, and the price of every attempt. The
-outermost and the innermost model are observed: they are a step and a model call.
+``BudgetedModel(Failover([EffortModel(KeyRotation([RetryingModel(GatedModel(MeteredModel(adapter))), ...])), ...]))``:
+the money of the turn, then its candidates, then the keys of each. Each key has its retries, its place in its own
+queue, and the price of every attempt. The outermost and the innermost model are observed: they are a step and a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from itertools import chain
 
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
-from bot.budget.accounts import Account, Accounts
+from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
+from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
-from bot.config.settings import Provider, Settings
+from bot.config.scopes import Effective
+from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, is_local
+from bot.llm.adapters.openai_transcription import MAX_BYTES
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
 from bot.llm.catalog import Catalog
+from bot.llm.policies.audio_metering import MeteredTranscription
+from bot.llm.policies.effort import EffortModel
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
+from bot.llm.policies.key_rotation import KeyedModel, KeyOfThread, KeyRotation
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
+from bot.llm.reasoning import nearest
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.errors import CapabilityMissing
-from bot.ports.model import Model, Request, ToolSpec, TurnModel, record_nothing
+from bot.ports.errors import CapabilityMissing, ProviderError
+from bot.ports.model import EFFORTS, Effort, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
+from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads.model import Answer, Message, ThreadId, Turn
@@ -38,6 +49,8 @@ OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none, such as the offline one."""
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
+
+HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
 """Models in a list for people."""
@@ -52,27 +65,76 @@ def candidates(settings: Settings, name: str) -> list[str]:
     )
 
 
+def used(settings: Settings) -> list[str]:
+    """Return the models that may be asked without anybody choosing them, for everybody and in scopes."""
+    everywhere = Effective(settings)
+    places = [everywhere, *(everywhere.override(scope) for scope in settings.scopes.values())]
+    found = (candidates(place.settings, place.settings.model) for place in places)
+    return list(dict.fromkeys(chain.from_iterable(found)))
+
+
 def offered(settings: Settings, default: str) -> list[str]:
     """Return the models that a thread may choose: those in the settings, the default first."""
     return list(dict.fromkeys([*candidates(settings, default), *settings.models]))
 
 
-class ModelChain:
-    """The `Models` and `ModelCommands` of a process. ``default`` is ``provider/model``.
+def effort_of(settings: Settings, info: ModelInfo, chosen: Effort | None, *, fallback: bool) -> Effort | None:
+    """Return how much a model reasons: what its thread chose, else its own setting, else the general one.
 
-    Raises `ConfigInvalid` if the default, one of its downgrades or a fallback cannot be used.
+    For a fallback its own setting comes first. What the model does not take becomes the nearest that it does.
     """
+    own = settings.models.get(info.name, ModelFacts()).reasoning
+    wanted = ((own or chosen) if fallback else (chosen or own)) or settings.reasoning
+    return wanted and nearest(wanted, info.efforts)
+
+
+def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a fault for each model that does not take the `reasoning` of its own settings."""
+    for name, facts in settings.models.items():
+        if facts.reasoning and facts.reasoning not in (takes := catalog.info(name).efforts):
+            fault = wording.effort_not_taken(name, facts.reasoning, takes)
+            yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
+
+
+def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a warning for each model that may answer and does not take the general `reasoning`."""
+    for name in candidates(settings, settings.model) if settings.reasoning else ():
+        takes, own = catalog.info(name).efforts, settings.models.get(name, ModelFacts()).reasoning
+        if own is None and settings.reasoning and settings.reasoning not in takes:
+            yield f"reasoning: {wording.effort_not_taken(name, settings.reasoning, takes)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What may differ from place to place: the settings there, what models cost, who pays, and the tools."""
+
+    settings: Settings
+    catalog: Catalog
+    accounts: Accounts
+    tools: tuple[ToolSpec, ...]
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    free = {name for name, provider in settings.providers.items() if provider.free}
+    kinds = {"offline": "offline"} | {name: provider.kind for name, provider in settings.providers.items()}
+    return Catalog(settings.models, settings.prices, free, kinds=kinds)
+
+
+def terms_of(effective: Effective, ledger: SpendingLedger, tools: tuple[ToolSpec, ...]) -> Terms:
+    settings = effective.settings
+    accounts = Accounts.of(ledger, settings.budget, effective.day_limits)
+    return Terms(settings, catalog_of(settings), accounts, tools)
+
+
+class ModelChain:
+    """The `Models` and `ModelCommands` of one place. `under` makes those of another one."""
 
     def __init__(
         self,
-        default: str,
-        settings: Settings,
+        terms: Terms,
         environ: Mapping[str, str],
         *,
-        tools: tuple[ToolSpec, ...],
         http: SharedHttp,
-        catalog: Catalog,
-        accounts: Accounts,
         chosen: ModelChoices,
         random: Callable[[], float],
         now: Callable[[], datetime],
@@ -83,36 +145,92 @@ class ModelChain:
             *of
         ),
     ) -> None:
-        self.name = default
-        self._settings, self._environ, self._http, self._now = settings, environ, http, now
-        self._tools, self._random, self._sharers = tools, random, sharers
-        self._catalog, self._accounts, self._chosen = catalog, accounts, chosen
+        self.terms = terms
+        self._environ, self._http, self._now = environ, http, now
+        self._random, self._sharers, self.chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
-        self._offered = offered(settings, default)
-        self._gates: dict[str, Gate] = {}
-        self._adapters: dict[str, Model] = {}
-        for name in candidates(settings, default):
-            self._adapter(name)
-        if fault := self._lacks(default):
+        self._gates: dict[tuple[str, int], Gate] = {}
+        self._adapters: dict[tuple[str, int], Model] = {}
+        self._transcriptions: dict[tuple[str, int], Model] = {}
+        self._keys: dict[str, KeyOfThread] = {}
+        self._refused_efforts: set[tuple[str, Effort]] = set()
+
+    @property
+    def name(self) -> str:
+        """The model of threads that chose none."""
+        return self.terms.settings.model
+
+    def under(self, terms: Terms) -> ModelChain:
+        """Return a chain with other terms. Queues, circuit breakers, connections and choices are the same."""
+        other = copy(self)
+        other.terms = terms
+        return other
+
+    def without_choices(self) -> ModelChain:
+        """Return a chain that always begins with the model of its settings, whatever a thread chose."""
+        chain = copy(self)
+        chain.chosen = self.chosen.ignored()
+        return chain
+
+    def check(self) -> None:
+        """Raise `ConfigInvalid` if the default, a downgrade, a fallback or the transcription model cannot be used."""
+        for name in candidates(self._settings, self.name):
+            self._build_adapters(name)
+        if given := self._settings.transcription:
+            for place in range(self._key_count(given.model)):
+                self._transcription_adapter(given.model, place)
+        if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
+            raise ConfigInvalid("\n".join(faults))
+        if fault := self._lacks(self.name):
             raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{default} if that is wrong"
+                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
             )
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
-        thread, asker = turn.incoming.thread, turn.incoming.author.id
-        account = await self._accounts.open(str(thread), asker, turn.incoming.key)
-        if (chosen := self._chosen.of(thread)) and chosen != self._of(thread):
+        thread = turn.incoming.thread
+        account = await self._account(turn)
+        if (chosen := self.chosen.of(thread)) and chosen != self._of(thread):
             turn.note(wording.not_usable(chosen))
+        names = candidates(self._settings, self._of(thread))
+        answering = [self._candidate(name, account, turn) for name in names]
+        return ObservedTurnModel(self._budgeted(answering, account, turn), self._observing)
+
+    @property
+    def to_text(self) -> ToText:
+        """Return what transcribes recordings; it says that it cannot unless the settings have a model for it."""
+        given = self._settings.transcription
+        return Transcripts(self._transcription, MAX_BYTES, given.show) if given else no_transcripts
+
+    async def _transcription(self, turn: Turn) -> Model:
+        """Return the transcription model with all its policies, for one turn."""
+        given = self._settings.transcription
+        assert given
+        account, name = await self._account(turn), given.model
+        rate = partial(self.terms.catalog.audio_rate, name, given.usd_per_minute)
+
+        def metered(place: int) -> Model:
+            return MeteredTranscription(self._transcription_adapter(name, place), account, rate)
+
+        model, unavailable = self._over_keys(name, metered, account, lambda _: 0, turn.incoming.thread)
+        candidate = Candidate(self.terms.catalog.info(name), model, unavailable)
+        return self._budgeted([candidate], account, turn)
+
+    async def _account(self, turn: Turn) -> Account:
+        thread, asker = turn.incoming.thread, turn.incoming.author.id
+        return await self.terms.accounts.open(str(thread), asker, turn.incoming.key)
+
+    def _budgeted(self, answering: Sequence[Candidate], account: Account, turn: Turn) -> BudgetedModel:
+        asker = turn.incoming.author.id
         failover = Failover(
-            [self._candidate(name, account) for name in candidates(self._settings, self._of(thread))],
+            answering,
             turn,
             acknowledge=self._settings.failover.acknowledge,
             may_answer=lambda who: who == asker or self._is_admin(who),
             size=request_size,
             record_decision=partial(self._decided, turn),
         )
-        budgeted = BudgetedModel(
+        return BudgetedModel(
             failover,
             account,
             turn,
@@ -120,12 +238,17 @@ class ModelChain:
             partial(self._on_grant, turn),
             partial(self._decided, turn),
         )
-        return ObservedTurnModel(budgeted, self._observing)
+
+    def is_chosen(self, thread: ThreadId) -> bool:
+        """Return whether the people of a thread chose its model."""
+        return self.chosen.of(thread) == self._of(thread)
 
     def describe_model(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
-        state = self._gate(chosen.partition("/")[0]).describe(chosen)
-        return f"Model: {chosen}{state and f' ({state})'}."
+        states = [gate.describe(chosen) for gate in self._gates_of(chosen)]
+        state = "" if "" in states else states[0]
+        effort = self._effort(self.terms.catalog.info(chosen), thread)
+        return f"Model: {chosen}{_how(effort)}{state and f' ({state})'}."
 
     def list_models(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -136,36 +259,70 @@ class ModelChain:
             if others
             else f"It is the only one. {MORE}"
         )
-        return f"{self.describe_model(thread)} {how}"
+        efforts = self.terms.catalog.info(chosen).efforts
+        reasons = f" How much it reasons: /model {' | '.join(efforts)}." if efforts else ""
+        return f"{self.describe_model(thread)} {how}{reasons}"
 
-    async def choose_model(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> str:
-        if name.lower() == "default":
-            self._must_fit(thread, self.name, conversation)
-            await self._chosen.choose(thread, None)
-            return f"This thread uses {self.name} again."
-        if name not in self._offered:
-            close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            if len(self._offered) == 1:
-                return f"I know no model of that name here: {self.name} is the only one. {MORE}"
-            return f"I know no model of that name here.{hint} /model lists them."
+    async def choose_model(self, thread: ThreadId, words: str, conversation: Sequence[Message]) -> str:
+        named = words.split()
+        effort = next((one for one in EFFORTS if one == named[-1].lower()), None)
+        match named[:-1] if effort else named:
+            case []:
+                name, stored = self._of(thread), self.chosen.of(thread)
+            case [name]:
+                usual = name.lower() == "default"
+                name, stored = (self.name, None) if usual else (name, name)
+                if fault := self._not_offered(name) or self._unfit(thread, name):
+                    return fault
+            case _:
+                return HOW
+        if effort and (fault := self._effort_fault(name, effort)):
+            return f"Nothing has changed: {fault}."
+        self._must_fit(thread, name, conversation)
+        await self.chosen.choose(thread, stored, effort)
+        if stored or effort:
+            return f"From the next message on, {name} answers in this thread{_how(effort)}."
+        return f"This thread uses {name} again."
+
+    def _not_offered(self, name: str) -> str:
+        if name in self._offered:
+            return ""
+        close = get_close_matches(name, self._offered, n=1, cutoff=0.4)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        if len(self._offered) == 1:
+            return f"I know no model of that name here: {self.name} is the only one. {MORE}"
+        return f"I know no model of that name here.{hint} /model lists them."
+
+    def _unfit(self, thread: ThreadId, name: str) -> str:
+        """Return why the thread cannot have this model, or a blank."""
         if not self._usable(name):
             return f"{name} cannot be used: its key is not set. Whoever runs this bot needs to set it."
-        if fault := self._lacks(name) or self._refused(name):
-            return f"I stay with {self._of(thread)}: {fault}."
-        self._must_fit(thread, name, conversation)
-        await self._chosen.choose(thread, name)
-        return f"From the next message on, {name} answers in this thread."
+        fault = "" if name == self.name else self._lacks(name) or self._refused(name)
+        return f"I stay with {self._of(thread)}: {fault}." if fault else ""
+
+    def _effort_fault(self, name: str, effort: Effort) -> str:
+        if (name, effort) in self._refused_efforts:
+            return f"the provider of {name} has refused that"
+        takes = self.terms.catalog.info(name).efforts
+        return "" if effort in takes else wording.effort_not_taken(name, effort, takes)
 
     def circuits(self) -> list[CircuitStatus]:
         """Return the circuit breakers of all models that were called so far."""
         return [circuit for gate in self._gates.values() for circuit in gate.circuits()]
 
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
-        return await self._accounts.overview(str(thread), user)
+        return await self.terms.accounts.overview(str(thread), user)
+
+    @property
+    def _settings(self) -> Settings:
+        return self.terms.settings
+
+    @property
+    def _offered(self) -> list[str]:
+        return offered(self._settings, self.name)
 
     def _is_admin(self, who: str) -> bool:
-        return who in self._settings.access.admins
+        return is_admin(self._settings.access, who)
 
     def _may_grant(self, asker: str) -> Callable[[str], bool]:
         allowed = self._settings.budget.asker_may_grant
@@ -173,58 +330,126 @@ class ModelChain:
 
     def _of(self, thread: ThreadId) -> str:
         """Return the thread's model: the one it chose, if that can be used."""
-        chosen = self._chosen.of(thread)
+        chosen = self.chosen.of(thread)
         return chosen if chosen and chosen in self._offered and self._usable(chosen) else self.name
 
     def _usable(self, name: str) -> bool:
         try:
-            self._adapter(name)
+            self._build_adapters(name)
         except ConfigInvalid:
             return False
         return True
 
     def _lacks(self, name: str) -> str:
-        fault = missing(self._catalog.info(name), Request("", (), self._tools))
+        fault = missing(self.terms.catalog.info(name), Request("", (), self.terms.tools))
         return str(fault) if fault else ""
 
     def _refused(self, name: str) -> str:
         """Return a clause on why a model's account is refused, or a blank."""
-        error = self._gate(name.partition("/")[0]).refused_account()
+        errors = [gate.refused_account() for gate in self._gates_of(name)]
+        error = errors[0] if all(errors) else None
         return wording.because(name, error.code) if error else ""
 
     def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
         """Raise `CapabilityMissing` if the conversation is longer than the model can read."""
-        window, current = self._catalog.info(name).context_window, self._of(thread)
-        size = size_of("", conversation, self._tools) if conversation else 0
+        window, current = self.terms.catalog.info(name).context_window, self._of(thread)
+        size = size_of("", conversation, self.terms.tools) if conversation else 0
         if window is None or size <= window or name == current:
             return
         error = CapabilityMissing("context_window_too_small", f"{name} holds {window} tokens, not {size}")
         error.friendly = wording.too_long_for(name, size, window, current)
         raise error
 
-    def _candidate(self, name: str, account: Account) -> Candidate:
-        provider = name.partition("/")[0]
-        gate = self._gate(provider)
-        metered = MeteredModel(self._adapter(name), account, self._catalog, partial(most_tokens, model=name))
+    def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
+        thread, info = turn.incoming.thread, self.terms.catalog.info(name)
+        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
+
+        def metered(place: int) -> Model:
+            return MeteredModel(self._adapter(name, place), account, catalog, most, info.reasoning_tokens)
+
+        def refused(effort: Effort) -> None:
+            self._refused_efforts.add((name, effort))
+            turn.note(wording.effort_refused(name, effort))
+
+        size = partial(uncached_size, model=name)
+        model, unavailable = self._over_keys(name, metered, account, size, thread)
+        return Candidate(info, EffortModel(model, partial(self._effort, info, thread), refused), unavailable)
+
+    def _over_keys(
+        self,
+        name: str,
+        metered: Callable[[int], Model],
+        account: Account,
+        size: Callable[[Request], int],
+        thread: ThreadId,
+    ) -> tuple[Model, Callable[[], ProviderError | None]]:
+        """Return a model over all keys, each with its *metered* one, and what says why it cannot be asked now."""
+        keys = [self._keyed(metered(place), place, account, size) for place in range(self._key_count(name))]
+        first, *others = keys
+        if not others:
+            return first.model, first.unavailable
+        rotation = KeyRotation(keys, self._key_of(name), str(thread))
+        return rotation, rotation.unavailable
+
+    def _keyed(
+        self, metered: Model, place: int, account: Account, size: Callable[[Request], int]
+    ) -> KeyedModel:
+        """Return the model behind one key of its provider, with its retries, its queue and its price."""
+        name, gate = metered.name, self._gate(metered.name, place)
         attempt = ObservedModel(metered, account, self._observing)
-        local = is_local(self._provider(provider))
-        gated = GatedModel(attempt, gate, partial(uncached_size, model=name))
+        gated = GatedModel(attempt, gate, size)
+        local = is_local(self._provider(name))
         model = RetryingModel(gated, self._settings.llm_retry, self._random, gate, local)
-        return Candidate(self._catalog.info(name), model, lambda: gate.unavailable(name))
+        return KeyedModel(place + 1, model, partial(gate.unavailable, name))
 
-    def _gate(self, provider: str) -> Gate:
-        if provider not in self._gates:
-            self._gates[provider] = build_gate(self._settings, self._provider(provider), self._sharers)
-        return self._gates[provider]
+    def _effort(self, info: ModelInfo, thread: ThreadId) -> Effort | None:
+        """Return how much a model reasons in a thread; None leaves it to the model."""
+        chosen, fallback = self.chosen.effort_of(thread), info.name != self._of(thread)
+        effort = effort_of(self._settings, info, chosen, fallback=fallback)
+        return None if effort is None or (info.name, effort) in self._refused_efforts else effort
 
-    def _adapter(self, name: str) -> Model:
-        if name not in self._adapters:
-            vision = self._catalog.info(name).vision
+    def _gates_of(self, name: str) -> list[Gate]:
+        return [self._gate(name, place) for place in range(self._key_count(name))]
+
+    def _gate(self, name: str, place: int = 0) -> Gate:
+        """Return the gate of a key of a model's provider."""
+        key = name.partition("/")[0], place
+        if key not in self._gates:
+            self._gates[key] = build_gate(self._settings, self._provider(name), self._sharers, place=place)
+        return self._gates[key]
+
+    def _key_of(self, name: str) -> KeyOfThread:
+        provider = name.partition("/")[0]
+        return self._keys.setdefault(provider, KeyOfThread(self._key_count(name)))
+
+    def _key_count(self, name: str) -> int:
+        return len(self._provider(name).keys) or 1
+
+    def _build_adapters(self, name: str) -> None:
+        """Build the model for each key. Raises `ConfigInvalid`."""
+        for place in range(self._key_count(name)):
+            self._adapter(name, place)
+
+    def _adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._adapters:
+            vision = self.terms.catalog.info(name).vision
             adapter = build_adapter(
-                name, self._settings, self._environ, http=self._http, now=self._now, vision=vision
+                name, self._settings, self._environ, http=self._http, now=self._now, vision=vision, key=place
             )
-            self._adapters[name] = StructuredOutputModel(adapter)
-        return self._adapters[name]
+            self._adapters[name, place] = StructuredOutputModel(adapter)
+        return self._adapters[name, place]
+
+    def _transcription_adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._transcriptions:
+            self._transcriptions[name, place] = build_transcription(
+                name, self._settings, self._environ, http=self._http, now=self._now, key=place
+            )
+        return self._transcriptions[name, place]
 
     def _provider(self, name: str) -> Provider:
-        return self._settings.providers.get(name, OFFLINE)
+        """Return the settings of a model's provider."""
+        return self._settings.providers.get(name.partition("/")[0], OFFLINE)
+
+
+def _how(effort: Effort | None) -> str:
+    return f", {wording.EFFORTS[effort]}" if effort else ""

@@ -50,8 +50,10 @@ def sentence(model: str, error: BotError, settings: Settings) -> str:
 def _key(provider: str, settings: Settings) -> str:
     """Return where a provider's key is stored."""
     entry = settings.providers.get(provider)
-    reference = entry.api_key if entry else None
-    if reference is None:
+    keys = entry.keys if entry else ()
+    if not keys:
         return f"a call without a key (providers.{provider}.api_key)"
-    kind, _, name = reference.partition(":")
+    if len(keys) > 1:
+        return f"the keys in providers.{provider}.api_keys"
+    kind, _, name = keys[0].partition(":")
     return f"the key in {name}" if kind == "env" else f"the key in the file {Path(name).name}"

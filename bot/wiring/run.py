@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from bot.config.load import check_start, resolve_secret, secrets_of
+from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_of
+from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
 from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
@@ -26,8 +27,9 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.wiring.app import serve, utc_now
-from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates, offered
+from bot.wiring.chat import completed, with_model
+from bot.wiring.model_chain import offered, used
+from bot.wiring.reload import Reload
 from bot.wiring.store import Storage
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
@@ -51,15 +53,18 @@ NOTHING_NAMED = (
 
 
 async def run_transports(
-    settings: Settings, environ: Mapping[str, str], on_open: Callable[[str], None] | None = None
+    settings: Settings,
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    on_open: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`.
+    """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`. Changes of *file* are taken up.
 
     *on_open* is called with a link to the page for whoever started the program.
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, on_open))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file, on_open))
 
 
 async def serve_until_stopped(
@@ -67,11 +72,13 @@ async def serve_until_stopped(
     environ: Mapping[str, str],
     stop: Stop,
     notify: Notify,
+    file: SettingsFile | None = None,
     on_open: Callable[[str], None] | None = None,
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
-    if faults := check_start(settings.model_copy(update={"model": model}), environ, transports=True):
+    named = settings.model_copy(update={"model": model})
+    if faults := check_start(named, environ, transports=True):
         raise ConfigInvalid("\n".join(faults))
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     given = settings.observe
@@ -81,7 +88,7 @@ async def serve_until_stopped(
         raise ConfigInvalid(NOTHING_NAMED)
     log.info("model.chosen: %s (%s)", model, reason)
     if settings.verify_providers:
-        await verify_all(candidates(settings, model), settings, environ)
+        await verify_all(used(named), settings, environ)
     metrics = _metrics() if given.metrics_port else None
     told = metrics.render if metrics else None
     status = StatusSource()
@@ -89,16 +96,19 @@ async def serve_until_stopped(
     async with open_spans(given.otlp_endpoint, settings.name) as spans:
         events = EventStream()
         observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
+        current = CurrentSettings(settings)
+        complete = partial(completed, settings, model)
         await serve(
             settings,
             environ,
             model=model,
             make_transports=partial(
-                _transports, settings, environ, model, PageSources(status, events, on_open)
+                _transports, current, environ, model, PageSources(status, events, on_open)
             ),
             watch=partial(watch, events=events),
             observing=observing,
             on_audit=events.audited,
+            reload=Reload(current, file, environ, complete, notify) if file else None,
         )
 
 
@@ -118,21 +128,22 @@ def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
 
 
 def _slack_features(settings: Settings, slack: Slack) -> Features:
-    return Features(slack.command or "", files="files" in settings.tools.enabled)
+    return Features(slack.command or "", files="files" in enabled_anywhere(settings))
 
 
 def _transports(
-    settings: Settings,
+    current: CurrentSettings,
     environ: Mapping[str, str],
     model: str,
     page: PageSources,
     storage: Storage,
 ) -> Sequence[Transport]:
+    settings = current.settings
     named = settings.transports
     return [
         *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
-        *([_discord(settings, named.discord, environ, model, storage.store)] if named.discord else []),
-        *([_web(settings, environ, storage, page)] if named.web else []),
+        *([_discord(current, named.discord, environ, model, storage.store)] if named.discord else []),
+        *([_web(current, environ, storage, page)] if named.web else []),
     ]
 
 
@@ -158,10 +169,12 @@ class PageSources:
     on_open: Callable[[str], None] | None = None
 
 
-def _web(settings: Settings, environ: Mapping[str, str], storage: Storage, page: PageSources) -> Transport:
+def _web(
+    current: CurrentSettings, environ: Mapping[str, str], storage: Storage, page: PageSources
+) -> Transport:
     from bot.wiring.web import make_web  # noqa: PLC0415 - loaded only when asked for
 
-    return make_web(settings, environ, storage, page)
+    return make_web(current, environ, storage, page)
 
 
 def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) -> SlackOptions:
@@ -201,11 +214,12 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
 
 
 def discord_options(
-    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str
+    current: CurrentSettings, discord: Discord, environ: Mapping[str, str], model: str
 ) -> DiscordOptions:
     """Return Discord's options. Raises `ConfigInvalid` for a secret that cannot be read."""
     from transports.discord.client import Options  # noqa: PLC0415 - loaded only when asked for
 
+    settings = current.settings
     return Options(
         token=resolve_secret(discord.token, environ),
         api_base_url=discord.api_base_url,
@@ -213,23 +227,24 @@ def discord_options(
         streaming=discord.streaming,
         reactions=discord.reactions,
         typing=discord.typing,
+        feedback=discord.feedback,
         in_place=frozenset(discord.in_place),
         bots=frozenset(discord.bots),
-        roles=frozenset(settings.access.roles),
+        roles=lambda: roles_in(current.settings),
         models=("default", *offered(settings, model)),
         max_age_s=settings.recovery.max_age_s,
     )
 
 
 def _discord(
-    settings: Settings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
+    current: CurrentSettings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
 ) -> Transport:
     from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - loaded only when asked for
     from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415
 
     transport = DiscordTransport(
-        discord_options(settings, discord, environ, model),
-        settings.data,
+        discord_options(current, discord, environ, model),
+        current.settings.data,
         disk=PosixDisk(),
         offload=anyio.to_thread.run_sync,
         now=utc_now,
@@ -237,7 +252,7 @@ def _discord(
         marks=store.marks("discord"),
         hold=store.hold,
     )
-    if settings.store.kind == "postgres":
+    if current.settings.store.kind == "postgres":
         transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership
     return transport

@@ -6,29 +6,34 @@ This is wiring, as `bot.wiring.model_chain` is for models: only this module know
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import anyio
 from anyio.abc import TaskGroup
+from cachetools import LRUCache
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
-from bot.config.settings import Settings
+from bot.config.scopes import enabled_anywhere
+from bot.config.settings import Settings, Tools
 from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
+from bot.guards.policy import FOREIGN
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
+from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
-from bot.routing.access import is_admin
 from bot.routing.commands import parse
 from bot.tools.approvals import Approvals, ApprovalsFile
+from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
 from bot.tools.files.edit import EditFile
 from bot.tools.files.quota import Quota
@@ -37,6 +42,8 @@ from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
+from bot.tools.questions import DurableQuestions, QuestionsFile
+from bot.tools.recovery import Recovery
 from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
@@ -48,27 +55,102 @@ from threads.store.json_file import States
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
     from bot.tools.mcp.commands import McpCommands
+    from bot.tools.mcp.tool import McpTool
 
 log = logging.getLogger(__name__)
+
+MOST_TOOLBOXES = 64
+"""Toolboxes that are remembered, each for settings of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which tools a model has: those that the settings give, and of these ``names`` only unless it is None."""
+
+    given: Tools
+    names: Collection[str] | None
+
+    def has(self, name: str, group: str) -> bool:
+        if FOREIGN in name:
+            is_given = self.given.mcp_servers is None or group in self.given.mcp_servers
+        else:
+            is_given = group in self.given.enabled
+        return is_given and (self.names is None or name in self.names)
 
 
 @dataclass(slots=True)
 class ToolSet:
-    """The tools, and the parts of them that the rest of the bot uses."""
+    """The tools, and the parts of them that the rest of the bot uses.
+
+    ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
+    ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
+    or the name of its MCP server.
+    """
 
     documents: Documents
     audit: Audit
     writer: Writer
+    mask: Callable[[str], str]
+    observing: Observing
     tools: list[Tool] = field(default_factory=list)
+    enabled: frozenset[str] = frozenset()
+    groups: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
     schedules: Schedules | None = None
+    returns: Schedules = field(init=False)
     skills: Skills | None = None
     mcp: McpCommands | None = None
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
-    toolbox: Toolbox = field(init=False)
+    questions: DurableQuestions = field(init=False)
+    _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
+    _in_use: WeakKeyDictionary[Toolbox, _Choice] = field(default_factory=WeakKeyDictionary, init=False)
+
+    def add(self, group: str, *tools: Tool) -> None:
+        self.tools += tools
+        self.groups.update((tool.name, group) for tool in tools)
+
+    def offer(self, tools: Sequence[McpTool]) -> None:
+        """Add the tools of MCP servers, also where models have toolboxes already."""
+        for tool in tools:
+            self.add(tool.server.name, tool)
+        for toolbox, choice in self._in_use.items():
+            toolbox.add(self._chosen(choice, tools))
+
+    def toolbox(self, given: Tools, names: Collection[str] | None = None) -> Toolbox:
+        """Return the tools that these settings give the model, under their rules, of *names* only if given.
+
+        The same settings have the same toolbox.
+        """
+        key = given.model_dump_json() + ("" if names is None else repr(sorted(names)))
+        if key not in self._toolboxes:
+            choice = _Choice(given, names)
+            self._toolboxes[key] = self._make_toolbox(choice)
+            self._in_use[self._toolboxes[key]] = choice
+        return self._toolboxes[key]
+
+    def _make_toolbox(self, choice: _Choice) -> Toolbox:
+        given = choice.given
+        asking = AskingPermits(self.approvals.under(policy_of(given)), self.questions)
+        recovery = Recovery(asking, self.questions, asks=given.recovery == "ask")
+        return Toolbox(
+            self._chosen(choice, self.tools),
+            timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
+            default_timeout_s=given.default_timeout_ms / 1000,
+            permits=ObservedPermits(recovery, self.observing),
+            mask=self.mask,
+            off=self.off,
+            recovery=recovery,
+        )
+
+    def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:
+        return [
+            ObservedTool(tool, self.observing)
+            for tool in tools
+            if choice.has(tool.name, self.groups[tool.name])
+        ]
 
     async def spill(self, workspace: Path, name: str, text: str, *, outside: bool) -> str:
         """Save a long text in the workspace, and return its path there. Raises `StoreUnavailable`."""
@@ -85,51 +167,53 @@ class ToolSet:
 
 @asynccontextmanager
 async def open_tool_set(
-    settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage, *, attach: bool
+    settings: Settings,
+    environ: Mapping[str, str],
+    resources: Resources,
+    storage: Storage,
+    *,
+    attach: bool,
+    is_admin: Callable[[str], bool],
 ) -> AsyncIterator[ToolSet]:
-    """Yield the tools that the settings enable. *attach*: a transport takes files.
+    """Yield the tools that the settings enable for anybody. *attach*: a transport takes files.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
-    enabled, work = set(settings.tools.enabled), resources.work
+    enabled, work = enabled_anywhere(settings), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
     audit = Audit(storage.append_audit, resources.now, resources.on_audit)
-    tool_set = ToolSet(Documents(work), audit, writer)
+    tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
+    tool_set.enabled = enabled
     async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
         if "files" in enabled:
-            tool_set.tools += [ReadFile(work), ListFiles(work), SearchFiles(work)]
-            tool_set.tools += [
-                WriteFile(writer),
-                EditFile(writer),
-                *([Attach(work, resources.mask)] if attach else []),
-            ]
+            tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
+            tool_set.add("files", WriteFile(writer), EditFile(writer))
+            if attach:
+                tool_set.add("files", Attach(work, resources.mask))
         if "shell" in enabled:
             await _shell(tool_set, settings, resources)
         if "memory" in enabled:
-            admin = partial(is_admin, settings.access)
-            tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=admin)
-            tool_set.tools += [Remember(tool_set.memory, resources.mask), Recall(tool_set.memory)]
+            tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
+            tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
-        if "schedule" in enabled:
-            await _schedule(tool_set, settings, resources, storage.states)
+        await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
         await _web(tool_set, settings, resources, tasks)
-        tool_set.approvals = await _approvals(tool_set, settings, resources, storage.states)
-        tool_set.toolbox = Toolbox(
-            [ObservedTool(tool, resources.observing) for tool in tool_set.tools],
-            timeout_s={name: ms / 1000 for name, ms in settings.tools.per_tool.items()},
-            default_timeout_s=settings.tools.default_timeout_ms / 1000,
-            permits=ObservedPermits(tool_set.approvals, resources.observing),
-            mask=resources.mask,
-            off=tool_set.off,
-        )
+        tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
+        tool_set.questions = await _questions(tool_set, settings, is_admin, resources, storage.states)
+        if "ask_person" in enabled:
+            tool_set.add("ask_person", AskPerson(tool_set.questions))
         yield tool_set
         tasks.cancel_scope.cancel()
 
 
 async def _approvals(
-    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
+    tool_set: ToolSet,
+    settings: Settings,
+    is_admin: Callable[[str], bool],
+    resources: Resources,
+    states: States,
 ) -> Approvals:
     given = settings.tools
     return Approvals(
@@ -137,10 +221,27 @@ async def _approvals(
         await states.open("approvals", ApprovalsFile()),
         offload=resources.offload,
         now=resources.now,
-        is_admin=partial(is_admin, settings.access),
+        is_admin=is_admin,
         note=tool_set.audit.note,
         mask=resources.mask,
         expires_s=given.approval_expires_s,
+    )
+
+
+async def _questions(
+    tool_set: ToolSet,
+    settings: Settings,
+    is_admin: Callable[[str], bool],
+    resources: Resources,
+    states: States,
+) -> DurableQuestions:
+    return DurableQuestions(
+        await states.open("questions", QuestionsFile()),
+        now=resources.now,
+        is_admin=is_admin,
+        note=tool_set.audit.note,
+        mask=resources.mask,
+        expires_s=settings.tools.approval_expires_s,
     )
 
 
@@ -153,7 +254,7 @@ async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) ->
     sandbox = await open_sandbox(
         settings.tools.sandbox, folder, offload=resources.work, quota=tool_set.writer.quota
     )
-    tool_set.tools.append(Shell(sandbox, resources.work))
+    tool_set.add("shell", Shell(sandbox, resources.work))
     tool_set.sandbox = sandbox.layer
     if sandbox.layer == "off":
         tool_set.off["shell"] = f"The shell is off: {sandbox.why}."
@@ -164,7 +265,7 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     tool_set.skills = skills = Skills(settings.data / "skills", settings.skills)
     await resources.offload(skills.scan)
     # Even without skills: one may be added later.
-    tool_set.tools.append(LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit)))
+    tool_set.add("skills", LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit)))
     tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
@@ -176,16 +277,24 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources, states: States) -> None:
-    from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - off by default
-    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415
+async def _schedule(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States, *, tools: bool
+) -> None:
+    """Open the schedules. Without *tools*, only a parked playbook comes back by them."""
+    from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - slow to import
 
     given = settings.schedule
     bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
     state = await states.open("schedules", SchedulesFile())
-    tool_set.schedules = Schedules(state, resources.now, bounds)
-    await resources.offload(tool_set.schedules.read_zones)
-    tool_set.tools += [
+    tool_set.returns = Schedules(state, resources.now, bounds)
+    await resources.offload(tool_set.returns.read_zones)
+    if not tools:
+        return
+    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415 - off by default
+
+    tool_set.schedules = tool_set.returns
+    tool_set.add(
+        "schedule",
         SetSchedule(
             tool_set.schedules,
             resources.offload,
@@ -194,15 +303,15 @@ async def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources,
         ),
         ListSchedules(tool_set.schedules),
         CancelSchedule(tool_set.schedules),
-    ]
+    )
 
 
 async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, tasks: TaskGroup) -> None:
-    enabled, degradation = set(settings.tools.enabled), settings.degradation
+    enabled, degradation = enabled_anywhere(settings), settings.degradation
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
     if "web_fetch" in enabled:
-        tool_set.tools.append(fetch)
+        tool_set.add("web_fetch", fetch)
     if "browser" not in enabled:
         return
     from bot.tools.browser.launch import launch_chromium, unavailable  # noqa: PLC0415 - an extra
@@ -212,7 +321,8 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
     missing = await resources.offload(unavailable)
     pages = SharedBrowser(egress, partial(launch_chromium, resources.work))
     tasks.start_soon(pages.run)
-    tool_set.tools.append(
+    tool_set.add(
+        "browser",
         Browser(
             pages,
             egress,
@@ -221,7 +331,7 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
             missing,
             disable_browser=degradation.disable_browser_on_error,
             disable_screenshots=degradation.disable_screenshots_on_error,
-        )
+        ),
     )
     if missing:
         log.warning("tool.unavailable: %s", missing)
@@ -258,9 +368,7 @@ async def _servers(
     ) as servers:
         references = References(servers, tool_set.documents, save, storage.store.workspace)
         tool_set.mcp = McpCommands(settings.mcp_servers, servers, references)
-        tool_set.tools += servers.tools
+        tool_set.offer(servers.tools)
         tool_set.status.append(servers.trouble)
-        servers.on_tools = lambda tools: tool_set.toolbox.add(
-            [ObservedTool(tool, resources.observing) for tool in tools]
-        )
+        servers.on_tools = tool_set.offer
         yield

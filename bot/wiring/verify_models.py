@@ -11,11 +11,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import anyio
 
-from bot.config.settings import Settings
+from bot.config.settings import Settings, settings_by_key
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.remedy import sentence
@@ -31,31 +32,50 @@ NO_MODEL = "No model can answer. Fix one with `threadfast init`, or set verify_p
 Ask = Callable[[str, Settings, Mapping[str, str]], Awaitable[Verification]]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Call:
+    """One question: a model and the ``key`` of its provider, from 1; 0 if it has only one."""
+
+    name: str
+    key: int
+    settings: Settings
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, key {self.key}" if self.key else self.name
+
+
+def _by_key(name: str, settings: Settings) -> Iterator[tuple[int, Settings]]:
+    single = settings_by_key(settings, name.partition("/")[0])
+    return ((place + 1 if len(single) > 1 else 0, one) for place, one in enumerate(single))
+
+
 async def verify_all(
     names: Sequence[str], settings: Settings, environ: Mapping[str, str], *, ask: Ask = verify
 ) -> list[str]:
-    """Ask each of these models. Returns a line for each that does not answer.
+    """Ask each of these models, with each key. Returns a line for each that does not answer.
 
     Raises `ConfigInvalid` if none can answer before a person acts.
     """
-    answers: dict[str, Verification] = {}
+    calls = [_Call(name, key, one) for name in names for key, one in _by_key(name, settings)]
+    answers: dict[_Call, Verification] = {}
     room = anyio.Semaphore(AT_ONCE)
 
-    async def one(name: str) -> None:
+    async def one(call: _Call) -> None:
         async with room:
-            answers[name] = await ask(name, settings, environ)
+            answers[call] = await ask(call.name, call.settings, environ)
 
     async with anyio.create_task_group() as tasks:
-        for name in names:
-            tasks.start_soon(one, name)
+        for call in calls:
+            tasks.start_soon(one, call)
     faults: list[str] = []
-    for name in names:
-        if (answer := answers[name]).ok:
-            log.info("model.verified: %s answered in %.1f s", name, answer.took_s)
+    for call in calls:
+        if (answer := answers[call]).ok:
+            log.info("model.verified: %s answered in %.1f s", call.title, answer.took_s)
         else:
-            faults.append(f"{name}: {_why(name, answer, settings)}")
+            faults.append(f"{call.title}: {_why(call.name, answer, call.settings)}")
             log.warning("model.unverified: %s", faults[-1])
-    if names and all(_code(answers[name]) in NEEDS_A_PERSON for name in names):
+    if calls and all(_code(answer) in NEEDS_A_PERSON for answer in answers.values()):
         raise ConfigInvalid("\n".join([*faults, NO_MODEL]))
     return faults
 

@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from bot.budget.budgets import Policy
 from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
 from bot.guards.redaction import Masker
@@ -23,7 +24,7 @@ from bot.ports.config_error import ConfigInvalid
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries
-from bot.routing.access import is_admin, may_use
+from bot.routing.access import AccessControl
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
@@ -53,7 +54,7 @@ async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int |
     if "log_level" not in observe.model_fields_set:  # a person reads the terminal
         observe = observe.model_copy(update={"log_level": "warning"})
     settings = settings.model_copy(update={"transports": Transports(web=given), "observe": observe})
-    await run_transports(with_owner(settings), environ, partial(_tell, opens=opens))
+    await run_transports(with_owner(settings), environ, on_open=partial(_tell, opens=opens))
 
 
 def _tell(link: str, *, opens: bool) -> None:
@@ -63,13 +64,14 @@ def _tell(link: str, *, opens: bool) -> None:
 
 
 def make_web(
-    settings: Settings,
+    current: CurrentSettings,
     environ: Mapping[str, str],
     storage: Storage,
     page: PageSources,
 ) -> Web:
     """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
-    given, admin = settings.transports.web or WebSettings(), partial(is_admin, settings.access)
+    settings, access = current.settings, AccessControl(current)
+    given = settings.transports.web or WebSettings()
     views = Views(
         settings.name,
         partial(open_reader, settings, environ),
@@ -84,8 +86,8 @@ def make_web(
         folder=given.files or settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
         commands=MEANINGS,
-        is_admin=admin,
-        may_read=lambda person: may_use(settings.access, Author(person), ThreadId("web", "", person, "")),
+        is_admin=access.is_admin,
+        may_read=lambda person: access.may_use(Author(person), ThreadId("web", "", person, "")),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
         views=views.routes(),
         owner=Person(id=CONSOLE_USER) if page.on_open else None,

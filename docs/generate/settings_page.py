@@ -37,7 +37,8 @@ def page() -> str:
     groups: dict[str, list[str]] = {}
     for path, field in settings_in(Settings):
         top, _, name = path.rpartition(".")
-        cells = (f"`{name}`", _default(field), _meaning(field), REASONS.get(path, ""))
+        default = "as for everybody" if path.startswith("scopes.") else _default(field)
+        cells = (f"`{name}`", default, _meaning(field), REASONS.get(path, ""))
         rows = groups.setdefault(top, [])
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     parts = [HEAD]

@@ -51,6 +51,10 @@ def test_it_is_started_again_always_but_not_when_a_person_has_to_act():
     assert (service["Type"], service["NotifyAccess"]) == (["notify"], ["main"])
 
 
+def test_a_reload_is_the_signal_that_the_program_listens_to():
+    assert section(UNIT, "Service")["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
 def test_a_stop_waits_longer_than_turns_may_take_to_end():
     needed = Settings().recovery.drain_s + LEAVE_S
     assert int(section(UNIT, "Service")["TimeoutStopSec"][0]) > needed

@@ -1,6 +1,7 @@
 """Anthropic's Messages API on loopback: the wire as captured, one `Reply` a request."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +129,45 @@ def fault(status: int, kind: str, message: str = "no", code: str = "", **headers
     return error(
         status, body, [("request-id", "req_fake"), *((k.replace("_", "-"), v) for k, v in headers.items())]
     )
+
+
+ALWAYS_THINKS = ("fable", "mythos", "opus-5-5")
+
+
+def thinking_fault(body: dict[str, Any]) -> Reply | None:
+    """What the API answers to a request whose thinking the model does not take; None if all is well.
+
+    Written from the public pages on thinking and effort, apart from the product's own table.
+    """
+    model, thinking = body["model"], body.get("thinking", {})
+    kind, effort = thinking.get("type"), body.get("output_config", {}).get("effort")
+    new = re.search(r"[a-z]-(4-[678]|5|5-\d)$", model) is not None
+    takes = {"adaptive": new, "enabled": not new and "claude-3-5" not in model}
+    takes["between_tools"] = "sonnet-5-5" in model
+    takes["disabled"] = not takes["between_tools"] and not any(name in model for name in ALWAYS_THINKS)
+    text = ""
+    if kind is not None and not takes[kind]:
+        text = f"thinking.type: `{kind}` is not supported by this model"
+    elif effort is not None and (not new or kind in ("disabled", "between_tools")):
+        text = "output_config.effort: not supported here"
+    elif kind == "enabled" and not 1024 <= thinking["budget_tokens"] < body["max_tokens"]:
+        text = "`max_tokens` must be greater than `thinking.budget_tokens`, and that at least 1024"
+    elif kind == "enabled" and _begins_without_thinking(body["messages"]):
+        text = "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+    elif {"temperature", "top_p", "top_k"} & body.keys():
+        text = "temperature, top_p and top_k: Extra inputs are not permitted"
+    return fault(400, "invalid_request_error", text) if text else None
+
+
+def _begins_without_thinking(messages: list[dict[str, Any]]) -> bool:
+    """Whether the turn at hand has answers of the model, and the first of them does not begin with thinking."""
+    first = None
+    for message in reversed(messages):
+        results = any(block["type"] == "tool_result" for block in message["content"])
+        if message["role"] == "user" and not results:
+            break
+        first = message if message["role"] == "assistant" else first
+    return first is not None and first["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def error_event(kind: str, message: str = "no") -> bytes:

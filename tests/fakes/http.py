@@ -11,6 +11,8 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from email import message_from_bytes
+from email.policy import HTTP
 from typing import Any, ClassVar, Literal, Self
 
 import anyio
@@ -76,6 +78,15 @@ def error(status: int, body: Any, headers: Iterable[tuple[str, str]] = ()) -> Re
     """An error as JSON, or as it is when *body* is a string."""
     text, kind = (body, "text/html") if isinstance(body, str) else (json.dumps(body), "application/json")
     return Reply((text.encode(),), status, (("content-type", kind), *headers))
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file in a form."""
+
+    name: str
+    kind: str
+    content: bytes
 
 
 @dataclass(frozen=True)
@@ -212,11 +223,23 @@ async def _read(stream: SocketStream, http: h11.Connection) -> Seen | None:
             body += event.data
         elif isinstance(event, h11.EndOfMessage) and head:
             headers = {name.decode(): value.decode() for name, value in head.headers}
-            return Seen(
-                head.method.decode(), head.target.decode(), headers, json.loads(body) if body else None
-            )
+            return Seen(head.method.decode(), head.target.decode(), headers, _parsed(headers, body))
         else:
             return None
+
+
+def _parsed(headers: dict[str, str], body: bytes) -> Any:
+    """Return a body of JSON, or the fields of a form; an uploaded file is a `Upload`."""
+    kind = headers.get("content-type", "")
+    if not kind.startswith("multipart/form-data"):
+        return json.loads(body) if body else None
+    form = message_from_bytes(b"content-type: " + kind.encode() + b"\r\n\r\n" + body, policy=HTTP)
+    fields: dict[str, Any] = {}
+    for part in form.iter_parts():
+        content, name = part.get_payload(decode=True), part.get_param("name", header="content-disposition")
+        filename = part.get_filename()
+        fields[name] = Upload(filename, part.get_content_type(), content) if filename else content.decode()
+    return fields
 
 
 async def _until_hung_up(stream: SocketStream, noise: bytes, every: float) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API and Chat Completions on loopback: the wire as captured, one `Reply` a request."""
+"""OpenAI's Responses API, Chat Completions and transcriptions on loopback: the wire as captured, one `Reply` a request."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from tests.fakes.http import FakeHttp, Reply, error
 
 __all__ = [
     "FakeOpenAI", "Raw", "Text", "Think", "Tool",
-    "chat_answer", "chunk", "completed", "data", "fault", "response_answer", "stream",
+    "chat_answer", "chunk", "completed", "data", "fault", "response_answer", "stream", "transcript",
 ]  # fmt: skip
 
 SSE = (("content-type", "text/event-stream; charset=utf-8"), ("x-request-id", "req_fake"))
@@ -24,10 +24,10 @@ CHAT_USAGE = {
 
 
 class FakeOpenAI(FakeHttp):
-    """Both APIs; which one a reply belongs to is the script's business."""
+    """All three APIs; which one a reply belongs to is the script's business."""
 
     prefix = "/v1"
-    paths = ("/v1/responses", "/v1/chat/completions")
+    paths = ("/v1/responses", "/v1/chat/completions", "/v1/audio/transcriptions")
 
 
 def data(**fields: Any) -> bytes:
@@ -46,6 +46,55 @@ def fault(status: int, code: str | None, message: str = "no", kind: str = "error
     return error(
         status, body, [("x-request-id", "req_fake"), *((k.replace("_", "-"), v) for k, v in headers.items())]
     )
+
+
+# Transcriptions
+
+
+def transcript(text: str, usage: dict[str, Any] | None = None, **fields: Any) -> Reply:
+    """A transcript; *usage* as whisper-1 counts seconds and gpt-4o-transcribe tokens, None as servers that do not."""
+    body = {"text": text, **({"usage": usage} if usage else {}), **fields}
+    return Reply((json.dumps(body).encode(),), headers=(("content-type", "application/json"),))
+
+
+def by_seconds(seconds: float) -> dict[str, Any]:
+    return {"type": "duration", "seconds": seconds}
+
+
+def by_tokens(audio: int, written: int) -> dict[str, Any]:
+    details = {"text_tokens": 0, "audio_tokens": audio}
+    counts = {"input_tokens": audio, "input_token_details": details, "output_tokens": written}
+    return {"type": "tokens", **counts, "total_tokens": audio + written}
+
+
+EFFORTS = {
+    "gpt-4o": "",
+    "gpt-5": "minimal low medium high",
+    "gpt-5-pro": "high",
+    "gpt-5-codex": "low medium high",
+    "gpt-5.1": "none low medium high",
+    "gpt-5.2-pro": "medium high xhigh",
+    "gpt-5.5": "none low medium high xhigh",
+    "gpt-6-astra": "low medium high xhigh max",
+    "gpt-6.1-sol": "none low medium high xhigh max",
+    "o3": "low medium high",
+}
+"""The efforts of some models, from public pages, apart from the product's own table."""
+
+
+def reasoning_fault(body: dict[str, Any]) -> Reply | None:
+    """What Responses answers to a request whose reasoning the model does not take; None if all is well."""
+    takes, effort = EFFORTS[body["model"]].split(), body.get("reasoning", {}).get("effort")
+    text = ""
+    if effort is not None and not takes:
+        text = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    elif effort is not None and effort not in takes:
+        text = (
+            f"Unsupported value: '{effort}' is not supported with the model. Supported values are: {takes}."
+        )
+    elif takes and effort != "none" and {"temperature", "top_p"} & body.keys():
+        text = "Unsupported parameter: 'temperature' is not supported with this model."
+    return fault(400, "unsupported_value", text, kind="invalid_request_error") if text else None
 
 
 # Responses

@@ -20,6 +20,7 @@ from bot.guards.redaction import Masker
 from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
+from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult
 from bot.wiring.store import Resources, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
@@ -114,6 +115,10 @@ class Harness:
     thread: ThreadId = T1
 
     @property
+    def toolbox(self) -> Toolbox:
+        return self.tools.toolbox(self.settings.tools)
+
+    @property
     def data(self) -> Path:
         return self.root / "data"
 
@@ -144,7 +149,7 @@ class Harness:
 
     async def run(self, *calls: ToolCall) -> list[dict[str, Any]]:
         """Run the calls of one step as a turn does, and return what a model reads."""
-        results = await self.tools.toolbox.run(calls, self.context(), self.on_event)
+        results = await self.toolbox.run(calls, self.context(), self.on_event)
         self.read = "\n".join(result.content for result in results)
         return [json.loads(result.content) for result in results]
 
@@ -219,7 +224,9 @@ async def open_harness(
     offload = anyio.to_thread.run_sync
     resources = Resources(PosixDisk(), offload, offload, Clock(), harness.mask, Observing())
     storage = make_storage(settings, {}, resources, offload)
-    async with open_tool_set(settings, {}, resources, storage, attach=True) as harness.tools:
+    async with open_tool_set(
+        settings, {}, resources, storage, attach=True, is_admin=lambda _: False
+    ) as harness.tools:
         yield harness
 
 

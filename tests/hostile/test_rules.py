@@ -139,7 +139,7 @@ def servers(tmp_path):
 async def test_tools_of_servers_differ_from_ours_and_are_asked_about(servers, tmp_path, monkeypatch):
     """All of `ASKED` and `SCHEMAS` in one run: a server is a process."""
     async with open_harness(tmp_path, monkeypatch, **servers) as harness:
-        specs = {spec.name: spec for spec in harness.tools.toolbox.specs}
+        specs = {spec.name: spec for spec in harness.toolbox.specs}
         for tool in ASKED:
             (result,) = await harness.run(ToolCall("c1", tool, {}))
             assert result["error"]["type"] == "permission", tool
@@ -171,7 +171,7 @@ async def test_the_answer_of_a_server_is_fenced_and_taints(servers, tmp_path, mo
         harness.answer = Answer(approved=True, by=ANN.id)
         for text in ANSWERS:
             call = ToolCall("c1", "evil__shell", {"text": text})
-            (result,) = await harness.tools.toolbox.run([call], harness.context(), harness.on_event)
+            (result,) = await harness.toolbox.run([call], harness.context(), harness.on_event)
             assert result.outside
             answer = json.loads(result.content)["result"]
             assert answer.startswith("<outside ")

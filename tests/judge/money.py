@@ -13,11 +13,13 @@ from tests.sim.record import Bill, Post, Record, Sent
 
 TAKEN = ("Thank you, I go on.", "All right, I leave it.")
 ANOTHER_MODEL = "Shall I use"
+QUESTION = "Is this right?"
+"""Of a stage of a playbook."""
 BY_MODEL = re.compile(r"(near/one|near/lite|far/two) says")
 
 
 def money_faults(files: dict[str, bytes], record: Record) -> Iterator[str]:
-    grants = _grants(files)
+    grants = grants_of(files)
     yield from _overspent(record, grants)
     yield from _ungranted(record, grants)
     for sent in record.sent.values():
@@ -48,7 +50,7 @@ def _keys(bill: Bill) -> Iterator[tuple[str, str]]:
     yield "month", day[:7]
 
 
-def _grants(files: dict[str, bytes]) -> dict[tuple[str, str], int]:
+def grants_of(files: dict[str, bytes]) -> dict[tuple[str, str], int]:
     """Return what was granted, from every file of the ledger; a line may be in two of them."""
     seen = {
         (line["seq"], line["at"], line["scope"], line["key"], line["micros"])
@@ -93,7 +95,7 @@ def _decision(record: Record, sent: Sent) -> Iterator[str]:
     allowed = {
         author
         for post in asked
-        if ANOTHER_MODEL in post.text or record.asker_may_grant
+        if ANOTHER_MODEL in post.text or record.asker_may_grant or post.text.startswith(QUESTION)
         for author in _owners(record, record.sent[post.key.partition("?")[0]])
     }
     if sent.author not in allowed:
@@ -108,8 +110,8 @@ def _named(record: Record, post: Post) -> Iterator[str]:
             yield f"{post.key}: a question in {post.thread} for nobody there"
         return
     tops = record.tops.get(post.key)
-    if tops is None or post.kind != "reply":
-        return
+    if tops is None or post.kind != "reply" or record.sent[post.key].command.startswith("/play"):
+        return  # the stages of a playbook may have different models
     for model in set(BY_MODEL.findall(post.text)):
         named = f"({model} answered" in post.text
         if model not in tops and not named:
@@ -120,6 +122,9 @@ def _named(record: Record, post: Post) -> Iterator[str]:
 
 def _owners(record: Record, sent: Sent) -> set[str]:
     """Return whose question it may be: a retry is its text's author's, whoever asks for it."""
+    if sent.command.startswith("/play") or sent.key.rpartition(":")[2].startswith("play-"):
+        played = (one for one in record.sent.values() if one.command.startswith("/play"))
+        return {one.author for one in played if one.thread == sent.thread}
     if not sent.command.startswith("/retry"):
         return {sent.author}
     return {

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.judge.journal import Lifecycle, clock, namesake, plain, read_journal, sibling
 from tests.judge.money import money_faults
+from tests.judge.plays import play_faults
 from tests.judge.records import OUTCOMES, REPEAT, read_lines, repeated, scrubbed, speakers
 from tests.sim.record import REACTIONS_FROM, Post, Record, Sent
 
@@ -23,7 +24,7 @@ LANDS_WITHIN_S = 3.0
 SLACK_S = 60.0
 """How long looking for a post, and one try of it, may take after an answer was just young enough."""
 ADMISSIONS = ("could not save our conversation", "history was damaged", "trouble loading our conversation")
-TURNS = ("/compact", "/retry")
+TURNS = ("/compact", "/retry", "/play")
 """Commands that are served as messages are."""
 
 
@@ -48,9 +49,10 @@ class _Audit:
             yield from self._outcome(sent)
             yield from self._posts_of(sent)
         for key in sorted(self._posts.keys() - self._record.sent.keys()):
-            if "?" not in key:  # a question, see `money`
+            if "?" not in key and not key.endswith("+left"):  # a question, see `money`, or of the scheduler
                 yield f"{key}: a post for a message that nobody sent"
         yield from money_faults(self._files, self._record)
+        yield from play_faults(self._files, self._record, self._lifecycles)
         yield from self._order()
         yield from self._folders()
 
@@ -256,7 +258,12 @@ class _Audit:
             posts = self._posts[key]
             if not sent.thread.endswith(f":{place}") or sent.id in sources or not posts:
                 continue
-            if posts[0].kind == "reply" and sent.command != "/compact" and not self._admitted(sent.thread):
+            if (
+                posts[0].kind == "reply"
+                and sent.command != "/compact"
+                and not _of_a_playbook(sent, posts[0])
+                and not self._admitted(sent.thread)
+            ):
                 yield f"{path}: {key} was answered and forgotten"
 
     def _admitted(self, thread: str) -> bool:
@@ -269,3 +276,8 @@ class _Audit:
         for line in lines:
             if line and line["kind"] == "settled" and by_id.get(line["message_id"]) != line["outcome"]:
                 yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"
+
+
+def _of_a_playbook(sent: Sent, post: Post) -> bool:
+    """Say whether a message played, or would have: also a /retry of one that did."""
+    return sent.command.startswith("/play") or (sent.command == "/retry" and "playbook" in post.text)

@@ -10,7 +10,7 @@ from collections import Counter
 
 from .run import run_seed
 
-COUNTED = ("messages", "crashes", "calls", "summaries", "questions", "stacked")
+COUNTED = ("messages", "crashes", "calls", "summaries", "questions", "stacked", "plays")
 
 
 def _kind(fault: str) -> str:

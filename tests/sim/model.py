@@ -56,7 +56,7 @@ class SimModel(OneModel):
             return await self._call_tools(request, on_event)
         if self._happens("empty"):
             return self._completion(request, "", "end")
-        answer = f"{rng.choice(STRANGE)} {self._words(request)}"
+        answer = self._text(request)
         await on_event(TextDelta(answer))
         await anyio.sleep(rng.uniform(0, 0.5))
         if request.tools and self._happens("pause"):
@@ -84,6 +84,9 @@ class SimModel(OneModel):
         self, kinds: tuple[type[ProviderError], ...], request: Request, *, began: bool
     ) -> ProviderError:
         return self._rng.choice(kinds)("secret payload")
+
+    def _text(self, request: Request) -> str:
+        return f"{self._rng.choice(STRANGE)} {self._words(request)}"
 
     def _words(self, request: Request) -> str:
         return f"answer to {' '.join(open_marks(request))}"

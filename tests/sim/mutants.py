@@ -1,7 +1,8 @@
 """Wrong protocols, planted to see that the simulation is not blind. Never in the product.
 
 The first nine are known mistakes of delivery protocols, and missing waits for the disk;
-three are wrong uses of a disk; the rest overspend, hang, obey the wrong person, or hide who answers.
+three are wrong uses of a disk; others overspend, hang, obey the wrong person, or hide who answers; the last
+break what a playbook promises.
 Each is a context manager that puts the fault in and takes it out again.
 """
 
@@ -12,14 +13,22 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import bot.playbooks.player
+import bot.wiring.playbooks
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
 from bot.llm.policies.queue import CallQueue
+from bot.playbooks import transitions
+from bot.playbooks.player import Player, Spending, new_run
+from bot.playbooks.run_state import Failure, Run, Sign
+from bot.playbooks.runs import Runs
 from bot.ports.model import Usage
+from bot.schedules.store import Schedule, Schedules
 from tests.explorer.mutants import MUTANTS as explorer
 from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
@@ -27,7 +36,7 @@ from threads.delivery import Delivery, Ending
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.journal.records import Intent, Ledger, PendingMessage, Received, Record, record_adapter
-from threads.model import Answer, Incoming, ThreadId
+from threads.model import Answer, Incoming, ThreadId, Turn
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, temporary_of, write_all
 
@@ -256,6 +265,102 @@ def page_without_keys() -> Plant:
     return patch.multiple(Page, place_of=lambda self, key: None)
 
 
+def border_not_awaited() -> Plant:
+    """A run goes on in the next stage while that border is still on its way to the disk."""
+    save = Runs.save
+
+    async def hasty(self: Runs, run: Run, carried_out: str = "") -> Run:
+        asyncio.get_running_loop().create_task(save(self, run, carried_out))
+        return run
+
+    return patch.multiple(Runs, save=hasty)
+
+
+def run_begun_anew() -> Plant:
+    """After a restart a playbook is played from its first stage on."""
+    begin = Player._begin
+
+    async def forgetful(self: Player, turn: Turn) -> Run | str:
+        run = self.runs.of(turn.incoming.thread)
+        if run is None or run.message_id != turn.incoming.id or run.state != "running":
+            return await begin(self, turn)
+        await self.runs.drop(turn.incoming.thread)
+        return await self.runs.take_up(new_run(turn, run.playbook, run.words))
+
+    return patch.multiple(Player, _begin=forgetful)
+
+
+def visits_without_a_bound() -> Plant:
+    """A stage may be entered as often as others lead to it."""
+    return patch.object(transitions, "_may_enter", lambda run, target: True)
+
+
+def attempts_without_a_bound() -> Plant:
+    """A failed attempt is followed by another one, whatever the playbook says."""
+
+    def stubborn(run: Run, failure: Failure, errors: tuple[Failure, ...] = ()) -> Run:
+        if failure.type in transitions.FINAL or run.attempt > 5:
+            return transitions.failed(run, failure, errors)
+        return run.model_copy(update={"attempt": run.attempt + 1})
+
+    return patch.object(bot.playbooks.player, "failed", stubborn)
+
+
+def returns_without_a_bound() -> Plant:
+    """What cannot be done is tried again later for ever."""
+    end = transitions._end
+
+    def patient(run: Run, sign: Sign, *rest: Any) -> Run:
+        later = run.current.unrecoverable == "retry-later" and run.returns < 6
+        more = {"returns": run.returns + 1} if later and sign == "failed" else {}
+        return end(run.model_copy(update=more), "parked" if more else sign, *rest)
+
+    return patch.object(transitions, "_end", patient)
+
+
+def parked_for_ever() -> Plant:
+    """A parked run says when it goes on, and nothing brings it back."""
+
+    async def idle(self: Schedules, new: Schedule) -> Schedule:
+        return new
+
+    return patch.multiple(Schedules, add=idle)
+
+
+def money_anew_in_each_turn() -> Plant:
+    """A run that comes back may spend the money of the whole playbook again, and each stage that of those before."""
+
+    async def poor(self: object, key: str) -> Spending:
+        return Spending()
+
+    return patch.multiple(bot.wiring.playbooks._Money, spending=poor)
+
+
+def money_of_a_stage_ignored() -> Plant:
+    """Only the limits of the whole playbook count."""
+
+    def most(self: Run) -> float | None:
+        return None if self.playbook.limits.usd is None else self.playbook.limits.usd - self.before_usd
+
+    return patch.object(Run, "most_usd", property(most))
+
+
+def outcome_made_again() -> Plant:
+    """After a restart an outcome that is in the conversation is made once more."""
+    return patch.object(bot.playbooks.player, "_answer_in", lambda turn: "")
+
+
+def left_in_the_middle() -> Plant:
+    """A turn ends after a border, though its run has a stage to play."""
+    attempt = Player._attempt
+
+    async def lazy(self: Player, turn: Turn, run: Run) -> Run:
+        following = await attempt(self, turn, run)
+        return following.model_copy(update={"state": "done"}) if following.entries > 2 else following
+
+    return patch.multiple(Player, _attempt=lazy)
+
+
 def _key_of(record: Record) -> str:
     transport, workspace, channel, _ = record.thread_id.split(":", 3)
     return f"{transport}:{workspace}:{channel}:{record.message_id}"
@@ -288,5 +393,15 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "silent failover": (silent_failover, "without a word"),
     "page without keys": (page_without_keys, DOUBLED),
     "late answers": (late_answers, "posted too late"),
+    "border not awaited": (border_not_awaited, "is on disk"),
+    "run begun anew": (run_begun_anew, "acts after"),
+    "visits without a bound": (visits_without_a_bound, "visits of|was entered"),
+    "attempts without a bound": (attempts_without_a_bound, ": attempt "),
+    "returns without a bound": (returns_without_a_bound, "parked . times|came again"),
+    "parked for ever": (parked_for_ever, "never comes again"),
+    "money anew in each turn": (money_anew_in_each_turn, "billed for a playbook"),
+    "money of a stage ignored": (money_of_a_stage_ignored, "billed for a playbook"),
+    "outcome made again": (outcome_made_again, "times"),
+    "left in the middle": (left_in_the_middle, "answered, and its playbook is|on disk, and"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""

@@ -59,10 +59,12 @@ class Plan:
     resume: bool
 
 
-def draw(rng: random.Random, record: Record, more_commands: tuple[str, ...] = ()) -> Plan:
+def draw(
+    rng: random.Random, record: Record, more_commands: tuple[str, ...] = (), *, plays: bool = False
+) -> Plan:
     """Decide everything that a seed decides before the run, and enter the messages into *record*."""
     threads = _threads(rng)
-    events = _events(rng, threads, record, COMMANDS + more_commands)
+    events = _events(rng, threads, record, COMMANDS + more_commands, least=0.4 if plays else 0.0)
     last = max(at for at, _ in events)
     calm_at = last + rng.choice((5.0, 60.0, 600.0))
     outage = (0.0, 0.0)
@@ -111,9 +113,12 @@ def _limits(rng: random.Random, busy: str) -> Limits:
 
 
 def _events(
-    rng: random.Random, threads: list[ThreadId], record: Record, known: tuple[str, ...]
+    rng: random.Random, threads: list[ThreadId], record: Record, known: tuple[str, ...], *, least: float
 ) -> list[tuple[float, Inbound]]:
-    """Return what people do, in order of time: no two events at one instant, a thread's own always in order."""
+    """Return what people do, in order of time: no two events at one instant, a thread's own always in order.
+
+    At least a share of *least* are commands.
+    """
     users = [Author(f"U{n}", rng.choice(("", f"user {n}"))) for n in range(rng.randint(1, 5))]
     at, events, numbers = START, [], dict.fromkeys(map(str, threads), 0)
     calm, commands, changes = (
@@ -128,7 +133,7 @@ def _events(
             at += rng.uniform(0.001, 0.3) if burst > 1 else rng.expovariate(1 / calm)
             place = threads.index(thread)
             number = numbers[str(thread)] = numbers[str(thread)] + 1
-            command = rng.choice(known) if rng.random() < commands else ""
+            command = rng.choice(known) if rng.random() < max(commands, least) else ""
             incoming = Incoming(
                 f"m{place}-{number}",
                 thread,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 REACTIONS_FROM = 1000
 """The numbers of what people write because of a post, in their thread."""
@@ -46,6 +47,21 @@ class Bill:
     user: str
     turn: str
     micros: int
+    visit: str = ""
+    """The run, the stage and its entry, if a stage made the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayCall:
+    """A call of the model or of a tool by a stage: the run's id, the key of its message, and the visit."""
+
+    at: float
+    run: str
+    key: str
+    stage: str
+    entry: int
+    attempt: int
+    act: str
 
 
 @dataclass(slots=True)
@@ -76,5 +92,8 @@ class Record:
     """Hard limits in micro-dollars, by scope."""
     admins: set[str] = field(default_factory=set)
     asker_may_grant: bool = False
+    plays: list[PlayCall] = field(default_factory=list)
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The runs of playbooks by id, each as it was durable when a stage called last."""
     tops: dict[str, set[str]] = field(default_factory=dict)
     """The models that were chosen, by the message whose turn they were to answer; only with the real stack."""

@@ -25,6 +25,7 @@ class Result:
     summaries: int
     questions: int
     stacked: bool
+    plays: int
 
     @property
     def digest(self) -> str:
@@ -53,4 +54,5 @@ def run_seed(seed: int) -> Result:
         summaries=record.summaries,
         questions=sum("?" in post.key for post in record.posts),
         stacked=world.stack is not None,
+        plays=len(record.runs),
     )

@@ -26,12 +26,13 @@ from bot.ports import errors
 from bot.ports.errors import ContextOverflow, ModelTimeout, ProviderError
 from bot.ports.model import Completion, Model, Request, ToolSpec, TurnModel, Usage
 from bot.store.model_choice import ModelChoices
-from bot.wiring.model_chain import ModelChain
+from bot.wiring.model_chain import ModelChain, Terms
 from threads.model import Incoming, OnEvent, Text, ToolCall, ToolResult, Turn
 
 from .fate import Died, Fate
 from .model import SimModel, open_marks
 from .plan import Plan
+from .plays import PlayWatch
 from .record import Bill, Record
 
 ADMIN, STRANGER = "U9", "U8"
@@ -72,15 +73,16 @@ class Stack:
     deadly: float
 
 
-def draw_stack(rng: random.Random, record: Record) -> Stack:
-    """Decide, and enter the limits into *record*."""
+def draw_stack(rng: random.Random, record: Record, *, plays: bool = False) -> Stack:
+    """Decide, and enter the limits into *record*. Where playbooks are played, most have money for several stages."""
     dear = rng.random() < 0.85
     models = ["near/one", "far/two", *(["near/lite"] if rng.random() < 0.3 else [])]
     sizes = (None, 2_600, 4_000) if dear else (None, 200, 500)
     windows = {name: rng.choice(sizes) for name in models}
     hard, asker = rng.random() < 0.75, rng.random() < 0.4
+    more = rng.choice((1, 10, 10)) if plays else 1
     limits = {
-        scope: rng.choice((None, None, small, small, large))
+        scope: rng.choice((None, None, small * more, small * more, large * more))
         for scope, small, large in (
             ("turn", 0.03, 0.1),
             ("thread", 0.04, 0.1),
@@ -144,21 +146,24 @@ class SimModelChain(ModelChain):
         chosen: ModelChoices,
         tools: tuple[ToolSpec, ...],
         now: Callable[[], datetime],
+        watch: PlayWatch | None,
     ) -> None:
         self._stack, self._world, self._record, self._ledger = stack, (plan, fate, record), record, ledger
+        self._watch = watch
         self._paid: list[PaidModel] = []
-        self._calm = False
+        self._calm = [False]  # shared with chains of other terms
         self._out: Counter[str] = Counter()
         self._turns: dict[str, Incoming] = {}
         settings = stack.settings
         super().__init__(
-            settings.model,
-            settings,
+            Terms(
+                settings,
+                Catalog(settings.models, settings.prices),
+                Accounts.of(ledger, settings.budget),
+                tools,
+            ),
             {},
-            tools=tools,
             http=None,
-            catalog=Catalog(settings.models, settings.prices),
-            accounts=Accounts.of(ledger, settings.budget),
             chosen=chosen,
             random=fate.rng.random,
             now=now,
@@ -167,11 +172,11 @@ class SimModelChain(ModelChain):
 
     @property
     def calm(self) -> bool:
-        return self._calm
+        return self._calm[0]
 
     @calm.setter
     def calm(self, calm: bool) -> None:
-        self._calm = calm
+        self._calm[0] = calm
         for model in self._paid:
             model.calm = calm
 
@@ -192,14 +197,14 @@ class SimModelChain(ModelChain):
         if self._ledger.budgets.open:
             yield f"ledger: {len(self._ledger.budgets.open)} reservations when all is done"
 
-    def _adapter(self, name: str) -> Model:
-        if name not in self._adapters:
-            parallel = self._provider(name.partition("/")[0]).max_parallel
-            model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel)
-            model.calm = self._calm
+    def _adapter(self, name: str, place: int = 0) -> Model:
+        if (name, place) not in self._adapters:
+            parallel = self._provider(name).max_parallel
+            model = PaidModel(name, self._stack, *self._world, self._turns, self._out, parallel, self._watch)
+            model.calm = self.calm
             self._paid.append(model)
-            self._adapters[name] = StructuredOutputModel(model)
-        return self._adapters[name]
+            self._adapters[name, place] = StructuredOutputModel(model)
+        return self._adapters[name, place]
 
 
 class PaidModel(SimModel):
@@ -218,12 +223,13 @@ class PaidModel(SimModel):
         turns: dict[str, Incoming],
         out: Counter[str],
         parallel: int,
+        watch: PlayWatch | None,
     ) -> None:
         super().__init__(plan, fate, record)
         self.name, self._window, self._dear = name, stack.windows[name], stack.dear
         self._deadly = stack.deadly
         self._turns, self._out, self._parallel = turns, out, parallel
-        self._provider = name.partition("/")[0]
+        self._provider, self._watch = name.partition("/")[0], watch
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         if self._fate.dead:
@@ -277,9 +283,15 @@ class PaidModel(SimModel):
             f"what is open: {marks}" if request.messages[-1] == INSTRUCTION else f"{self.name} says {marks}"
         )
 
+    def _text(self, request: Request) -> str:
+        if request.output_schema is not None and self._rng.random() < 0.8:
+            return self._rng.choice(('{"level": "high"}', '{"level": "high"}', '{"level": "low"}'))
+        return super()._text(request)
+
     def _bill(self, request: Request, most: Usage) -> Bill:
-        incoming = self._turns[request.cache_key]
-        bill = Bill(self._fate.clock(), request.cache_key, incoming.author.id, incoming.key, cost(most))
+        incoming, now = self._turns[request.cache_key], self._fate.clock()
+        visit = self._watch.before_call(request, incoming, now) if self._watch else ""
+        bill = Bill(now, request.cache_key, incoming.author.id, incoming.key, cost(most), visit)
         self._record.bills.append(bill)
         return bill
 

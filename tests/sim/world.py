@@ -20,10 +20,14 @@ import bot.budget.ledger
 import threads.journal.journal
 from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
+from bot.guards.redaction import Masker
+from bot.observe.turn_events import Observing
 from bot.ports.errors import ProviderError
 from bot.ports.model import Request
+from bot.schedules.store import Schedules
 from bot.store.model_choice import ModelChoices, ModelsFile
-from bot.wiring.core import Core, open_core
+from bot.wiring.core import Core, Parts, open_core
+from bot.wiring.store import Resources
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.errors import BotError
@@ -37,6 +41,7 @@ from .model import ModelBug, Peek, SimModel
 from .page import Page, as_page
 from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
+from .plays import PLAY_COMMANDS, PlayWatch, WatchedPeek, start_returns, with_plays
 from .record import Record
 from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
 from .write_ahead import WriteAhead
@@ -47,6 +52,9 @@ PAGED = 0.15
 
 STACKED = 0.4
 """The share of seeds with the real model layer."""
+
+PLAYING = 0.6
+"""The share of those in which people play playbooks."""
 
 DRAIN_S = 4 * 3600.0
 """Far more than all retries, time-outs and waits of one thread's queue add up to."""
@@ -65,8 +73,11 @@ class World:
         finds = plan.random() < 0.6
         self.record = Record(find=finds or on_page, busy=plan.choice(("steer", "steer", "queue")))
         more = random.Random(f"{seed} stack")
-        self.stack = draw_stack(more, self.record) if more.random() < STACKED else None
-        self.plan = draw(plan, self.record, STACK_COMMANDS if self.stack else ())
+        stacked = more.random() < STACKED
+        self._plays = stacked and random.Random(f"{seed} plays").random() < PLAYING
+        self.stack = draw_stack(more, self.record, plays=self._plays) if stacked else None
+        commands = (*STACK_COMMANDS, *(PLAY_COMMANDS if self._plays else ())) if stacked else ()
+        self.plan = draw(plan, self.record, commands, plays=self._plays)
         self.record.mailbox, self.record.max_age_s = self.plan.limits.mailbox, self.plan.max_age_s
         if on_page:
             as_page(self.plan)
@@ -76,8 +87,11 @@ class World:
         self.platform = (Page if on_page else Platform)(
             self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record)
         )
-        self._toolbox = make_toolbox([Peek(self.fate)])
+        self._watch = PlayWatch(self.disk, DATA, self.record)
+        self._tools = [WatchedPeek(self.fate, self._watch) if self._plays else Peek(self.fate)]
+        self._toolbox = make_toolbox(self._tools)
         self._calm = False
+        self._returns: Schedules | None = None
         if self.stack is not None:
             self.platform.people = self._people
 
@@ -170,6 +184,7 @@ class World:
             self.fate.leave = partial(self._leave, tasks.cancel_scope)
             self.model = await self._open_model(tasks)
             self.model.calm = self._calm
+            returns = None
             parts = core_parts(
                 DATA,
                 self.platform,
@@ -182,9 +197,14 @@ class World:
                 limits=self.plan.limits,
                 recovery=Recovery(max_age_s=self.plan.max_age_s, resume=self.plan.resume),
             )
+            if isinstance(self.model, SimModelChain) and self._plays:
+                parts, returns = await self._with_plays(parts, self.model)
             core = await open_core(tasks, parts)
             self._look_into(core)
             tasks.start_soon(self.platform.serve, core.orchestrator.receive, name="platform")
+            if returns:
+                start_returns(tasks, core, parts, returns, self.record, self.plan.max_age_s)
+                self._returns = returns
             await self._until_nothing_is_owed(core)
             tasks.cancel_scope.cancel()
 
@@ -206,7 +226,7 @@ class World:
 
     async def _until_nothing_is_owed(self, core: Core) -> None:
         deadline = max(self.plan.calm_at, anyio.current_time()) + DRAIN_S
-        while not self._calm or not self.platform.quiet or core.journal.ledger.pending:
+        while self._is_busy(core):
             await anyio.sleep(11)
             if anyio.current_time() > self.plan.calm_at:
                 self._calm = self.platform.calm = self.model.calm = self.plan.faults.over = True
@@ -219,6 +239,16 @@ class World:
             self.record.violations.append(f"{len(core.registry)} actors after the idle time")
         if isinstance(self.model, SimModelChain):
             self.record.violations += self.model.left_over()
+
+    def _is_busy(self, core: Core) -> bool:
+        returns = self._returns.all if self._returns else ()
+        pending = core.journal.ledger.pending
+        return bool(not self._calm or not self.platform.quiet or pending or returns)
+
+    async def _with_plays(self, parts: Parts, chain: SimModelChain) -> tuple[Parts, Schedules]:
+        resources = Resources(self.disk, self._offload, self._offload, self._now, Masker(), Observing())
+        states = JsonFiles(self.disk, DATA, self._offload)
+        return await with_plays(parts, chain, self._tools, states, resources)
 
     async def _open_model(self, tasks: anyio.abc.TaskGroup) -> SimModel | SimModelChain:
         """Return the bare model, or open all that stands before the real stack's."""
@@ -238,6 +268,7 @@ class World:
             chosen=chosen,
             tools=self._toolbox.specs,
             now=self._now,
+            watch=self._watch if self._plays else None,
         )
 
     def _agent(self) -> dict[str, object]:

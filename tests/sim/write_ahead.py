@@ -27,6 +27,8 @@ class WriteAhead:
             self._record.violations.append(f"{key}: {effect} before its start is durable")
 
     def before_post(self, outgoing: Outgoing) -> None:
+        if outgoing.key.endswith("+left"):
+            return  # of the scheduler: it belongs to no turn
         key, question, _ = outgoing.key.partition("?")
         if question:
             self.before_effect(key, "a question")

@@ -243,6 +243,7 @@ async def stage(tmp_path: Path, policy: Mapping[str, str] = MappingProxyType({"*
                 "enabled": ["files", "memory", "schedule", "web_fetch"],
                 "policy": dict(policy),
                 "after_outside_text": "allow",
+                "recovery": "model",
             },
         }
         made.settings.write_text(json.dumps({**given, "data": str(data)}))

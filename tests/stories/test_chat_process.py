@@ -92,6 +92,13 @@ def test_echo_hello_gets_one_answer_and_exit_code_0(tmp_path):
     assert [line["kind"] for line in journal(tmp_path)].count("settled") == 1
 
 
+def test_a_question_to_a_pipe_is_declined_with_a_word(tmp_path):
+    offline(tmp_path)
+    done = chat(tmp_path, b"ask Which? | this | that\n")
+    assert done.returncode == 0
+    assert b"(I had a question, but nobody can be asked here.)" in done.stdout
+
+
 def test_ten_piped_lines_give_ten_answers_in_order(tmp_path):
     offline(tmp_path)
     done = chat(tmp_path, b"".join(b"tell me about line-%d please\n" % n for n in range(10)))

@@ -494,7 +494,8 @@ async def test_a_choice_that_will_not_do_is_refused_with_what_is_missing(tmp_pat
                 "I know no model of that name here. Did you mean old/small? /model lists them."
             )
             assert (await chat.say("/model")).text == (
-                f"Model: {MESSAGES.model}. Others: old/small. /model NAME takes one of them here."
+                f"Model: {MESSAGES.model}. Others: old/small. /model NAME takes one of them here. "
+                "How much it reasons: /model off | low | medium | high."
             )
             assert (await chat.say("hello")).text == "still me"
 

@@ -40,8 +40,8 @@ def environ(slack=None, **more):
 
 
 @asynccontextmanager
-async def running(path, env):
-    command = [sys.executable, "-c", CODE, "run", "--settings", str(path)]
+async def running(path, env, code=CODE):
+    command = [sys.executable, "-c", code, "run", "--settings", str(path)]
     process = await anyio.open_process(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     async with process:
         try:
@@ -231,3 +231,59 @@ def test_a_feature_that_is_off_asks_for_no_scope(tmp_path):
     made = json.loads(done.stdout)
     assert "slash_commands" not in made["features"]
     assert not {"commands", "files:read", "files:write"} & set(made["oauth_config"]["scopes"]["bot"])
+
+
+async def test_a_hang_up_takes_up_the_settings_and_a_faulty_file_changes_nothing(tmp_path):
+    async with FakeSlack() as slack:
+        path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
+        given = json.loads(path.read_text())
+        async with running(path, environ(slack)) as process, Lines(process.stderr) as log:
+            await slack.until(lambda: slack.sockets.links, 20)
+
+            async def hang_up(document, event):
+                path.write_text(document if isinstance(document, str) else json.dumps(document))
+                process.send_signal(signal.SIGHUP)
+                return await log.until(event)
+
+            async def says():
+                said = await slack.say("U1", "C1", "<@UBOT> hello")
+                await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2, 20)
+                return slack.thread("C1", said.ts)[-1].text
+
+            assert "tokens" not in await says()
+            line = await hang_up({**given, "budget": {"footer": True}}, "settings.reloaded")
+            assert line["changed"] == ["budget.footer"]
+            assert "tokens" in await says()
+            line = await hang_up('{"budget": {"footer": ', "settings.rejected")
+            assert "not valid JSON" in line["text"]
+            assert "tokens" in await says()
+            await hang_up(given, "settings.reloaded")
+            assert "tokens" not in await says()
+            line = await hang_up(given, "settings.reloaded")
+            assert line["changed"] == []
+            assert process.returncode is None
+
+
+class Lines:
+    """The log of a process, as it comes."""
+
+    def __init__(self, stream):
+        self.stream, self.rest, self.lines = stream, b"", []
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def until(self, event):
+        """Return the next line of an event."""
+        with anyio.fail_after(20):
+            while True:
+                *whole, self.rest = self.rest.split(b"\n")
+                self.lines += [json.loads(line) for line in whole if line.startswith(b"{")]
+                while self.lines:
+                    line = self.lines.pop(0)
+                    if line["event"] == event:
+                        return line
+                self.rest += await self.stream.receive()

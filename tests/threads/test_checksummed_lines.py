@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from threads.errors import NewerSchema
-from threads.store.checksummed_lines import encode, intact, read_line, scan, scrub
+from threads.store.checksummed_lines import Lines, encode, intact, read_line, scan, scrub
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +72,21 @@ def test_a_line_of_a_newer_schema_is_refused_whatever_its_shape():
 def test_a_line_of_another_shape_is_a_value_error(line):
     with pytest.raises(ValueError):
         read_line(ADAPTER, line)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.binary(max_size=4), max_size=4)), max_size=6))
+def test_lines_in_one_piece_are_those_of_the_records_and_each_is_encoded_once(changes):
+    encoded: list[list[bytes]] = []
+
+    def encode(record: list[bytes]) -> bytes:
+        encoded.append(record)
+        return record[0]
+
+    lines, records = Lines(encode), []
+    for place, new in changes:
+        fresh = [[one] for one in new]
+        records[place:] = fresh
+        encoded.clear()
+        lines.update(records)
+        assert lines.data == b"".join(one for [one] in records)
+        assert encoded == fresh

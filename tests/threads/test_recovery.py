@@ -54,7 +54,14 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
     received_s, started_s, asked, part
 ):
     ledger = owing(received_s=received_s, started_s=started_s)
-    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked)
+    found = plan(
+        ledger.pending.values(),
+        NOW,
+        max_age_s=600,
+        resume=True,
+        turn_s=lambda _: 900,
+        goes_on=lambda _: asked,
+    )
     parts = {"serve": len(found.serve), "stale": len(found.stale), "cut": len(found.cut)}
     assert parts == {"serve": 0, "stale": 0, "cut": 0, part: 1}
 
@@ -63,14 +70,23 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
 def test_restarts_while_a_person_is_asked_do_not_make_a_dead_letter(asked, attempts):
     ledger = owing(received_s=60, started_s=60, attempt=3)
     [pending] = plan(
-        ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900, asked=lambda _: asked
+        ledger.pending.values(),
+        NOW,
+        max_age_s=600,
+        resume=True,
+        turn_s=lambda _: 900,
+        goes_on=lambda _: asked,
     ).serve
     assert pending.attempts == attempts
 
 
 def test_without_resuming_a_turn_that_had_begun_gets_the_note_that_says_so():
     found = plan(
-        owing(received_s=5, started_s=5).pending.values(), NOW, max_age_s=600, resume=False, turn_s=900
+        owing(received_s=5, started_s=5).pending.values(),
+        NOW,
+        max_age_s=600,
+        resume=False,
+        turn_s=lambda _: 900,
     )
     assert len(found.cut) == 1
 
@@ -80,7 +96,7 @@ def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
     later = Received.of(message(2))
     later.at, later.seq = ago(1300), 3
     ledger.apply(later)
-    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=900)
+    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True, turn_s=lambda _: 900)
     assert [pending.received.message_id for pending in found.serve] == ["m1", "m2"]
     assert not found.stale
 

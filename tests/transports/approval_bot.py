@@ -15,9 +15,12 @@ from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.audit import Audit, AuditFiles
 from bot.tools.approvals import Approvals, ApprovalsFile
+from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.write import WriteFile, Writer
+from bot.tools.questions import DurableQuestions, QuestionsFile
+from bot.tools.recovery import Recovery
 from bot.wiring.app import utc_now
 from tests.run_tool import Run
 from tests.tool_context import make_toolbox
@@ -42,20 +45,22 @@ class ApprovalBot:
         """Run a bot until the block ends, as a process would: nothing is told to shut down."""
         offload, disk, mask = anyio.to_thread.run_sync, PosixDisk(), Masker([SECRET])
         model = model or Scripted(*script)
-        approvals = Approvals(
-            Policy(rules or {}),
-            state_file(self.data / "approvals.json", ApprovalsFile()),
-            offload=offload,
-            now=utc_now,
-            is_admin=lambda who: who == self.chat.admin,
-            note=Audit(AuditFiles(disk, self.data / "audit", offload).append, utc_now).note,
-            mask=mask,
-            expires_s=expires_s,
-        )
+        asking = {
+            "now": utc_now,
+            "is_admin": lambda who: who == self.chat.admin,
+            "note": Audit(AuditFiles(disk, self.data / "audit", offload).append, utc_now).note,
+            "mask": mask,
+            "expires_s": expires_s,
+        }
+        approvals_file = state_file(self.data / "approvals.json", ApprovalsFile())
+        approvals = Approvals(Policy(rules or {}), approvals_file, offload=offload, **asking)
+        questions = DurableQuestions(state_file(self.data / "questions.json", QuestionsFile()), **asking)
+        permits = Recovery(AskingPermits(approvals, questions), questions, asks=True)
         write = WriteFile(Writer(disk, offload, Quota(10_000_000, 1_000)))
-        tools = [ReadFile(offload), ListFiles(offload), write, *self.tools]
+        tools = [ReadFile(offload), ListFiles(offload), write, AskPerson(questions), *self.tools]
         parts = {
-            "toolbox": make_toolbox(tools, permits=approvals, mask=mask),
+            "toolbox": make_toolbox(tools, permits=permits, recovery=permits, mask=mask),
+            "asked": questions,
             "agent": {"veil": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))},
             "mask": mask,
             "reader": Documents(offload),

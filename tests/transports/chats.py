@@ -63,6 +63,10 @@ class InSlack:
         held = [self.fake.file(name, content, kind) for name, content, kind in files]
         return (await self.fake.say("U1", "D1", text, files=held)).ts
 
+    async def ask_aloud(self, content):
+        """Begin a conversation in a direct message with a recording."""
+        return (await self.fake.say("U1", "D1", "", files=[self.fake.clip("U1", content)])).ts
+
     async def say(self, thread, text, user="U1"):
         """Say something in a thread, and return the message."""
         return (await self.fake.say(user, "C1", text, thread_ts=thread)).ts
@@ -166,6 +170,9 @@ class InDiscord:
 
     async def ask_alone(self, text="please", files=()):
         return (await self.fake.say(U1, self.fake.dm(U1), text, files=files)).id
+
+    async def ask_aloud(self, content):
+        return (await self.fake.record(U1, self.fake.dm(U1), content)).id
 
     async def say(self, thread, text, user=U1):
         await self.fake.until(lambda: thread in self.fake.channels)  # until then it is being opened

@@ -23,6 +23,8 @@ from threads.model import (
     Outgoing,
     QuestionClosed,
     Resumed,
+    StagesChanged,
+    StageShown,
     Taken,
     TextDelta,
     TextReset,
@@ -53,6 +55,7 @@ EVENTS: list[TurnEvent] = [
     ToolFinished("read_file", ok=False, call_id="c1"),
     UsageCounted("offline/demo", 1200, 0.5, None),
     QuestionClosed("k?q1", approved=True, by="U1"),
+    StagesChanged("triage", (StageShown("assess", "passed"), StageShown("plan", "running"))),
     TurnSettled("answered"),
 ]
 

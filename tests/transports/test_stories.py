@@ -8,13 +8,16 @@ from functools import partial
 import anyio
 import pytest
 
+from bot.agent.prompt.transcripts import Transcripts
+from bot.agent.prompt.user_message import UserMessages
 from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
+from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
-from tests.world import Counting, Gate, Scripted, Streams, calls, says
+from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
 from threads.wording import first_cause
 
@@ -151,6 +154,22 @@ async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_
     assert [len(request.messages) for request in model.requests] == [1]
 
 
+async def test_people_see_that_a_long_conversation_is_being_summarised(chat, bot):
+    summary = Gate(says("They counted words."))
+    model = Counting(says("one"), summary, says("two"))
+    model.window = 8_000
+    async with bot(model):
+        thread = await chat.ask("words " * 1_200)
+        await told(chat, thread, "one")
+        await chat.say(thread, "words " * 1_000)
+        await summary.began.wait()
+        shows = "summarising the earlier part of our conversation"
+        await chat.fake.until(lambda: shows in chat.ever_shown())
+        summary.open.set()
+        await told(chat, thread, "two")
+    assert "summarising" not in "\n".join(chat.texts(thread))
+
+
 async def test_a_slash_stop_ends_the_turn(chat, bot):
     held = Gate(says("never"))
     async with bot(Scripted(held)):
@@ -175,6 +194,31 @@ async def test_a_file_is_read_and_a_tool_can_give_one_back(chat, bot, tmp_path):
         await told(chat, thread, "done")
         assert [*chat.files(thread).values()] == [notes[1]]
     assert "plum" in model.requests[1].messages[-1].results[0].content
+
+
+async def test_a_voice_message_is_what_its_person_says(chat, bot):
+    async def to_text(turn, files):
+        return await Transcripts(hearing, 25_000_000)(turn, files)
+
+    async def hearing(turn):
+        return Hears("when is lunch?")
+
+    model = Scripted(says("at noon"))
+    async with bot(model, agent={"user_messages": UserMessages(to_text=to_text)}):
+        thread = await chat.ask_aloud(b"OggS")
+        await told(chat, thread, "at noon")
+        assert "when is lunch?" in "\n".join(chat.texts(thread))
+    [message] = model.requests[0].messages
+    assert "when is lunch?" in message.text
+    assert not tainted([message])
+
+
+async def test_without_a_model_that_hears_a_voice_message_is_answered_with_what_to_do(chat, bot):
+    async with bot(model := Scripted()):
+        thread = await chat.ask_aloud(b"OggS")
+        await told(chat, thread, "cannot listen")
+    assert model.requests == []
+    assert len(chat.texts(thread)) == 1
 
 
 async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(chat, bot):

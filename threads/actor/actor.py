@@ -17,7 +17,7 @@ from threads import wording
 from threads.delivery import Ending, retry_until_stored
 from threads.errors import Fenced, StoreUnavailable, TurnTimeout, error_fields
 from threads.journal.records import Intent, PendingMessage
-from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted
+from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted, places_of
 from threads.scheduled_messages import headings
 
 from .conversation import Conversation
@@ -138,7 +138,7 @@ class Actor:
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 turn.notes.append(self._damaged(damaged))
             # The conversation has more than the journal: records are lost, and it may have been posted.
-            written = [m.role for m in turn.messages if m.source == turn.incoming.id]
+            written = [turn.messages[n].role for n in places_of(turn.messages, turn.incoming.id)]
             pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
@@ -146,7 +146,7 @@ class Actor:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
             if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
-            turn.clock.deadline = anyio.current_time() + shared.limits.turn_timeout_s
+            turn.clock.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
             with turn.clock:
                 text = await shared.run(turn)
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts

@@ -9,7 +9,7 @@ import anyio
 
 from threads import wording
 from threads.errors import StoreUnavailable, error_fields, retry_fields
-from threads.model import Message, Resumed, TurnEvent, Waiting
+from threads.model import History, Resumed, TurnEvent, Waiting
 from threads.ports import Context
 
 log = logging.getLogger(__name__)
@@ -25,14 +25,15 @@ class Conversation:
     """
 
     def __init__(self, context: Context) -> None:
-        self.messages: list[Message] = []
+        self.messages = History()
         self.loaded, self.saved, self.anew = False, True, False
         self._context = context
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""
         found = await self._context.load()
-        self.messages[:], self.loaded, self.anew = found.messages, True, found.anew
+        self.messages.replace(found.messages)
+        self.loaded, self.anew = True, found.anew
         return found.damaged
 
     async def save(self) -> None:
@@ -67,5 +68,5 @@ class Conversation:
     async def forget(self) -> None:
         """Archive it and start an empty one. Raises `StoreUnavailable`."""
         await self._context.archive()
-        self.messages.clear()
+        self.messages.replace([])
         self.loaded, self.saved = False, True

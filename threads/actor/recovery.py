@@ -5,6 +5,7 @@ intent on disk                       -> finish it, whatever its age, because it 
                                         that was not and is too old is told by a note (see `threads.delivery`)
 younger than the limit               -> serve it, in the order of receipt
 a question about it is open          -> serve it and ask again; the restart does not count as an attempt
+its playbook has passed a border     -> serve it; the restart does not count as an attempt
 older, or resuming is switched off   -> one note for all such messages of a thread
 its text was lost to a damaged line  -> a note
 
@@ -43,18 +44,20 @@ def plan(
     *,
     max_age_s: float,
     resume: bool,
-    turn_s: float = 0.0,
-    asked: Callable[[PendingMessage], bool] = lambda _: False,
+    turn_s: Callable[[PendingMessage], float] = lambda _: 0.0,
+    goes_on: Callable[[PendingMessage], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
     """Return what to do with the pending messages of another process.
 
-    A turn may take *turn_s* seconds. If *asked* says that a question about a message is open, its attempts start
-    again at 1.
+    The turn of a message may take *turn_s* seconds. If *goes_on* says that it waited for a person, or came
+    further than its attempt before, its attempts start again at 1.
     """
     result = Plan()
-    oldest = (now - timedelta(seconds=min(max_age_s, 1e9))).isoformat(timespec="milliseconds")
-    oldest_begun = (now - timedelta(seconds=min(max_age_s + turn_s, 1e9))).isoformat(timespec="milliseconds")
+
+    def is_recent(at: str, seconds: float) -> bool:
+        return at >= (now - timedelta(seconds=min(seconds, 1e9))).isoformat(timespec="milliseconds")
+
     going_on: set[ThreadId] = set()
     for pending in messages:
         thread, received = pending.incoming.thread, pending.received
@@ -64,14 +67,18 @@ def plan(
             result.serve.append(pending)
         elif pending.damaged:
             result.damaged.append(pending)
-        elif pending.started and resume and ((waits := asked(pending)) or pending.started.at >= oldest_begun):
-            if waits:  # the turn only waited, so it is not what killed the process
+        elif (
+            pending.started
+            and resume
+            and ((harmless := goes_on(pending)) or is_recent(pending.started.at, max_age_s + turn_s(pending)))
+        ):
+            if harmless:  # the turn waited, or came further, so it is not what kills the process
                 pending.started = replace(pending.started, attempt=1)
             result.serve.append(pending)
             going_on.add(thread)
         elif pending.started:
             result.cut.setdefault(thread, []).append(pending)
-        elif resume and (received.at >= oldest or thread in going_on) and not received.stale:
+        elif resume and (is_recent(received.at, max_age_s) or thread in going_on) and not received.stale:
             result.serve.append(pending)
         else:
             result.stale.setdefault(thread, []).append(pending)

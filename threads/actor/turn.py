@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -27,6 +27,7 @@ from threads.model import (
     Incoming,
     Limits,
     Message,
+    Option,
     Question,
     QuestionClosed,
     Resumed,
@@ -53,6 +54,18 @@ MOST_OPEN = 8
 def correlation_id(key: str, attempt: int) -> str:
     """Return the id that joins a thread's text, the log and the audit: eight hex digits, the same after a restart."""
     return hashlib.sha256(f"{key}#{attempt}".encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _verb(question: Question, option: Option) -> str:
+    """Return the command of an option."""
+    if question.kind == "answer":
+        return "answer"
+    return "approve" if option.approve else "deny"
+
+
+def _closed(key: str, question: Question, answer: Answer) -> QuestionClosed:
+    option = question.option(answer.words) if question.kind == "answer" and answer.by else None
+    return QuestionClosed(key, answer.approved, answer.by, question.kind, option.label if option else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +122,7 @@ class ActorTurn:
         self._conversation.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
-        self.messages[:] = messages
+        self.messages.replace(messages)
         self._conversation.saved = False
 
     async def compact(self, messages: list[Message]) -> None:
@@ -121,9 +134,14 @@ class ActorTurn:
         if text not in self.notes:
             self.notes.append(text)
 
+    @cached_property
+    def _one_answer(self) -> anyio.Lock:
+        """Held while a question about an answer is open: what its asker types then has one meaning."""
+        return anyio.Lock()
+
     async def ask(self, question: Question) -> Answer | None:
         await self.begun()
-        async with self._room_to_ask:
+        async with self._one_answer if question.kind == "answer" else nullcontext(), self._room_to_ask:
             return await self._ask(question)
 
     async def _ask(self, question: Question) -> Answer | None:
@@ -132,10 +150,11 @@ class ActorTurn:
         # The same after a restart, if all is the same.
         question_id = f"q{correlation_id(f'{self.incoming.key} {what}', 0)}"
         choices = tuple(
-            Choice(o.label, f"/{'approve' if o.approve else 'deny'} {question_id} {o.words}".rstrip())
+            Choice(o.label, f"/{_verb(question, o)} {question_id} {o.words}".rstrip())
             for o in question.options
         )
-        with self._shared.questions.open(self.incoming.thread, question_id, question) as open_question:
+        opening = self._shared.questions.open(self.incoming.thread, question_id, question, self.incoming.id)
+        with opening as open_question:
             if not await self._shared.delivery.ask(self._pending, question_id, question.text, choices):
                 return None
             open_question.posted = True
@@ -144,7 +163,7 @@ class ActorTurn:
                     await self.tell(Waiting(question.about, math.inf))
                 answer = await open_question.wait()
             await question.keep(answer)
-        await self.tell(QuestionClosed(f"{self.incoming.key}?{question_id}", answer.approved, answer.by))
+        await self.tell(_closed(f"{self.incoming.key}?{question_id}", question, answer))
         if not self._open:
             await self.tell(Resumed())
         return answer
@@ -195,6 +214,12 @@ class ActorTurn:
             if file.problem:
                 self.note(wording.unread(file.name, file.problem))
         return files
+
+    async def recording(self, file: File) -> bytes:
+        return await self._shared.files.recording(self.incoming.thread, file)
+
+    async def with_text(self, file: File, text: str) -> File:
+        return await self._shared.files.with_text(self.incoming.thread, file, text)
 
     async def earlier(self) -> Sequence[Spoken]:
         if self._conversation.anew:
@@ -267,7 +292,7 @@ class ActorTurn:
                 self.add(*[await render(incoming) for incoming in new])
                 if not await self._conversation.checkpoint(self.tell):
                     # They are not durable in the conversation, so each gets a turn of its own.
-                    del self.messages[before:]
+                    self.messages.replace(self.messages[:before])
                     self._mailbox.put_back(joined)
                     return
                 await self.begun()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from operator import attrgetter
+from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import Field, JsonValue
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ class Message:
     the final answer to. A turn that runs again after a crash recognises its entries by it. ``model`` is the
     ``provider/model`` that wrote an assistant entry. ``tokens`` is the length of the conversation up to this entry,
     system prompt and tools included, as that provider counted it; 0 if unknown. ``at`` is when the entry was added
-    (UTC, ISO 8601). `why` shows it, and no model reads it.
+    (UTC, ISO 8601). `why` shows it, and no model reads it. ``setup`` is what the turn of a user entry ran with, blank
+    where nothing changed (see `bot.agent.prompt.setup_changes`); no model reads it either.
     """
 
     role: Literal["user", "assistant"]
@@ -85,6 +90,7 @@ class Message:
     model: str = ""
     tokens: int = 0
     at: str = field(default="", compare=False)
+    setup: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -97,3 +103,54 @@ class Message:
     @property
     def results(self) -> list[ToolResult]:
         return [block for block in self.blocks if isinstance(block, ToolResult)]
+
+
+Fact = Callable[[Known | None, Sequence[Message]], Known]
+"""Returns what is known about a conversation, never None.
+
+It gets what was known before, None at first, and the messages that are new since then.
+"""
+
+
+class History(list[Message]):
+    """A conversation that knows what was read in it, so that a turn does not read a long one from its beginning.
+
+    Change it only with `extend` and `replace`.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[object, tuple[int, object]] = {}
+
+    def replace(self, messages: Sequence[Message]) -> None:
+        """Replace all messages, and forget what was known about the old ones."""
+        self[:] = messages
+        self._known.clear()
+
+    def known(self, fact: Fact[Known]) -> Known:
+        """Return a fact, after reading only what is new since the last time."""
+        read, before = self._known.get(fact, (0, None))
+        if before is None or read < len(self):
+            before = fact(cast("Known | None", before), self[read:])
+            self._known[fact] = len(self), before
+        return cast("Known", before)
+
+
+def known(messages: Sequence[Message], fact: Fact[Known]) -> Known:
+    """Return a fact about any messages."""
+    return messages.known(fact) if isinstance(messages, History) else fact(None, messages)
+
+
+def places_of(messages: Sequence[Message], source: str) -> list[int]:
+    """Return the indexes of the messages with this source."""
+    if source not in known(messages, _sources):
+        return []
+    return [place for place, message in enumerate(messages) if message.source == source]
+
+
+def _sources(before: set[str] | None, new: Sequence[Message]) -> set[str]:
+    sources = set() if before is None else before
+    sources.update(map(attrgetter("source"), new))
+    return sources

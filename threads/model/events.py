@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from .messages import Outcome
+from .questions import QuestionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,54 @@ class UsageCounted:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out."""
+    """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out.
+
+    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose.
+    """
 
     key: str
     approved: bool
     by: str = ""
+    kind: QuestionKind = "decision"
+    choice: str = ""
+
+
+StageState = Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
+
+STAGE_SIGNS: Mapping[StageState, str] = {
+    "waiting": "○",
+    "running": "▸",
+    "passed": "✓",
+    "failed": "✗",
+    "skipped": "↷",
+    "parked": "⏸",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageShown:
+    """One stage of a playbook, for a list of them."""
+
+    name: str
+    state: StageState
+
+
+@dataclass(frozen=True, slots=True)
+class StagesChanged:
+    """A playbook went on. ``stages`` are all of its stages, in their order. It replaces the event before."""
+
+    title: str
+    stages: tuple[StageShown, ...]
+
+    @property
+    def lines(self) -> str:
+        """Return the stages with their signs, one a line."""
+        return "\n".join(f"{STAGE_SIGNS[stage.state]} {stage.name}" for stage in self.stages)
+
+    @property
+    def text(self) -> str:
+        """Return the name of the playbook, and its stages below."""
+        return f"{self.title}\n{self.lines}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +180,7 @@ TurnEvent = (
     | ToolFinished
     | UsageCounted
     | QuestionClosed
+    | StagesChanged
     | TurnSettled
 )
 

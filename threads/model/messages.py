@@ -13,7 +13,7 @@ from .ids import Author, ThreadId, message_key
 class Attachment:
     """A file attached to a message. ``size`` is in bytes as the platform says, 0 if unknown.
 
-    ``url`` is for the transport only. Nobody else sees it.
+    ``url`` is for the transport only. Nobody else sees it. ``voice``: the message's author recorded it in the chat.
     """
 
     id: str
@@ -21,6 +21,7 @@ class Attachment:
     media_type: str = ""
     size: int = 0
     url: str = ""
+    voice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class File:
     """An attached file, stored at ``path`` in the thread's workspace. ``size`` is in bytes.
 
     If it could not be stored, ``problem`` says why in a sentence for people, and ``path`` is blank. ``picture``: a
-    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform.
+    model can be shown it. ``media_type`` comes from a picture's own bytes, else from the platform. ``audio`` is
+    "voice" for what the message's author said in the chat, and "file" for any other recording.
     """
 
     name: str
@@ -37,6 +39,7 @@ class File:
     size: int = 0
     problem: str = ""
     picture: bool = False
+    audio: Literal["", "voice", "file"] = ""
 
 
 Via = Literal["direct", "mention", "overheard"]
@@ -50,8 +53,8 @@ Way = Literal["compact", "new", "without-files"]
 class Incoming:
     """A message that a person sent to a thread. ``id`` is the platform's. ``sent_at`` is UTC, ISO 8601.
 
-    ``first`` changes the conversation before the message is served. Such a message gets a turn of its own. If it is a
-    ``control``, that is all it does, and no model reads it.
+    ``first`` changes the conversation before the message is served, or plays a playbook. Such a message gets a turn
+    of its own. If it is a ``control``, that is all it does, and no model reads it.
     ``alias`` is a second id that the platform may deliver the same message with. A ``stale`` message was missed while
     the bot was down, and is too old to answer.
     ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
@@ -63,7 +66,7 @@ class Incoming:
     author: Author
     text: str
     sent_at: str = ""
-    first: Way | Literal[""] = ""
+    first: Way | Literal["play", ""] = ""
     control: bool = False
     via: Via = "direct"
     files: tuple[Attachment, ...] = ()
@@ -114,15 +117,18 @@ FollowUp = Edited | Deleted | StopRequest
 """What a person does to earlier messages."""
 
 
+Verdict = Literal["up", "down"]
+
+
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A person's verdict on an answer. ``post_id`` is the platform's id of that post."""
+    """A person's verdict on an answer. ``post_id`` is the platform's id of that post. The last verdict counts."""
 
     id: str
     thread: ThreadId
     author: Author
     post_id: str
-    verdict: Literal["up", "down"]
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +76,14 @@ class Turn(Protocol):
         """Return the files of a message, complete and on disk. A file with a problem says so, and a note does too."""
         ...
 
+    async def recording(self, file: File) -> bytes:
+        """Return the bytes of an attached file. Raises OSError."""
+        ...
+
+    async def with_text(self, file: File, text: str) -> File:
+        """Return an attached file with its text, which is stored beside it. Raises OSError."""
+        ...
+
     async def earlier(self) -> Sequence[Spoken]:
         """Return the thread's messages from before the bot joined it, oldest first. A note tells of a failure."""
         ...
@@ -112,3 +121,7 @@ class Limits:
     attempts: int = 3
     attachment_bytes: int = 20_000_000
     busy: Literal["steer", "queue"] = "steer"
+
+    def turn_s(self, incoming: Incoming) -> float:
+        """Return the seconds that a turn may take. A playbook has limits of its own."""
+        return math.inf if incoming.first == "play" else self.turn_timeout_s

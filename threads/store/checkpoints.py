@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from .disk import Disk, Offload, Replacement, replace_files
+from .disk import Bytes, Disk, Offload, Replacement, replace_files
 from .group_commit import GroupWriter
 
 WRITERS = 2
@@ -23,7 +23,7 @@ class Checkpoints:
         self._disk, self._offload = disk, offload
         self._groups = [GroupWriter(self._commit) for _ in range(WRITERS)]
 
-    async def replace(self, path: Path, data: bytes, new: bool) -> None:
+    async def replace(self, path: Path, data: Bytes, new: bool) -> None:
         """Replace the file, or create a *new* one, durably. Raises OSError, and leaves the old one in place.
 
         It waits even if the task is cancelled: the next replacement of the file must not overtake this one.

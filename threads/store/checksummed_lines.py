@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, from_json
@@ -33,6 +35,24 @@ def encode(adapter: TypeAdapter[R], record: R) -> bytes:
     except PydanticSerializationError:
         body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
     return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))
+
+
+class Lines(Generic[R]):
+    """The lines of a file in one piece. A record is encoded once: the same object keeps its line."""
+
+    def __init__(self, encoded: Callable[[R], bytes]) -> None:
+        self.data = bytearray()
+        self._encoded, self._records, self._ends = encoded, list[R](), [0]
+
+    def update(self, records: Sequence[R]) -> None:
+        """Make ``data`` the lines of these records, from the first that is another object on."""
+        same = [*map(is_, self._records, records), False].index(False)
+        lines = [*map(self._encoded, records[same:])]
+        del self.data[self._ends[same] :], self._ends[same + 1 :]
+        self._records[same:] = records[same:]
+        for line in lines:
+            self.data += line
+            self._ends.append(len(self.data))
 
 
 class Versioned(Protocol):

@@ -1,6 +1,6 @@
 """context.jsonl: a thread's conversation as the model sees it. Each checkpoint replaces the whole file.
 
-A message is encoded once, so a checkpoint costs a join and a write. The same conversation always gives the same
+A message is encoded once, so a checkpoint costs a write. The same conversation always gives the same
 bytes. Damaged lines are set aside and the rest is used. The agent's `repair` turns it into a valid request.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
-from operator import is_
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,13 +17,13 @@ from pydantic import TypeAdapter
 from threads.errors import StoreUnavailable
 from threads.model import Message
 
-from .checksummed_lines import SCHEMA_VERSION, encode, read_records
+from .checksummed_lines import SCHEMA_VERSION, Lines, encode, read_records
 from .data_folder import conversation_was_archived
-from .disk import Disk, Offload, read_or_empty, replace_file, set_aside
+from .disk import Bytes, Disk, Offload, read_or_empty, replace_file, set_aside
 
 T = TypeVar("T")
 
-Replace = Callable[[Path, bytes, bool], Awaitable[None]]
+Replace = Callable[[Path, Bytes, bool], Awaitable[None]]
 """As `replace_file`, but off the event loop. `Checkpoints` provides it."""
 
 
@@ -60,22 +59,18 @@ class ContextFile:
     def __init__(self, disk: Disk, folder: Path, offload: Offload, replace: Replace) -> None:
         self._disk, self._path, self._offload = disk, folder / "context.jsonl", offload
         self._replace, self._new = replace, True
-        self._messages: list[Message] = []
-        self._lines: list[bytes] = []
+        self._lines = Lines(_encode)
 
     async def load(self) -> Loaded:
         """Read it. Raises `NewerSchema` if a newer version wrote it, and `StoreUnavailable` if the disk fails."""
         found = await self._stored(self._offload(self._read))
-        self._messages = list(found.messages)
-        self._lines = [_encode(message) for message in found.messages]
+        self._lines.update(found.messages)
         return found
 
     async def save(self, messages: list[Message]) -> None:
         """Make the conversation durable. Raises `StoreUnavailable`, and leaves the old one in place."""
-        same = [*map(is_, self._messages, messages), False].index(False)
-        self._lines[same:] = map(_encode, messages[same:])
-        self._messages[same:] = messages[same:]
-        await self._stored(self._replace(self._path, b"".join(self._lines), self._new))
+        self._lines.update(messages)
+        await self._stored(self._replace(self._path, self._lines.data, self._new))
         self._new = False
 
     async def copy_to_archive(self) -> None:

@@ -16,6 +16,9 @@ from typing import Protocol, TypeVar, TypeVarTuple
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
+Bytes = bytes | bytearray
+"""Content to write. A bytearray must not change meanwhile."""
+
 
 class Offload(Protocol):
     """Runs a blocking function off the event loop. It waits for the function even if its caller is cancelled."""
@@ -109,7 +112,7 @@ class PosixDisk:
             os.fsync(file.fileno())
 
     def rename(self, source: Path, target: Path) -> None:
-        source.rename(target)
+        os.rename(source, target)  # noqa: PTH104 - a Path's own makes another Path
 
     def unlink(self, path: Path) -> None:
         path.unlink()
@@ -140,11 +143,13 @@ def _make_folder(path: Path) -> list[Path]:
     return [*outer, path.parent]
 
 
-def write_all(file: File, data: bytes) -> None:
+def write_all(file: File, data: Bytes) -> None:
     """Write all bytes, in as many writes as it takes."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
+    written = 0
+    with memoryview(data) as view:  # closed, or the traceback of an error would keep the bytes from growing
+        while written < len(view):
+            with view[written:] as rest:
+                written += file.write(rest)
 
 
 @dataclass(slots=True)
@@ -155,12 +160,12 @@ class Replacement:
     """
 
     path: Path
-    data: bytes
+    data: Bytes
     new: bool = False
     error: OSError | None = None
 
 
-def replace_file(disk: Disk, path: Path, data: bytes, new: bool = False) -> None:
+def replace_file(disk: Disk, path: Path, data: Bytes, new: bool = False) -> None:
     """Replace the file, all or nothing and durably. Raises OSError, and leaves the old file in place."""
     replacement = Replacement(path, data, new)
     replace_files(disk, [replacement])
@@ -179,24 +184,24 @@ def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
         except OSError as error:
             for one in new:
                 one.error = error
-    steps: Sequence[Callable[[Replacement], None]] = (
-        lambda one: _write_temporary(disk, one),
-        lambda one: disk.rename(temporary_of(one.path), one.path),
-        lambda one: disk.fsync_folder(one.path.parent),
+    steps: Sequence[Callable[[Replacement, Path], None]] = (
+        lambda one, temporary: _write_temporary(disk, temporary, one.data),
+        lambda one, temporary: disk.rename(temporary, one.path),
+        lambda one, _: disk.fsync_folder(one.path.parent),
     )
+    temporaries = [temporary_of(one.path) for one in replacements]
     for step in steps:
-        for one in replacements:
+        for one, temporary in zip(replacements, temporaries, strict=True):
             if one.error is None:
                 try:
-                    step(one)
+                    step(one, temporary)
                 except OSError as error:
                     one.error = error
 
 
-def _write_temporary(disk: Disk, one: Replacement) -> None:
-    temporary = temporary_of(one.path)
+def _write_temporary(disk: Disk, temporary: Path, data: Bytes) -> None:
     try:
-        write_new(disk, temporary, one.data)
+        write_new(disk, temporary, data)
     except OSError:
         with suppress(OSError):  # a leftover is ignored, and replaced by the next try
             disk.unlink(temporary)
@@ -207,7 +212,7 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
-def write_new(disk: Disk, path: Path, data: bytes) -> None:
+def write_new(disk: Disk, path: Path, data: Bytes) -> None:
     """Create the file and fsync it. A missing folder is created."""
     try:
         file = disk.create(path)

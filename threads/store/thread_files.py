@@ -7,8 +7,8 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePath
+from typing import Literal, Protocol
 
 import anyio
 
@@ -43,6 +43,11 @@ OPENED_WITHIN_S = 60.0
 
 EARLIER_WITHIN_S = 8.0
 """Seconds that an answer may wait for the thread's earlier messages."""
+
+AUDIO = (".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".webm")
+"""The endings of recordings, for files whose media type does not say what they are."""
+
+NO_TYPE = ("", "application/octet-stream", "application/ogg")
 
 TOO_SLOW, SHUT = "it took too long to read.", "my disk does not give it back."
 
@@ -115,6 +120,17 @@ class ThreadFiles:
         )
         return replace(image, data=data) if unchanged else image
 
+    async def recording(self, thread: ThreadId, file: File) -> bytes:
+        """Return the bytes of a stored file. Raises OSError."""
+        read = self.store.read
+        return await self.store.offload(read, await self.workspace(thread), file.path, self.store.max_bytes)
+
+    async def with_text(self, thread: ThreadId, file: File, text: str) -> ReadableFile:
+        """Return the file with its *text*, which is stored beside it. Raises OSError."""
+        text_path = f"{TEXTS}/{PurePath(file.path).name}.txt"
+        await self.store.put(await self.workspace(thread), text_path, text.encode())
+        return _readable(file, text, text_path)
+
     async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Sequence[Spoken]:
         """Return the thread's messages from before the bot joined it. If they cannot be read, *note* says so.
 
@@ -148,11 +164,12 @@ class ThreadFiles:
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
         right_size = header is not None and (header.small if self.reader else header.fits)
         media_type = header.media_type if header else claimed
-        return File(name, path, media_type, stored.size, picture=right_size and stored.size <= MAX_BYTES)
+        picture = right_size and stored.size <= MAX_BYTES
+        return File(name, path, media_type, stored.size, picture=picture, audio=audio_kind(attachment))
 
     async def _with_content(self, thread: ThreadId, file: File, until: float) -> File:
         """Return the file with its content for a model, or with its problem."""
-        if self.reader is None or file.picture:
+        if self.reader is None or file.picture or file.audio:
             return file
         extract = self._picture if file.media_type.startswith("image/") else self._text
         try:
@@ -170,18 +187,9 @@ class ThreadFiles:
         found = await reader.text_of(place, file.media_type, file.name)
         if not found.text:
             return replace(file, problem=found.problem)
-        if not found.as_is:
-            text_path = f"{TEXTS}/{place.name}.txt"
-            await self.store.put(workspace, text_path, found.text.encode())
-        return ReadableFile(
-            file.name,
-            file.path,
-            file.media_type,
-            file.size,
-            text=found.text,
-            text_path=file.path if found.as_is else text_path,
-            missing=found.problem,
-        )
+        if found.as_is:
+            return _readable(file, found.text, file.path, found.problem)
+        return replace(await self.with_text(thread, file, found.text), missing=found.problem)
 
     async def _picture(self, reader: Reader, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
@@ -214,3 +222,25 @@ class ThreadFiles:
         except Exception as error:  # the boundary of a transport: its bugs make a file unavailable
             log.exception("file.download_failed: see the traceback", extra={"thread_id": str(thread)})
             raise unavailable(wording.NO_FILE) from error
+
+
+def audio_kind(attachment: Attachment) -> Literal["", "voice", "file"]:
+    """Return what kind of recording a file is by what the platform says, blank for another file."""
+    media_type = attachment.media_type.partition(";")[0].strip().lower()
+    named_so = media_type in NO_TYPE and PurePath(attachment.name).suffix.lower() in AUDIO
+    if attachment.voice:
+        return "voice"
+    return "file" if media_type.startswith("audio/") or named_so else ""
+
+
+def _readable(file: File, text: str, text_path: str, missing: str = "") -> ReadableFile:
+    return ReadableFile(
+        file.name,
+        file.path,
+        file.media_type,
+        file.size,
+        audio=file.audio,
+        text=text,
+        text_path=text_path,
+        missing=missing,
+    )

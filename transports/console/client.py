@@ -60,7 +60,11 @@ class Console:
         at_terminal = _is_terminal(*streams[:2]) if interactive is None else interactive
         self.interactive = at_terminal and question is None
         self._attached = attached
-        self.capabilities = Capabilities(lands_late=False, asks=self.interactive, files=attached is not None)
+        self.capabilities = Capabilities(
+            lands_late=False,
+            asks=self.interactive or bool(question and question.yes),
+            files=attached is not None,
+        )
         sender = Sender(session, Author(CONSOLE_USER, author))
         self._frontend: Ask | Pipe | Terminal
         if question:

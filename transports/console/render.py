@@ -20,8 +20,8 @@ from threads.model import Choice, Outgoing
 from transports.base.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
-_ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?")
-"""The command of a button. Its id is not needed if no other question is open."""
+_ANSWER = re.compile(r"(/approve|/deny) q[0-9a-f]{8}(?: once)?|/answer q[0-9a-f]{8} #")
+"""The command of a button. Its id is not needed if no other question is open, and an answer needs no command."""
 
 MAX_MARKDOWN = 50_000
 """Characters; a longer text is not laid out, which would take too long."""
@@ -109,7 +109,10 @@ def _choices(choices: Sequence[Choice], *, alone: bool) -> str:
     """List the commands, each with its meaning."""
     typed = [_ANSWER.sub(r"\1", choice.command) if alone else choice.command for choice in choices]
     longest = max(map(len, typed))
-    labels = [without_controls(choice.label) for choice in choices]
+    labels = [
+        without_controls(choice.label).removeprefix(f"{command}. ")
+        for command, choice in zip(typed, choices, strict=True)
+    ]
     return "\n".join(f"  {command:<{longest}}  {label}" for command, label in zip(typed, labels, strict=True))
 
 

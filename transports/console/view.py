@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from threads.model import (
     QuestionClosed,
+    StagesChanged,
     Taken,
     TextDelta,
     TextReset,
@@ -36,13 +37,15 @@ MAX_TOOL_LINES = 200
 class LiveTurn:
     """A turn that runs. ``since`` and ``until`` are seconds of the caller's monotonic clock.
 
-    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before.
+    ``text`` is that of this step, which may be taken back; ``before`` is that of the steps before. ``stages`` are
+    those of a playbook.
     """
 
     message_id: str
     since: float
     before: str = ""
     text: str = ""
+    stages: str = ""
     tools: RunningTools = field(default_factory=RunningTools)
     waiting: Waiting | None = None
     until: float = 0.0
@@ -56,6 +59,8 @@ class LiveTurn:
                 self.text = (self.text + without_controls(text))[-TAIL:]
             case TextReset():
                 self.text = ""
+            case StagesChanged():
+                self.stages = event.text
             case Waiting(seconds=seconds):
                 self.waiting, self.until = event, now + seconds
             case ToolStarted():
@@ -130,7 +135,7 @@ class View:
         """Note a printed post. If it is the *final* word on a message, the message's draft goes."""
         thread = self.threads[name]
         if final and thread.live and thread.live.message_id == reply_to:
-            thread.live.before = thread.live.text = ""
+            thread.live.before = thread.live.text = thread.live.stages = ""
         thread.unread += name != self.current
 
     def take_tool_lines(self, name: str) -> list[str]:
@@ -144,7 +149,7 @@ class View:
     def draft(self) -> str:
         """The text of the current thread's answer so far."""
         live = self.thread.live
-        return live.before + live.text if live else ""
+        return "\n\n".join(filter(None, (live.stages, live.before + live.text))) if live else ""
 
     def status(self, now: float) -> str:
         """Return one line: the current thread and what it does, and the other threads with news."""

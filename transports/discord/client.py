@@ -62,7 +62,7 @@ UPLOAD_BYTES = 10 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings of the transport. `/model` completes ``models``; ``roles`` are those that grant rights."""
+    """The settings of the transport. `/model` completes ``models``; ``roles`` returns those that grant rights."""
 
     token: str = field(repr=False)
     api_base_url: str | None = None
@@ -70,9 +70,10 @@ class Options:
     streaming: Literal["edits", "progress", "off"] = "edits"
     reactions: bool = True
     typing: bool = True
+    feedback: bool = False
     in_place: frozenset[str] = frozenset()
     bots: frozenset[str] = frozenset()
-    roles: frozenset[str] = frozenset()
+    roles: Callable[[], frozenset[str]] = frozenset
     models: tuple[str, ...] = ()
     max_age_s: float = 600
 
@@ -198,6 +199,7 @@ class Discord(Client[Options, Rest, _Connection]):
             answers,
             upload_limit=lambda guild: limits.get(guild, UPLOAD_BYTES),
             now=self._now,
+            feedback=options.feedback,
         )
         intake = Intake(
             tasks,

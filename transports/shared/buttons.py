@@ -10,17 +10,23 @@ from typing import Generic, Protocol, TypeVar
 
 from cachetools import FIFOCache, LRUCache
 
-from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled
+from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled, Verdict
 
 MOST_PRESSES = 1_000
 """Presses that may still be accepted."""
 
 MOST_QUESTIONS = 1_000
 
-ANSWERS = ("/approve", "/deny")
+ANSWERS = ("/approve", "/deny", "/answer")
 LASTING = ("/stop", *ANSWERS)
 """Commands whose buttons stay after a press. They go with their draft or question: without its stop button, what a
 killed process left would no longer be known as unfinished."""
+
+THANKS: dict[Verdict, str] = {
+    "up": "Thank you.",
+    "down": "Thank you. Tell me here what was wrong with it, and I will try again.",
+}
+"""The reply to a verdict on an answer, for its person alone."""
 
 UNDECIDED = "Not decided."
 """The decision of a question whose turn ended first."""
@@ -70,6 +76,12 @@ class OpenQuestions(LRUCache[str, Q]):
 
 def decision_text(event: QuestionClosed, who: str) -> str:
     """Return the decision of a question, for below its text; *who* is the person's name, if known."""
+    if event.kind == "answer":
+        if not event.by:
+            return "Nobody answered in time."
+        return (
+            f"Answered{who and ' by '}{who}{event.choice and ': '}{event.choice}{'' if event.choice else '.'}"
+        )
     if not event.by:
         return "Nobody decided in time."
     return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

@@ -15,7 +15,7 @@
 | post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key          |
 | file       | key, name, size, address         | a file was posted                                            |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
-| closed     | key, approved, by                | a question was decided, or time ran out                      |
+| closed     | key, decision                    | a question was decided or answered, or time ran out          |
 | settled    | outcome, code                    | the message has its outcome                                  |
 """
 
@@ -48,6 +48,7 @@ from threads.model import (
     message_key,
 )
 from transports.base.text import clean
+from transports.shared.buttons import decision_text
 from transports.web.feed import Event
 from transports.web.markdown import tree
 
@@ -99,8 +100,7 @@ _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
     QuestionClosed: lambda event, _: {
         "op": "closed",
         "key": event.key,
-        "approved": event.approved,
-        "by": event.by,
+        "decision": decision_text(event, ""),
     },
     TurnSettled: lambda event, _: {"op": "settled", "outcome": event.outcome, "code": event.code},
 }

@@ -115,7 +115,7 @@ async def main() -> None:
     task, fsyncs = Task.read(), Fsyncs()
     platform = _Platform(task, fsyncs)
     if task.model_url:
-        await serve(_settings(task), {}, model="loopback/instant", transports=[platform])
+        await serve(_settings(task), {}, model="loopback/instant", make_transports=lambda _: [platform])
         return
     async with running(Path(task.data), platform, _Model(task.step)) as core:
         await platform.serve(core.orchestrator.receive)

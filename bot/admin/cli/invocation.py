@@ -70,7 +70,12 @@ def load(settings_file: Path | None, data: Path | None = None, *, only_looks: bo
         loaded = read(None, environ=os.environ)
     if data is None:
         return loaded
-    return replace(loaded, settings=loaded.settings.model_copy(update={"data": data.absolute()}))
+    folder = data.absolute()
+    return replace(
+        loaded,
+        settings=loaded.settings.model_copy(update={"data": folder}),
+        file=loaded.file and replace(loaded.file, data=folder),
+    )
 
 
 def masker(loaded: Loaded) -> Masker:

@@ -104,6 +104,7 @@ def usage(
     from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
+    from bot.config.scopes import day_limits
     from bot.reports.budget_state import budgets
     from bot.reports.usage import By, period
     from bot.reports.usage import report as read
@@ -115,7 +116,8 @@ def usage(
     days = period(since, month, now)
     report = read(data.reader, by, days, over)
     if report.files:
-        policy = Policy.of(data.loaded.settings.budget)
+        settings = data.loaded.settings
+        policy = Policy.of(settings.budget, day_limits(settings))
         report.limits = spent_on(now.date().isoformat(), budgets(data.reader), policy)
     if as_html:
         from bot.page.export import write_usage
@@ -142,7 +144,7 @@ def audit(
 
     With --follow, --json prints one object per line.
     """
-    from bot.reports.audit_trail import Filter, as_value, read_audit
+    from bot.reports.audit_trail import Filter, as_value, feedback_count, read_audit
 
     names = [found.name for found in data.reader.find(thread)] or [thread] if thread else []
     records = read_audit(data.reader, Filter(since, kind, names), data.damage, look_again if follow else None)
@@ -155,11 +157,13 @@ def audit(
     elif as_json:
         values = [as_value(record) for record in records]
         data.print_json({"records": values, "damaged_lines": data.damage.lines})
-    elif rows := [_cells(data, record) for record in records]:
+    elif found := list(records):
         from bot.admin.terminal import Column, print_table
 
         columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
-        print_table([*columns, Column("What")], rows)
+        print_table([*columns, Column("What")], [_cells(data, record) for record in found])
+        if count := feedback_count(found):
+            click.echo(count)
     else:
         click.echo(f"Nothing in the audit since {since[:16].replace('T', ' ')} (UTC).")
 

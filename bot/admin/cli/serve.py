@@ -39,7 +39,8 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
     repair_terminal()
     from bot.wiring.chat import run_chat
 
-    _serve(run_chat, load(settings_file, data))
+    loaded = load(settings_file, data)
+    _serve(partial(run_chat, file=loaded.file), loaded)
 
 
 @click.command()
@@ -133,9 +134,12 @@ def run(settings_file: Path | None, data: Path | None) -> None:
     """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if sys.stdin is None or not sys.stdin.isatty():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a reload; what a start reads is new
     from bot.wiring.run import run_transports
 
-    _serve(run_transports, load(settings_file, data))
+    loaded = load(settings_file, data)
+    _serve(partial(run_transports, file=loaded.file), loaded)
 
 
 def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.admin.setup.options import InitOptions
+    from bot.config.settings import Settings
 
 NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
 SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
@@ -160,25 +162,41 @@ def manifest_slack(settings_file: Path | None) -> None:
 @click.command()
 @settings_option
 @json_option
-def check(settings_file: Path | None, as_json: bool) -> None:
-    """Check the settings and the secrets they refer to. Nothing is started or contacted.
+@click.option(
+    "--for",
+    "place",
+    metavar="PLACE",
+    default="",
+    help="Print what holds there and why: slack:TEAM:CHANNEL, discord:GUILD:CHANNEL, or without the channel.",
+)
+@click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
+def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
+    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted.
 
     It also shows what the tool profile and the policy mean together.
     """
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.wiring.app import unpriced
+    from bot.playbooks.library import FOLDER, Library
+    from bot.wiring.app import model_faults, model_warnings
 
+    if person and not place:
+        raise click.UsageError("--person needs --for")
     warnings: list[str] = []
     try:
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
-        warnings = [*unpriced(loaded.settings)]
+        faults += model_faults(loaded.settings)
+        faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
+        warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
             refuse(str(error))
         faults = [line for line in str(error).splitlines() if not line.startswith("Correct this in ")]
+    if place and not faults:
+        _print_place(loaded.settings, place, person, as_json=as_json)
+        return
     if as_json:
         print_json({"ok": not faults, "faults": faults, "warnings": warnings})
         sys.exit(EX_CONFIG if faults else 0)
@@ -197,14 +215,34 @@ def check(settings_file: Path | None, as_json: bool) -> None:
     click.echo(f"`threadfast run` serves {' and '.join(serves)}." if serves else NO_PLATFORM)
 
 
+def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) -> None:
+    from bot.reports.effective_settings import place_of, report, table
+
+    where = place_of(place, person)
+    if where is None:
+        raise click.UsageError(
+            f"--for {place}: write slack:TEAM or slack:TEAM:CHANNEL, or discord:GUILD or discord:GUILD:CHANNEL."
+        )
+    found = report(settings, where)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        click.echo(table(found))
+
+
 @click.command()
 @click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
-def schema(*, events: bool) -> None:
+@click.option("--playbook", is_flag=True, help="Of a playbook instead.")
+def schema(*, events: bool, playbook: bool) -> None:
     """Print the JSON Schema of settings.json."""
     if events:
         from bot.observe.event_lines import event_schema
 
         print_json(event_schema())
+    elif playbook:
+        from bot.playbooks.definition import json_schema as playbook_schema
+
+        print_json(playbook_schema())
     else:
         from bot.config.load import json_schema
 

@@ -48,14 +48,17 @@ REFERENCES = 5
 PLAIN_KEYS = frozenset({
     "model", "fallback_models", "model_map", "mode", "kind", "backoff", "acknowledge", "busy", "sandbox", "streaming",
     "log_level", "log_format", "enabled", "after_outside_text", "policy",
-    "bot_token", "app_token", "token", "api_key",
+    "bot_token", "app_token", "token", "api_key", "api_keys",
+    "reasoning", "efforts", "retryable",
 })  # fmt: skip
 """Settings keys whose values are words of ours, model names or references."""
 
 NAMED = frozenset({"providers", "prices", "models", "model_map", "per_tool", "policy"})
 """Maps by model, provider or tool."""
 
-PRIVATE_NAMES = frozenset({"mcp_servers", "env", "headers"})
+PRIVATE_NAMES = frozenset(
+    {"mcp_servers", "env", "headers", "metadata", "extra_body", "chat_template_kwargs", "scopes"}
+)
 """Maps whose keys are left out."""
 
 OMITTED = frozenset({"$schema", "data"})
@@ -163,7 +166,7 @@ def _status(context: Context) -> list[str]:
         {"name": edge.name, "state": edge.state, "silent_s": edge.silent_s} for edge in status.transports
     ]
     values["circuits"] = [
-        {"model": one.model, "state": one.state, "waiting": one.waiting} for one in status.circuits
+        {"model": one.title, "state": one.state, "waiting": one.waiting} for one in status.circuits
     ]
     return [f"{name}: {json.dumps(value)}" for name, value in values.items()]
 

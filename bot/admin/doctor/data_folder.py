@@ -112,7 +112,12 @@ def too_open(data: Path) -> Iterator[Path]:
     if data.stat().st_mode & OPEN:
         yield data
     steps = (step for step in Step if step not in (Step.NEVER, Step.FILES))
-    ours = (data / path for step in steps for path in files_of(data, step) if path.parts[0] != "skills")
+    ours = (
+        data / path
+        for step in steps
+        for path in files_of(data, step)
+        if path.parts[0] not in ("skills", "playbooks")
+    )
     for path in islice(ours, MOST_FILES):
         if not path.is_symlink() and path.stat().st_mode & OPEN:
             yield path

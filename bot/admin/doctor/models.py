@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.admin.model_failures import explain_failure
-from bot.config.settings import Settings
+from bot.config.settings import Settings, settings_by_key
 from bot.llm.catalog import price_fix
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
-from bot.wiring.app import catalog_of
 from bot.wiring.chat import with_model
-from bot.wiring.model_chain import candidates
+from bot.wiring.model_chain import catalog_of, used
 from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
@@ -24,16 +23,21 @@ INIT = "`threadfast init` tests another key or model."
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model of the chain, first at ``place`` 0. ``why`` says why it is the first."""
+    """A model of the chain, first at ``place`` 0. ``why`` says why it is the first.
+
+    ``key`` is the number of the provider's key, from 1, if it has several.
+    """
 
     name: str
     place: int
     settings: Settings
     why: str = ""
+    key: int = 0
 
     @property
     def title(self) -> str:
-        return "model" if not self.place else f"model.{self.place}"
+        title = "model" if not self.place else f"model.{self.place}"
+        return f"{title}.key_{self.key}" if self.key else title
 
 
 async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Candidate]:
@@ -41,7 +45,7 @@ async def models_of(settings: Settings, environ: Mapping[str, str]) -> list[Cand
     settings, model, why = await with_model(settings, environ)
     return [
         Candidate(name, place, settings, "" if place else f" ({why})")
-        for place, name in enumerate(candidates(settings, model))
+        for place, name in enumerate(used(settings.model_copy(update={"model": model})))
     ]
 
 
@@ -50,12 +54,31 @@ def model_checks(models: Sequence[Candidate]) -> list[Check]:
 
 
 async def check_model(one: Candidate, context: Context) -> Findings:
-    yield await _answer(one, context)
+    for finding in await _answers(one, context):
+        yield finding
     if catalog_of(one.settings).rate(one.name) is None:
         hard, found = one.settings.budget.mode == "hard", f"the price of {one.name} is unknown"
         meaning = "A hard budget refuses it." if hard else "What it costs is not counted."
         state: State = "fail" if hard and not one.place else "warn"
         yield Finding(f"{one.title}.price", state, found, meaning, price_fix(one.name))
+
+
+async def _answers(one: Candidate, context: Context) -> list[Finding]:
+    """Ask the model with each key of its provider. A key that fails is a warning while another works."""
+    single = settings_by_key(one.settings, one.name.partition("/")[0])
+    if len(single) == 1:
+        return [await _answer(one, context)]
+    keyed = [
+        replace(one, settings=settings, key=key, why=f", key {key} of {len(single)}{one.why}")
+        for key, settings in enumerate(single, 1)
+    ]
+    found = [await _answer(each, context) for each in keyed]
+    if any(finding.state == "ok" for finding in found):
+        other = "Calls take another key."
+        return [
+            replace(each, state="warn", meaning=other) if each.state == "fail" else each for each in found
+        ]
+    return found
 
 
 async def _answer(one: Candidate, context: Context) -> Finding:

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from bot.admin.doctor.checks import Check, Context, Findings
+from bot.config.scopes import enabled_anywhere
 from bot.config.settings import McpServer
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
@@ -22,7 +23,7 @@ async def check_sandbox(context: Context) -> Findings:
     from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - slow, and only with a shell
 
     mode = context.settings.tools.sandbox
-    if "shell" not in context.settings.tools.enabled or mode == "off":
+    if "shell" not in enabled_anywhere(context.settings) or mode == "off":
         yield Finding("sandbox", "ok", "shell commands are off in the settings")
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -39,7 +40,7 @@ async def check_sandbox(context: Context) -> Findings:
 
 
 async def check_browser(context: Context) -> Findings:
-    if "browser" not in context.settings.tools.enabled:
+    if "browser" not in enabled_anywhere(context.settings):
         return
     from bot.tools.browser.launch import unavailable  # noqa: PLC0415 - slow, and only with a browser
 

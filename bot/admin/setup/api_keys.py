@@ -33,9 +33,16 @@ def variable_of(provider: str) -> str:
 def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
     """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
 
-    Raises `ConfigInvalid` if a person must enter it and nobody can be asked.
+    Several keys are only looked up: a person edits their list. Raises `ConfigInvalid` if a person must enter a key
+    and nobody can be asked.
     """
     provider = draft.loaded().settings.providers[name]
+    if provider.api_keys:
+        if anew or key_file:
+            raise ConfigInvalid(f"providers.{name}.api_keys lists several keys; change them there")
+        for reference in provider.api_keys:
+            resolve_secret(reference, draft.loaded().environ)
+        return
     open_here = provider.api_key is None and is_local(provider)
     if OWN_FORM.get(name, "") in screen.pasted:
         _ask(draft, name, provider, screen)

@@ -109,7 +109,7 @@ def _last_sign(silent_s: float | None) -> str:
 
 def _circuit(one: CircuitStatus) -> Line:
     waiting = f"; {one.waiting} calls wait" if one.waiting else ""
-    text = f"{one.model} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
+    text = f"{one.title} {one.state}{f': {one.why}' if one.why else ''}{waiting}"
     return Line("", text, "ok" if one.state == "closed" else "fail" if one.state == "open" else "warn")
 
 
@@ -125,7 +125,7 @@ def _messages(status: Status) -> Iterator[Line]:
 
 def _spend(one: Spend) -> Line:
     held = f" and {_usd(one.reserved)} held for calls" if one.reserved else ""
-    name = SCOPES.get(one.scope, one.scope)
+    name = SCOPES.get(one.scope, f"today in {one.scope}")
     if not one.limit:
         return Line("", f"{_usd(one.spent)} {name}{held}, no limit")
     share = (one.spent + one.reserved) / one.limit

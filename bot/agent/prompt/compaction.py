@@ -18,14 +18,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
 from cachetools import TTLCache
 from pydantic import JsonValue
 
+from bot.agent.prompt.setup_changes import answered_setup
 from bot.agent.prompt.token_estimate import request_size, size_of
+from bot.ports import wording
 from bot.ports.errors import ContextOverflow, OutputInvalid, ProviderError
 from bot.ports.model import Request, TurnModel
 from bot.ports.outside_text import tainted
@@ -41,7 +44,9 @@ from threads.model import (
     ThinkingDelta,
     ThreadId,
     ToolCall,
+    ToolFinished,
     ToolResult,
+    ToolStarted,
     Turn,
     TurnEvent,
 )
@@ -63,6 +68,9 @@ WORTH_IT = 0.9
 
 SPILL_OVER = 2_000
 """Characters: a longer result or argument moves to a file."""
+
+SUMMARISING = "compact"
+"""The name of the work, for those who watch the turn."""
 
 OPENING = (
     "Summary of our conversation up to here. It stands in place of the messages, which are kept on file."
@@ -207,7 +215,8 @@ class Compaction:
         while self._attempts < ATTEMPTS:
             self._attempts += 1
             try:
-                summary = await _ask(asked, turn, model, window)
+                async with _announced(turn):
+                    summary = await _ask(asked, turn, model, window)
             except ProviderError as error:
                 fields = {**_ids(turn), **error_fields(error)}
                 log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
@@ -267,6 +276,18 @@ class Compaction:
         return f"({len(text)} characters were moved to {path} to make room; read them there if you need them)"
 
 
+@asynccontextmanager
+async def _announced(turn: Turn) -> AsyncIterator[None]:
+    """Show the person that a summary is being written: it takes many seconds without any text."""
+    await turn.tell(ToolStarted(SUMMARISING, call_id=SUMMARISING, label=wording.SUMMARISING))
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        await turn.tell(ToolFinished(SUMMARISING, done, SUMMARISING))
+
+
 async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | None) -> str:
     """Return the summary, or "" if the answer is not one; raises `ProviderError`."""
 
@@ -283,7 +304,8 @@ async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | Non
 
 def _entry(summary: str, of: Sequence[Message]) -> Message:
     """Return the message that replaces others. If they have text from outside, the summary counts as such, too."""
-    return Message("user", (Text(f"{OPENING}\n\n{summary}", outside=tainted(of)),))
+    text = Text(f"{OPENING}\n\n{summary}", outside=tainted(of))
+    return Message("user", (text,), setup=answered_setup(of))
 
 
 def _length(request: Request, messages: Sequence[Message]) -> int:

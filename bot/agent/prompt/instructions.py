@@ -48,23 +48,25 @@ class Instructions:
     def __init__(self, disk: Disk, data: Path, name: str, skills: Skills | None, offload: Offload) -> None:
         self._identity = CachedFile(disk, data / "IDENTITY.md", LARGEST)
         self._name, self._skills, self._offload = name, skills, offload
-        self._prompt = ""
+        self._files: tuple[str, str] | None = None
 
-    async def prompt(self) -> str:
-        """Return the current system prompt."""
-        return await self._offload(self._read)
+    async def prompt(self, identity: str = "", *, skills: bool = True) -> str:
+        """Return the current system prompt.
+
+        *identity* stands in place of IDENTITY.md unless it is blank. Without *skills* the prompt lists none.
+        """
+        return await self._offload(self._read, identity, skills)
 
     @property
     def problem(self) -> str:
         """What is wrong with IDENTITY.md, for the operator; `Skills.problems` has the rest."""
         return f"IDENTITY.md: {self._identity.problem}" if self._identity.problem else ""
 
-    def _read(self) -> str:
-        identity = self._identity.read() or ""
-        skills = listing(self._skills.scan()) if self._skills else ""
-        prompt = system_prompt(self._name, identity, skills)
-        if prompt != self._prompt:
-            if self._prompt:
+    def _read(self, identity: str, skills: bool) -> str:
+        files = self._identity.read() or "", listing(self._skills.scan()) if self._skills else ""
+        if files != self._files:
+            if self._files:
                 log.info("prompt.changed: IDENTITY.md or the skills changed, and count from now on")
-            self._prompt = prompt
-        return prompt
+            self._files = files
+        own, listed = files
+        return system_prompt(self._name, identity.strip() or own, listed if skills else "")

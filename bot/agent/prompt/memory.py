@@ -15,7 +15,7 @@ cache stays valid.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from bot.agent.prompt.memory_lines import (
 )
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput
 from threads.errors import StoreUnavailable
-from threads.model import Message, Text, ThreadId
+from threads.model import Message, Text, ThreadId, known
 from threads.store.data_folder import plain, thread_folder
 
 log = logging.getLogger(__name__)
@@ -230,21 +230,23 @@ def _describe_note(note: Note) -> str:
 
 def changed_memory(memory: str, conversation: Sequence[Message]) -> str:
     """Return the parts of *memory* that are new to the conversation, worded for the model; blank if none are."""
-    known = dict(_known_sections(conversation))
-    if not known:
+    told = known(conversation, _sections_told)
+    if not told:
         return memory
     now = _parse_sections(memory)
-    now |= {title: NOTHING_MORE for title in known if title not in now}
-    news = [f"{title}\n{lines}" for title, lines in now.items() if known.get(title, NOTHING_MORE) != lines]
+    now |= {title: NOTHING_MORE for title in told if title not in now}
+    news = [f"{title}\n{lines}" for title, lines in now.items() if told.get(title, NOTHING_MORE) != lines]
     return "\n".join([CHANGED, *news]) if news else ""
 
 
-def _known_sections(conversation: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the sections in the conversation, oldest first. They are only at the head of a person's message."""
-    people = [message for message in conversation if message.role == "user" and message.source]
+def _sections_told(before: dict[str, str] | None, new: Sequence[Message]) -> dict[str, str]:
+    """Return the newest text of each section. They are only at the head of a person's message."""
+    told = before or {}
+    people = [message for message in new if message.role == "user" and message.source]
     for first in [message.blocks[0] for message in people if message.blocks]:
         if isinstance(first, Text) and first.text.startswith(HEADS):
-            yield from _parse_sections(first.text).items()
+            told |= _parse_sections(first.text)
+    return told
 
 
 def _parse_sections(block: str) -> dict[str, str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from operator import is_
 
-from threads.model import Message, Text, ToolCall, ToolResult
+from threads.model import Message, Text, ToolCall, ToolResult, known
 
 INTERRUPTED = json.dumps(
     {
@@ -32,8 +32,25 @@ MISSING = Message("user", (Text("(The beginning of our conversation is missing.)
 
 def repair(messages: list[Message]) -> list[Message]:
     """Return a valid history: the same list if nothing changes, and the same objects where they do not change."""
-    if _only_text(messages):
+    if known(messages, _valid) and not (messages and messages[0].role == "assistant"):
         return messages
+    repaired = _repaired(messages)
+    if repaired and repaired[0].role == "assistant":
+        return [MISSING, *repaired]
+    return messages if _same(repaired, messages) else repaired
+
+
+def _valid(before: bool | None, new: Sequence[Message]) -> bool:
+    """Return whether nothing is repaired in any part, which makes the whole valid: no part leaves a call open."""
+    return before is not False and _same(_repaired(new), new)
+
+
+def _same(one: Sequence[Message], other: Sequence[Message]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _repaired(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with one result for each call, and without empty ones."""
     entries = [message for message in messages if message.blocks]
     repaired: list[Message] = []
     position = 0
@@ -47,19 +64,7 @@ def repair(messages: list[Message]) -> list[Message]:
         while position < len(entries) and entries[position].role == "user":
             position += 1
         repaired += _answered(message, entries[start:position])
-    if repaired and repaired[0].role == "assistant":
-        repaired.insert(0, MISSING)
-    if len(repaired) == len(messages) and all(map(lambda a, b: a is b, repaired, messages)):
-        return messages
     return repaired
-
-
-def _only_text(messages: list[Message]) -> bool:
-    """Return whether there is nothing to repair. Long histories take no loop of Python's."""
-    if messages and messages[0].role == "assistant":
-        return False
-    blocks = [message.blocks for message in messages]
-    return all(blocks) and {Text}.issuperset(map(type, chain.from_iterable(blocks)))
 
 
 def _answered(assistant: Message, following: list[Message]) -> list[Message]:

@@ -7,27 +7,24 @@ While it cannot be used, or is being written, its last good version counts.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from bot.agent.prompt.cached_file import State, state_of
 from bot.agent.prompt.memory_lines import visible_text
-from threads.store.open_beneath import FILE, FOLDER, closing, open_at
+from bot.agent.prompt.owner_files import LOOSE, FileMissing, FileUnusable, changeable, opened, text_of
 
 log = logging.getLogger(__name__)
 
 SKILL = "SKILL.md"
 
-LARGEST, LARGEST_HEAD = 64_000, 8_000
-"""Bytes of one file, and characters of its front matter."""
+LARGEST_HEAD = 8_000
+"""Characters of the front matter."""
 
 MOST_LISTED, MOST_FILES, DEEPEST = 50, 50, 3
 """Skills in the system prompt; files of one skill that are listed, in so many levels of folders."""
@@ -36,19 +33,9 @@ LONGEST_LINE, LONGEST_DESCRIPTION = 200, 4_000
 """Characters of a description: in the system prompt, and in the file."""
 
 BAD_NAME = "its folder must be named with small letters, digits, - and _"
-LOOSE = "others than its owner can change it (chmod -R go-w)"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _BORDER = re.compile(r"^-{3,}\s*$", re.MULTILINE)
-_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
-
-
-class SkillUnusable(Exception):
-    """A skill, or a file of one, cannot be read; ``str(error)`` says why and names no path of this machine."""
-
-
-class SkillMissing(SkillUnusable):
-    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +58,17 @@ class _Parsed:
 
 
 def skill_of(name: str, text: str) -> Skill:
-    """Return the skill in the text of *name*/SKILL.md; raises `SkillUnusable`."""
+    """Return the skill in the text of *name*/SKILL.md; raises `FileUnusable`."""
     values, body = _split(text)
     description = values.get("description")
     if values.get("name") != name:
-        raise SkillUnusable("the name in its front matter is not the name of its folder")
+        raise FileUnusable("the name in its front matter is not the name of its folder")
     if not isinstance(description, str) or not (summary := " ".join(visible_text(description).split())):
-        raise SkillUnusable("it has no description")
+        raise FileUnusable("it has no description")
     if len(summary) > LONGEST_DESCRIPTION:
-        raise SkillUnusable(f"its description has more than {LONGEST_DESCRIPTION:,} characters")
+        raise FileUnusable(f"its description has more than {LONGEST_DESCRIPTION:,} characters")
     if not body:
-        raise SkillUnusable("there is nothing below its front matter")
+        raise FileUnusable("there is nothing below its front matter")
     return Skill(name, summary, body)
 
 
@@ -91,18 +78,18 @@ def _split(text: str) -> tuple[dict[str, object], str]:
 
     before, *rest = _BORDER.split(text, 2)
     if before.strip() or not rest:
-        raise SkillUnusable("it does not begin with front matter (---)")
+        raise FileUnusable("it does not begin with front matter (---)")
     if len(rest[0]) > LARGEST_HEAD:
-        raise SkillUnusable(f"its front matter has more than {LARGEST_HEAD:,} characters")
+        raise FileUnusable(f"its front matter has more than {LARGEST_HEAD:,} characters")
     try:
         values = yaml.load(rest[0], Loader=yaml.BaseLoader) if len(rest) == 2 else None  # noqa: S506
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        raise SkillUnusable(f"its front matter is not valid YAML: {error.problem}{line}") from error
+        raise FileUnusable(f"its front matter is not valid YAML: {error.problem}{line}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise SkillUnusable("its front matter is not valid YAML") from error
+        raise FileUnusable("its front matter is not valid YAML") from error
     if not isinstance(values, dict) or not values:
-        raise SkillUnusable("its front matter has no end (---), or nothing in it")
+        raise FileUnusable("its front matter has no end (---), or nothing in it")
     return values, rest[1].strip()
 
 
@@ -135,7 +122,7 @@ class Skills:
         parsed = {name: self._parse(name) for name in names}
         for name, skill in parsed.items():
             problems += [f"skill {name}: {skill.problem}"] if skill.problem else []
-            if any(map(_changeable, (self._folder / name, self._folder / name / SKILL))):
+            if any(map(changeable, (self._folder / name, self._folder / name / SKILL))):
                 problems.append(f"skill {name}: {LOOSE}")
         for problem in problems:
             if problem not in self.problems:
@@ -145,11 +132,11 @@ class Skills:
         return self.found
 
     def load(self, name: str) -> Skill:
-        """Return the current version of a skill; raises `SkillUnusable`."""
+        """Return the current version of a skill; raises `FileUnusable`."""
         for skill in self.scan():
             if skill.name == name:
                 return skill
-        raise SkillUnusable("there is no such skill")
+        raise FileUnusable("there is no such skill")
 
     def files(self, skill: Skill) -> list[str]:
         """Return the other files of a skill, sorted; the first `MOST_FILES` of them."""
@@ -161,12 +148,12 @@ class Skills:
             return []
 
     def read(self, skill: Skill, path: str) -> tuple[str, str]:
-        """Return the text of another file of a skill, and its digest; raises `SkillUnusable`."""
+        """Return the text of another file of a skill, and its digest; raises `FileUnusable`."""
         parts = path.split("/")
         if not {"", ".", ".."}.isdisjoint(parts):
-            raise SkillUnusable("the path must be that of a file in the skill's own folder")
-        with _opened(self._folder, (skill.name, *parts)) as fd:
-            return _text_of(fd)
+            raise FileUnusable("the path must be that of a file in the skill's own folder")
+        with opened(self._folder, (skill.name, *parts)) as fd:
+            return text_of(fd)
 
     def _names(self) -> tuple[list[str], list[str]]:
         """Return the names of the skills' folders, and the problems of other names."""
@@ -180,7 +167,7 @@ class Skills:
         except OSError as error:
             return [], [f"skills: the folder cannot be read: {error.strerror}"]
         wanted = self._offered or folders
-        problems = [f"skills: {LOOSE}"] if _changeable(self._folder) else []
+        problems = [f"skills: {LOOSE}"] if changeable(self._folder) else []
         problems += [
             f"skill {_printable(name)}: there is no such folder" for name in sorted(wanted - folders)
         ]
@@ -193,61 +180,20 @@ class Skills:
         state: State = (0, 0, 0, 0)
         before = self._parsed.get(name)
         try:
-            with _opened(self._folder, (name, SKILL)) as fd:
+            with opened(self._folder, (name, SKILL)) as fd:
                 state = state_of(os.fstat(fd))
                 if before and before.state == state:
                     return before
-                text, digest = _text_of(fd)
+                text, digest = text_of(fd)
                 return _Parsed(state, replace(skill_of(name, text), digest=digest))
-        except SkillMissing as error:
+        except FileMissing as error:
             return _Parsed(state, None, str(error))
-        except SkillUnusable as error:
+        except FileUnusable as error:
             return _Parsed(state, before.skill if before else None, str(error))
 
 
 def _printable(name: str) -> str:
     return visible_text(name)[:80]
-
-
-def _changeable(path: Path) -> bool:
-    """Return whether others than its owner can write to it; False if it does not exist."""
-    try:
-        about = path.stat()
-    except OSError:
-        return False
-    return bool(about.st_mode & _WRITABLE)
-
-
-@contextmanager
-def _opened(folder: Path, parts: Sequence[str]) -> Iterator[int]:
-    """Open a plain file below *folder*; raises `SkillUnusable`."""
-    with ExitStack() as stack:
-        try:
-            root = stack.enter_context(closing(os.open(folder, FOLDER | os.O_CLOEXEC)))
-            fd = stack.enter_context(closing(open_at(root, parts, FILE)))
-        except FileNotFoundError:
-            raise SkillMissing(f"there is no {visible_text('/'.join(parts[1:]))[:200]}") from None
-        except (OSError, ValueError):  # a name that no file can have is a ValueError
-            raise SkillUnusable("it cannot be opened; links are not followed") from None
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SkillUnusable("it is not a file")
-        yield fd
-
-
-def _text_of(fd: int) -> tuple[str, str]:
-    """Return a file's text and the SHA-256 of its bytes; raises `SkillUnusable` if it is too large or not text."""
-    data = b""
-    try:
-        while len(data) <= LARGEST and (more := os.read(fd, LARGEST + 1 - len(data))):
-            data += more
-        if len(data) > LARGEST:
-            raise SkillUnusable(f"it is larger than {LARGEST:,} bytes")
-        text = data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise SkillUnusable("it is not text in UTF-8, or cannot be read") from None
-    if "\0" in text:
-        raise SkillUnusable("it is not text")
-    return text, hashlib.sha256(data).hexdigest()
 
 
 def _below(folder: Path, depth: int, within: str = "") -> Iterator[str]:

@@ -25,8 +25,9 @@ from bot.llm.adapters.wire_form import (
     tokens,
     tool_call,
 )
+from bot.llm.reasoning import efforts_of, supports_adaptive_thinking, type_of_off
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Request, Stop, Usage
+from bot.ports.model import Completion, Effort, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
 IDS = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The API's pattern for the id of a tool call; another id is a 400."""
 
-ADAPTIVE = re.compile(r"claude-(?:opus|sonnet|haiku|fable|mythos)-(\d+)(?:[-.](\d{1,2})(?!\d))?")
-"""Models with adaptive thinking, from version 4.6 on."""
+LEAST_THINKING = 1024
+"""The API's least ``budget_tokens``; it has to be less than ``max_tokens``."""
+
+SHARES: Mapping[Effort, float] = {"low": 0.2, "medium": 0.5, "high": 0.8}
+"""The part of ``max_tokens`` that a model without adaptive thinking may think. The rest is for its answer."""
 
 Lifetime = Literal["5m", "1h"]
 
@@ -59,10 +63,15 @@ class AnthropicModel(SdkModel):
         # Without a key there is no next call: writing its prompt to the cache would only cost money.
         cached = bool(request.cache_key)
         body: dict[str, object] = {"model": self.model, "max_tokens": request.max_tokens, "stream": True}
-        if supports_adaptive_thinking(self.model):
-            body["thinking"] = {"type": "adaptive", "display": "summarized"}
-        if output := _format(request.output_schema):
-            body["output_config"] = {"format": output}
+        if thinking := thinking_to_wire(self.model, self.name, request):
+            body["thinking"] = thinking
+        output: dict[str, object] = {}
+        if thinking.get("type") == "adaptive" and request.reasoning is not None:
+            output["effort"] = request.reasoning
+        if schema := _format(request.output_schema):
+            output["format"] = schema
+        if output:
+            body["output_config"] = output
         if request.tools:
             body["tools"] = [
                 {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
@@ -80,10 +89,35 @@ class AnthropicModel(SdkModel):
         return MessagesReader(self.name)
 
 
-def supports_adaptive_thinking(model: str) -> bool:
-    """Return whether *model* accepts ``thinking: adaptive``; others refuse it."""
-    found = ADAPTIVE.search(model)
-    return found is not None and (int(found[1]), int(found[2] or 0)) >= (4, 6)
+def thinking_to_wire(model: str, name: str, request: Request) -> Mapping[str, object]:
+    """Return the ``thinking`` of a request; empty leaves it out. The forms are those of `bot.llm.reasoning`.
+
+    A budget counts as part of ``max_tokens``, as all thinking does.
+    """
+    effort, adaptive = request.reasoning, supports_adaptive_thinking(model)
+    if effort == "off":
+        return {"type": type_of_off(model)} if adaptive else {}
+    if adaptive or (effort and not efforts_of("anthropic", model)):
+        return {"type": "adaptive", "display": "summarized"}
+    if effort is None or _began_without_thinking(request.messages, name):
+        return {}
+    budget = max(LEAST_THINKING, int(SHARES[effort] * request.max_tokens))
+    return {"type": "enabled", "budget_tokens": budget} if budget < request.max_tokens else {}
+
+
+def _began_without_thinking(messages: Sequence[Message], name: str) -> bool:
+    """Return whether a turn with tool calls goes on that began without thinking, as after a failover.
+
+    A model without adaptive thinking refuses to begin to think within a turn.
+    """
+    turn: list[Message] = []
+    for message in reversed(messages):
+        if message.role == "user" and not message.results:
+            break
+        if message.role == "assistant":
+            turn.append(message)
+    thought = bool(turn) and any(isinstance(one, Thinking) and one.model == name for one in turn[-1].blocks)
+    return bool(turn) and not thought
 
 
 def to_wire(

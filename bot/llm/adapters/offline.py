@@ -1,6 +1,7 @@
 """`offline/demo`: a small set of rules in a model's place, so that everything else can be tried without an account.
 
-It says what it is, uses the tools it is offered, and streams. The same request always gets the same answer.
+It says what it is, uses the tools it is offered, and streams. The same request always gets the same answer. If that
+must follow a schema, it is an example that does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from bot.llm.adapters.offline_sample import sample
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
@@ -28,6 +30,7 @@ HELP = f"""{WHAT} I understand:
 - `write PATH TEXT`, `edit PATH OLD => NEW` and `attach PATH`
 - `run COMMAND` and `fetch ADDRESS`
 - `remember TEXT` and `recall TEXT`
+- `ask QUESTION | ANSWER | ANSWER`, which asks you
 - `summarise`
 
 {CONNECT}"""
@@ -54,6 +57,7 @@ INTENTS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "run": ("shell", ("command",), "COMMAND"),
     "remember": ("remember", ("text",), "TEXT"),
     "recall": ("recall", ("query",), "TEXT"),
+    "ask": ("ask_person", ("question",), "QUESTION | ANSWER | ANSWER"),
 }
 """By the first word of a line: a tool, its arguments (the last one takes all that is left), and how to write them."""
 
@@ -107,6 +111,8 @@ def answer(request: Request) -> Message:
     texts = [reply for reply in replies if isinstance(reply, Text)]
     if calls := [reply for reply in replies if isinstance(reply, ToolCall)]:
         return Message("assistant", (*texts, *calls), model=NAME)
+    if request.output_schema is not None:
+        return Message("assistant", (Text(json.dumps(sample(request.output_schema))),), model=NAME)
     names = {call.id: call.name for entry in turn for call in entry.calls}
     parts = [part for entry in turn for part in _outcomes(entry, names)]
     if not parts or request.tool_choice == "auto":
@@ -232,6 +238,9 @@ def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCal
     if len(values) < len(names) or not all(values):
         return Text(f"Tell me more: `{intent} {form}`.")
     arguments: dict[str, JsonValue] = dict(zip(names, values, strict=True))
+    if tool == "ask_person":
+        question, *answers = (part.strip() for part in rest.split("|"))
+        arguments = {"question": question, "answers": list[JsonValue](answers)}
     number = f"{len(request.messages)}-{place}" if place else f"{len(request.messages)}"
     return ToolCall(f"offline-{number}", tool, arguments)
 

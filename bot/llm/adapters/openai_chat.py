@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
+from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
 from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
@@ -60,6 +60,8 @@ class OpenAIChatModel(OpenAIModel):
         }
         if request.temperature is not None:
             body["temperature"] = request.temperature
+        if request.reasoning is not None:
+            body["reasoning_effort"] = effort_to_wire(request.reasoning)
         if (schema := request.output_schema) is not None:
             form = {"name": "answer", "schema": schema, "strict": False}
             body["response_format"] = {"type": "json_schema", "json_schema": form}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, assert_never, cast
 
 from pydantic import JsonValue
 
-from bot.llm.adapters.openai_sdk import OpenAIModel, usage_of
+from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
 from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
 from bot.llm.adapters.wire_form import (
     completion,
@@ -52,8 +52,10 @@ class OpenAIResponsesModel(OpenAIModel):
         }
         if not self.model.startswith(WITHOUT_REASONING):
             body["include"] = ["reasoning.encrypted_content"]
-        elif request.temperature is not None:
-            body["temperature"] = request.temperature  # Models with reasoning refuse it.
+        if request.reasoning is not None:
+            body["reasoning"] = {"effort": effort_to_wire(request.reasoning)}
+        if request.temperature is not None and not self._reasons(request):
+            body["temperature"] = request.temperature
         if request.cache_key:
             body["prompt_cache_key"] = cache_key(request.cache_key)
         if (schema := request.output_schema) is not None:
@@ -77,6 +79,16 @@ class OpenAIResponsesModel(OpenAIModel):
             body["instructions"] = scrub(request.system)
         body["input"] = to_wire(request.messages, self.name, vision=self.vision)
         return body
+
+    def _body_with_params(self, request: Request) -> dict[str, object]:
+        body = super()._body_with_params(request)
+        if self._reasons(request):
+            body.pop("top_p", None)
+        return body
+
+    def _reasons(self, request: Request) -> bool:
+        """Return whether the model may reason. It refuses ``temperature`` and ``top_p`` then."""
+        return request.reasoning != "off" and not self.model.startswith(WITHOUT_REASONING)
 
     def _reader(self) -> ResponsesReader:
         return ResponsesReader(self.name)

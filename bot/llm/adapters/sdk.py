@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
 import anyio.to_thread
+from pydantic import JsonValue
 
+from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.stream import Call, EventStream, Reader, typed_errors
 from bot.ports.errors import Unauthorized
@@ -41,15 +43,12 @@ def _no_collections() -> Iterator[None]:
 
 
 @dataclass(eq=False)
-class SdkModel(ABC):
+class SdkClient(ABC):
     """One model of one provider. ``base_url`` goes to the SDK unchanged; ``api_key`` is called for each request.
 
     ``now`` (UTC) is used if a provider names a date to wait for and its answer has no date. Without ``vision`` a line
-    of text replaces each image.
+    of text replaces each image. ``params`` are further parameters of each request; ours win.
     """
-
-    path: ClassVar[str]
-    """The path of the API below the base URL."""
 
     no_key: ClassVar[str] = ""
     """The key to send if none is set; blank if the provider needs one."""
@@ -62,6 +61,7 @@ class SdkModel(ABC):
     timeouts: StreamTimeouts
     now: Callable[[], datetime] | None = None
     vision: bool = True
+    params: Mapping[str, JsonValue] = field(default_factory=dict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
     _built: tuple[str, tuple[Any, Any]] | None = field(default=None, init=False)
 
@@ -69,8 +69,8 @@ class SdkModel(ABC):
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
 
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """See `bot.ports.model.Model.complete`."""
+    async def _open_client(self) -> tuple[Any, Any]:
+        """Return the SDK's client and stream type for the present key. Raises `ProviderError`."""
         api_key = (self.api_key() or self.no_key).strip()
         if not api_key or not api_key.isascii() or not api_key.isprintable():
             # A later error would have the whole header, and so the key, in its text.
@@ -79,34 +79,7 @@ class SdkModel(ABC):
             )
 
         with typed_errors(self.provider, self.model, self.now):
-            client, stream_type = await self._client(api_key)  # before the clock of the call starts
-
-        async def open_stream() -> AbstractAsyncContextManager[EventStream]:
-            """Return the events as plain JSON.
-
-            The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
-            half a second at its first use; OpenAI's would also walk all of the body against its types.
-            """
-            stream: AbstractAsyncContextManager[EventStream] = await client.post(
-                self.path,
-                cast_to=object,
-                body=self._body(request),
-                stream=True,
-                stream_cls=stream_type[object],
-            )
-            return stream
-
-        call = Call(
-            self.provider,
-            self.model,
-            open_stream,
-            self._reader(),
-            self.timeouts,
-            request.max_tokens,
-            self.now,
-            request.meter,
-        )
-        return await call.answer(on_event)
+            return await self._client(api_key)
 
     async def _client(self, api_key: str) -> tuple[Any, Any]:
         """Return the SDK's client and stream type, made in a worker thread at first use and for each new key.
@@ -135,6 +108,47 @@ class SdkModel(ABC):
     @abstractmethod
     def _make(self, **settings: Any) -> tuple[Any, Any]:
         """Return the SDK's client with these settings, and its type of streams."""
+
+
+class SdkModel(SdkClient):
+    """A model that answers in a stream."""
+
+    path: ClassVar[str]
+    """The path of the API below the base URL."""
+
+    async def complete(self, request: Request, on_event: OnEvent) -> Completion:
+        """See `bot.ports.model.Model.complete`."""
+        client, stream_type = await self._open_client()  # before the clock of the call starts
+
+        async def open_stream() -> AbstractAsyncContextManager[EventStream]:
+            """Return the events as plain JSON.
+
+            The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
+            half a second at its first use; OpenAI's would also walk all of the body against its types.
+            """
+            stream: AbstractAsyncContextManager[EventStream] = await client.post(
+                self.path,
+                cast_to=object,
+                body=self._body_with_params(request),
+                stream=True,
+                stream_cls=stream_type[object],
+            )
+            return stream
+
+        call = Call(
+            self.provider,
+            self.model,
+            open_stream,
+            self._reader(),
+            self.timeouts,
+            request.max_tokens,
+            self.now,
+            request.meter,
+        )
+        return await call.answer(on_event)
+
+    def _body_with_params(self, request: Request) -> dict[str, object]:
+        return merge(self.params, self._body(request))
 
     @abstractmethod
     def _body(self, request: Request) -> dict[str, object]: ...

@@ -49,10 +49,13 @@ def reason(error: ProviderError | None) -> str:
 
 
 class Gate:
-    """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises."""
+    """Shared by every `GatedModel` of one provider and key. Only `turn` waits or raises.
 
-    def __init__(self, queue: CallQueue) -> None:
-        self.queue = queue
+    ``key`` is the number of the key, from 1, if the provider has several; else 0.
+    """
+
+    def __init__(self, queue: CallQueue, key: int = 0) -> None:
+        self.queue, self._key = queue, key
         self._numbers = itertools.count(1)
         self._wakeups: dict[QueuePlace, anyio.Event] = {}
 
@@ -89,7 +92,9 @@ class Gate:
     def circuits(self) -> list[CircuitStatus]:
         """Return the state of each model that was called so far."""
         return [
-            CircuitStatus(lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue))
+            CircuitStatus(
+                lane.model, lane.breaker.state, self.describe(lane.model), len(lane.queue), self._key
+            )
             for lane in self.queue.lanes
         ]
 
@@ -131,10 +136,12 @@ class Gate:
         before = self.queue.lane(model).breaker.failure
         yield
         after = self.queue.lane(model).breaker.failure
+        which = {"model": model, "key": self._key} if self._key else {"model": model}
+        title = f"{model}, key {self._key}" if self._key else model
         if after is not None and before is None:
-            log.info("circuit.opened: %s: %s", model, after, extra={**error_fields(after), "model": model})
+            log.info("circuit.opened: %s: %s", title, after, extra={**error_fields(after), **which})
         elif before is not None and after is None:
-            log.info("circuit.closed: %s", model, extra={"model": model})
+            log.info("circuit.closed: %s", title, extra=which)
 
     async def _wait(self, ticket: Ticket, on_event: OnEvent) -> None:
         notice_at, announced = anyio.current_time() + NOTICE_S, None
@@ -206,7 +213,8 @@ class GatedModel(ModelWrapper):
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `Model.complete`; raises the failure of an open circuit, not to be retried, without a call."""
         place = request.place or self.gate.place()
-        ticket = Ticket(place, self.name, self.size(request), request.last_resort, request.best_effort)
+        flags = (request.last_resort, request.best_effort, request.other_key)
+        ticket = Ticket(place, self.name, self.size(request), *flags)
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)

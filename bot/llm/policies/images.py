@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -22,7 +22,7 @@ from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ThinkingRejected
 from bot.ports.model import Completion, Request, TurnModelWrapper
 from threads.errors import BotError, retry_fields
-from threads.model import Block, Image, Message, OnEvent, TextReset, Turn
+from threads.model import Block, Image, Message, OnEvent, TextReset, Turn, known
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class VisionModel(TurnModelWrapper):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        if not _has_images(request.messages):
+        if not known(self.turn.messages, _pictured):  # so the request has none either
             return await self.model.complete(request, on_event)
         messages = await self._with_images(request.messages)
         try:
@@ -83,7 +83,11 @@ class VisionModel(TurnModelWrapper):
         return result
 
 
-def _has_images(messages: Iterable[Message]) -> bool:
+def _pictured(before: bool | None, new: Sequence[Message]) -> bool:
+    return before or _has_images(new)
+
+
+def _has_images(messages: Sequence[Message]) -> bool:
     return Image in map(type, chain.from_iterable(map(attrgetter("blocks"), messages)))  # no loop of Python's
 
 

@@ -48,18 +48,22 @@ class MeteredModel(ModelWrapper):
     """A `Model` that reserves each call before it goes out and commits it when it ends, also after a failure.
 
     ``most_tokens`` is an upper bound of a request's prompt, in tokens: a hard limit is as hard as this bound.
+    Reasoning is paid for like the answer. Providers count it as part of ``max_tokens``; ``reasoning_tokens`` is the
+    most that this one counts beyond.
     """
 
     account: Account
     catalog: Catalog
     most_tokens: Callable[[Request], int]
+    reasoning_tokens: int = 0
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         rate = self.catalog.rate(self.name)
         if rate is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {price_fix(self.name)}")
         prompt = self.most_tokens(request)
-        dearest = micros(most(rate, prompt, request.max_tokens)) if rate else 0
+        most_output = request.max_tokens + self.reasoning_tokens
+        dearest = micros(most(rate, prompt, most_output)) if rate else 0
         opened = await self.account.reserve(self.name, dearest)
         reported: Usage | None = None
 
@@ -72,11 +76,11 @@ class MeteredModel(ModelWrapper):
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
             usage = reported or (error.usage if isinstance(error, ProviderError) else None)
-            longest = usage.output + usage.hidden if usage else 0
+            longest = usage.output + usage.hidden + self.reasoning_tokens if usage else 0
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
             self._commit(opened, rate, usage, prompt if usage else 0, longest, code)
             raise
-        longest = completion.usage.output or request.max_tokens  # some servers count nothing
+        longest = completion.usage.output or most_output  # some servers count nothing
         self._commit(opened, rate, completion.usage, prompt, longest, "ok")
         return completion
 

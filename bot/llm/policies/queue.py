@@ -50,6 +50,8 @@ GATE = "gate"
 """The field, and its value, of a refusal by the gate."""
 ACCOUNT: tuple[str, ...] = ("auth", "payment")
 """Failures of the account, whatever the model."""
+OF_THE_KEY: tuple[str, ...] = (*ACCOUNT, "rate_limited")
+"""Failures that another key of the same provider may not have."""
 
 _place = attrgetter("place")
 
@@ -58,7 +60,7 @@ _place = attrgetter("place")
 class Ticket:
     """One attempt of a call. ``place`` is its place in the queue, ``size`` its estimate in tokens.
 
-    ``last_resort`` and ``best_effort`` are the request's; ``probe`` is the breaker that it probes.
+    ``last_resort``, ``best_effort`` and ``other_key`` are the request's; ``probe`` is the breaker that it probes.
     """
 
     place: QueuePlace
@@ -66,6 +68,7 @@ class Ticket:
     size: int = 0
     last_resort: bool = True
     best_effort: bool = False
+    other_key: bool = False
     state: Literal["away", "waiting", "out"] = "away"
     probe: Breaker | None = None
     trial: bool = False
@@ -242,6 +245,8 @@ class CallQueue:
         A call that waited while a permanent failure opened the circuit gives up: the next probe is a minute away.
         """
         why = self.unavailable(ticket.model, now, last_resort=ticket.last_resort)
+        if why is not None and ticket.other_key and why.code in OF_THE_KEY:
+            return why
         if not ticket.last_resort or not self.shut(ticket.model, now):
             return why
         breaker = self.lane(ticket.model).breaker

@@ -3,9 +3,10 @@
     Retry-After of at most `max_retry_after_s`   exactly that, plus up to 10 % jitter; longer: give up
     rate_limited without                         5, 10, 20, 40, 80, 160 s, within its own attempts
     timeout, unavailable, connection             2, 4, 8 s, `max_retries` times; a local server: first at once
+    a code that is not in `retryable`            never
     unknown                                      once
     anything else                                never
-    rate_limited, and another model can be asked never
+    rate_limited, and another key or model is free never
     a wait that would pass the turn's deadline   never: the failure says more than a time-out
 
 `retry_delay` is the policy. `RetryingModel` follows it and tells the gate. The SDKs' own retries are off.
@@ -43,7 +44,7 @@ def retry_delay(
     *local* is a server on this machine; *random* returns a number from 0 to 1.
     """
     limited = isinstance(error, RateLimited)
-    if not error.retryable or failures > _attempts(error, settings):
+    if not error.retryable or error.code not in settings.retryable or failures > _attempts(error, settings):
         return None
     if isinstance(error, UnknownFailure) and failures > 1:
         return None
@@ -53,7 +54,7 @@ def retry_delay(
     if local and failures == 1 and not limited:
         return 0.0
     schedule = settings.rate_limited if limited else settings
-    steps = failures if settings.backoff == "linear" else 2 ** (failures - 1)
+    steps = {"fixed": 1, "linear": failures}.get(settings.backoff, 1 << (failures - 1))
     wait = min(schedule.max_delay_ms, schedule.base_delay_ms * steps) / 1000
     return wait * (random() if settings.backoff == "jittered" else 1 + settings.jitter * (2 * random() - 1))
 
@@ -97,7 +98,7 @@ class RetryingModel(ModelWrapper):
             await on_event(Resumed())
 
     def _wait_after(self, error: ProviderError, failures: int, request: Request) -> float | None:
-        if isinstance(error, RateLimited) and not request.last_resort:
+        if isinstance(error, RateLimited) and (request.other_key or not request.last_resort):
             return None
         wait = retry_delay(error, failures, self.settings, self.random, local=self.local)
         if wait is None or anyio.current_time() + wait >= anyio.current_effective_deadline():

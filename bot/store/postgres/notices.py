@@ -1,4 +1,4 @@
-"""Short texts from worker to worker, which may be lost. A worker hears them by the session of its notifications."""
+"""Short texts from worker to worker, for what may be lost. Each worker hears them in its session of notifications."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import anyio
 from cachetools import LRUCache
 
-from bot.agent.prompt.user_message import ReadMemory, build_user_message, no_memory
 from bot.config.settings import McpServer
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.tools.mcp.credentials import person_of
@@ -111,9 +110,8 @@ class McpCommands:
             return str(problem)
         return ""
 
-    async def build(self, turn: Turn, incoming: Incoming, read_memory: ReadMemory = no_memory) -> Message:
+    async def extend(self, incoming: Incoming, message: Message) -> Message:
         """Return a person's message for the model with the prompt and the resources that it names."""
-        message = await build_user_message(turn, incoming, read_memory)
         try:
             blocks = self._prepared.pop(incoming.key, None)
             blocks = await self.references.blocks(incoming) if blocks is None else blocks

@@ -27,7 +27,18 @@ from bot.ports.model import Completion, ModelInfo, Request, ToolSpec, Usage
 from tests.bot.agent.test_repair import check, histories
 from tests.world import message as incoming
 from threads.errors import StoreUnavailable
-from threads.model import Image, Message, Resumed, Text, TextDelta, Thinking, ToolCall, ToolResult, Waiting
+from threads.model import (
+    Image,
+    Message,
+    Resumed,
+    Text,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    ToolFinished,
+    ToolResult,
+    Waiting,
+)
 
 MODEL = "fake/one"
 SHELL = ToolSpec("shell", "Runs a command.", {"type": "object"})
@@ -200,7 +211,10 @@ async def test_the_request_for_a_summary_is_the_conversation_s_own_prefix_and_on
 
 async def test_nobody_hears_a_summary_being_written_but_waits_are_told():
     turn, _ = await compact(talk(10), Summariser(says("short")))
-    assert turn.events == [Waiting("busy", 1), Resumed()]
+    began, *waits, ended = turn.events
+    assert waits == [Waiting("busy", 1), Resumed()]
+    assert began.label == "summarising the earlier part of our conversation"
+    assert ended == ToolFinished("compact", True, "compact")
 
 
 def test_the_cut_is_at_a_message_of_a_person_and_never_inside_the_current_turn():

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bot.agent.prompt.repair import INTERRUPTED, MISSING, repair
-from threads.model import Message, Text, Thinking, ToolCall, ToolResult
+from threads.model import History, Message, Text, Thinking, ToolCall, ToolResult
 
 MODEL = "p/me"
 ids = st.sampled_from(["a", "b", "c", "fc|1", ""])
@@ -99,6 +99,20 @@ def test_the_same_history_is_repaired_in_the_same_way_and_is_left_as_it_was(hist
     before = list(history)
     assert repair(history) == repair(list(history))
     assert history == before
+
+
+@given(damaged(), st.data())
+def test_a_history_that_grows_is_repaired_as_if_it_were_read_as_a_whole_each_time(history, data):
+    growing = History()
+    while len(history) > len(growing):
+        grown = data.draw(st.integers(len(growing) + 1, len(history)))
+        growing.extend(history[len(growing) : grown])
+        repaired = repair(growing)
+        assert repaired == repair(list(growing))
+        assert (repaired is growing) == (repaired == growing)
+        if repaired is not growing and data.draw(st.booleans()):
+            growing.replace(repaired)
+            break
 
 
 @given(damaged())

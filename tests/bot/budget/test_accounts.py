@@ -30,7 +30,9 @@ from threads.model import Message, Text
 
 PRICES = {"fake/one": Price(input=1.0, output=3.0, cache_read=0.1, cache_write=2.0)}
 LONGEST = 4000
-MOST = 2 * 30 + 3 * LONGEST
+REASONED = 1000
+"""Tokens of reasoning that the provider bills beyond those of the answer, at most."""
+MOST = 2 * 30 + 3 * (LONGEST + REASONED)
 DAYS = ["2026-11-29", "2026-11-30", "2026-12-01"]
 
 
@@ -39,14 +41,17 @@ class CheckedAccount(Account):
 
     last: ReservedCall
     bill: int = 0
+    reserved: int = 0
 
     async def reserve(self, model: str, most: int) -> ReservedCall:
-        self.last, self.bill = await super().reserve(model, most), 0
+        self.last, self.bill, self.reserved = await super().reserve(model, most), 0, most
         return self.last
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         assert cost is not None
-        assert self.bill <= cost <= MOST, f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        assert self.bill <= cost <= self.reserved == MOST, (
+            f"{outcome}: {self.bill} billed, {cost} charged for {usage}"
+        )
         super().commit(opened, usage, cost, outcome)
 
 
@@ -68,6 +73,7 @@ class ModelStream:
     prompt: Usage
     told_first: bool
     breaks_off: bool
+    reasoned: int
     began: float = 0
     writing: bool = False
     ended: bool = False
@@ -91,7 +97,7 @@ class ModelStream:
         if self.breaks_off:
             raise ModelConnection("reset")
         self.ended = True
-        yield replace(self.prompt, output=sum(part.tokens for part in self.written))
+        yield replace(self.prompt, output=self.reasoned + sum(part.tokens for part in self.written))
 
     def feed(self, event):
         if isinstance(event, Usage):
@@ -105,7 +111,8 @@ class ModelStream:
 
     def so_far(self) -> int:
         """Return how many tokens are written by now, and in the time until the model notices that nobody listens."""
-        left, tokens = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S), 0.0
+        left = anyio.current_time() - self.began + (0 if self.ended else NOTICED_S)
+        tokens = float(self.reasoned)
         for part in self.written:
             tokens += part.tokens * min(1.0, max(0.0, left) / part.seconds)
             left -= part.seconds
@@ -143,7 +150,8 @@ class Provider:
         read = rng.randrange(30)
         prompt = Usage(rng.randrange(31 - read), 0, 0, read)
         words = rng.choice(["ab", "X", "7", "你"])
-        return ModelStream(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2)
+        reasoned = rng.choice([0, rng.randrange(REASONED), REASONED])
+        return ModelStream(written, words, prompt, rng.random() < 0.5, rng.random() < 0.2, reasoned)
 
     async def complete(self, request: Request, on_event) -> Completion:
         rng, answering = self.rng, self.answering()
@@ -174,21 +182,29 @@ class Billing:
 
     rng: random.Random
     limits: dict[str, int]
+    days: dict[str, int]
     billed: dict[Key, int] = field(default_factory=dict)
     granted: dict[Key, int] = field(default_factory=dict)
     refused: int = 0
 
+    def policy(self) -> Policy:
+        """Return the limits of one place: those of everybody, and those of the scopes that cover it."""
+        covering = self.rng.sample(sorted(self.days), self.rng.randrange(len(self.days) + 1))
+        return Policy(True, 0.8, self.limits, {name: self.days[name] for name in covering})
+
     def check(self) -> None:
+        limits = Policy(True, 0.8, self.limits, self.days)
         for key, cost in self.billed.items():
-            if key[0] in self.limits:
-                allowed = self.limits[key[0]] + self.granted.get(key, 0)
+            if (limit := limits.limit(key)) is not None:
+                allowed = limit + self.granted.get(key, 0)
                 assert cost <= allowed, f"{key}: {cost} of {allowed}"
 
     async def caller(self, ledger: Ledger, accounts: Accounts, turn: str) -> None:
         rng = self.rng
         thread, user = rng.choice("tu"), rng.choice("ab")
-        account = CheckedAccount(ledger, accounts.policy, thread, user, turn)
-        model = MeteredModel(Provider(account, rng, self.billed), account, Catalog({}, PRICES), lambda _: 30)
+        account = CheckedAccount(ledger, self.policy(), thread, user, turn)
+        provider = Provider(account, rng, self.billed)
+        model = MeteredModel(provider, account, Catalog({}, PRICES), lambda _: 30, REASONED)
         for _ in range(rng.randrange(1, 6)):
             await anyio.sleep(rng.random() * 3)
             with anyio.move_on_after(rng.choice([0.1, 1, 3, 6, 1000])):
@@ -245,9 +261,11 @@ async def life(
     return left
 
 
-async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
+async def lives(
+    seed: int, limits: dict[str, int], days: dict[str, int], crashes: list[tuple[float, bool]]
+) -> Billing:
     rng = random.Random(seed)
-    billing, time, disk = Billing(rng, limits), Time("2026-11-30T23:59:59"), empty_disk()
+    billing, time, disk = Billing(rng, limits, days), Time("2026-11-30T23:59:59"), empty_disk()
     for n, (seconds, power) in enumerate(crashes):
         left = await life(billing, disk, time, Policy(True, 0.8, limits), seconds, n)
         billing.check()
@@ -255,8 +273,10 @@ async def lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bo
     return billing
 
 
-def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]]) -> Billing:
-    return anyio.run(lives, seed, limits, crashes, backend_options=virtual_loop(seed))
+def run_lives(
+    seed: int, limits: dict[str, int], crashes: list[tuple[float, bool]], days: dict[str, int] | None = None
+) -> Billing:
+    return anyio.run(lives, seed, limits, days or {}, crashes, backend_options=virtual_loop(seed))
 
 
 @settings(max_examples=200)
@@ -265,12 +285,13 @@ def run_lives(seed: int, limits: dict[str, int], crashes: list[tuple[float, bool
     limits=st.dictionaries(
         st.sampled_from(["turn", "thread", "user_day", "day", "month"]), st.integers(0, 6 * MOST), min_size=1
     ),
+    days=st.dictionaries(st.sampled_from(["slack:T", "slack:T:C", "user:a"]), st.integers(0, 4 * MOST)),
     crashes=st.lists(st.tuples(st.floats(0, 15), st.booleans()), min_size=1, max_size=5),
 )
-def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, crashes):
+def test_what_is_billed_never_exceeds_a_hard_limit(seed, limits, days, crashes):
     limit, ledger_module.BEGIN_ANEW_ABOVE = ledger_module.BEGIN_ANEW_ABOVE, 3000
     try:
-        run_lives(seed, limits, crashes)
+        run_lives(seed, limits, crashes, days)
     finally:
         ledger_module.BEGIN_ANEW_ABOVE = limit
 
@@ -279,6 +300,13 @@ def test_the_property_looks_at_spending_and_at_refusals():
     billings = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
     assert sum(billing.refused for billing in billings) > 20
     assert all(sum(billing.billed.values()) > MOST for billing in billings)
+
+
+def test_the_property_looks_at_the_days_of_scopes_too():
+    days = {"slack:T": 2 * MOST, "user:a": MOST}
+    billings = [run_lives(seed, {"month": 30 * MOST}, [(15.0, True)] * 3, days) for seed in range(20)]
+    assert sum(billing.refused for billing in billings) > 20
+    assert sum(key[0] == "scope_day" for billing in billings for key in billing.billed) > 20
 
 
 LIMITS = Policy(True, 0.8, {"thread": 100, "day": 1000})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -114,10 +115,11 @@ async def until_spent(ledger, micros):
 
 
 async def test_racing_workers_never_pass_a_limit_and_the_sums_are_exact(dsn):
-    policy, spent = Policy(True, 0.8, {"thread": 1_000_000, "day": 1_500_000}), []
+    policy = Policy(True, 0.8, {"thread": 1_000_000, "day": 1_500_000}, {"slack:T:C": 300_000})
+    elsewhere, spent = replace(policy, day_limits={}), []
 
     async def spend(seat, ledger, number):
-        account = await Accounts(ledger, policy).open(
+        account = await Accounts(ledger, elsewhere if number % 3 else policy).open(
             f"t{number % 2}", "ann", f"m{seat.worker.number}-{number}"
         )
         for _ in range(30):
@@ -134,12 +136,15 @@ async def test_racing_workers_never_pass_a_limit_and_the_sums_are_exact(dsn):
                     tasks.start_soon(spend, seat, ledger, number)
     assert rows(dsn, "SELECT spent, reserved FROM account WHERE scope = 'day'") == [(sum(spent), 0)]
     assert sum(spent) > 1_400_000
+    [(there,)] = rows(dsn, "SELECT spent FROM account WHERE scope = 'scope_day'")
+    assert 200_000 < there <= 300_000
     assert rows(dsn, "SELECT count(*) FROM reservation") == [(0,)]
 
 
 def within_limits(dsn, policy):
-    for scope, used in rows(dsn, "SELECT scope, spent + reserved FROM account"):
-        assert used <= policy.limits.get(scope, used)
+    for scope, key, used in rows(dsn, "SELECT scope, key, spent + reserved FROM account"):
+        limit = policy.limit((scope, key))
+        assert limit is None or used <= limit
 
 
 async def test_a_worker_that_was_taken_for_dead_can_reserve_nothing(dsn):

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from bot.budget.budgets import (
     Record,
     Reserve,
     Shortage,
+    Total,
     Warned,
     parse_grant,
     record_adapter,
@@ -317,3 +319,44 @@ def test_the_spending_of_schedules_is_carried_over_and_forgotten_after_a_while()
     charged(11, again)
     again.forget()
     assert again.total(SCHEDULES).spent == 0
+
+
+SCOPED = Call("t1", "ann", "m1", "fake/one", "2026-11-21", ("slack:T1", "slack:T1:C1"))
+CHANNEL_DAY = ("scope_day", "2026-11-21 slack:T1:C1")
+
+
+def test_a_call_counts_against_the_day_of_each_scope_that_covers_it():
+    rules = Policy(True, 0.8, {"day": 9}, {"slack:T1": 5, "slack:T1:C1": 3})
+    budgets = spent(3, SCOPED)
+    assert [short.key for short in budgets.shortages(SCOPED, 1, rules)] == [CHANNEL_DAY]
+    assert [short.key[0] for short in budgets.shortages(SCOPED, 7, rules)] == [
+        "scope_day",
+        "scope_day",
+        "day",
+    ]
+    elsewhere = Policy(True, 0.8, {"day": 9}, {"slack:T1": 5})
+    assert budgets.shortages(replace(SCOPED, scopes=("slack:T1",)), 2, elsewhere) == []
+
+
+def test_a_call_of_an_older_ledger_has_no_scopes():
+    line = b'{"seq":1,"call":{"thread_id":"t","user":"u","turn":"m","model":"x/y","day":"2026-11-21"},"micros":1,"kind":"reserve"}'
+    assert record_adapter().validate_json(line).call.scopes == ()
+
+
+def test_the_day_of_a_scope_is_carried_over_and_forgotten_as_that_of_a_person():
+    budgets = spent(3, SCOPED)
+    head = Budgets()
+    for line in budgets.carry():
+        head.apply(line)
+    assert head.total(CHANNEL_DAY).spent == 3
+    for day in range(1, 12):
+        later = replace(SCOPED, day=f"2026-12-{day:02}", turn=f"m{day}")
+        budgets.apply(Commit(seq=budgets.seq + 1, call=later, usage=Usage(), micros=1))
+    budgets.forget()
+    assert budgets.total(CHANNEL_DAY) == Total()
+    assert budgets.total(("scope_day", "2026-12-11 slack:T1:C1")).spent == 1
+
+
+def test_a_scope_that_is_the_only_limit_makes_a_budget_binding():
+    assert Policy(True, 0.8, {}, {"user:ann": 5}).binding
+    assert Policy.of(Budget(limit_usd=BudgetLimits()), {"user:ann": 0.5}).day_limits == {"user:ann": 500_000}

@@ -18,7 +18,7 @@ from bot.config.load import (
     resolve_secret,
     secrets_of,
 )
-from bot.config.settings import Settings
+from bot.config.settings import Settings, settings_by_key
 from bot.ports.config_error import ConfigInvalid
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.json"
@@ -343,6 +343,40 @@ def test_only_secrets_that_are_used_must_be_there(settings_of) -> None:
     assert second.startswith("providers.anthropic.api_key: env:ANTHROPIC_API_KEY: ")
 
 
+SEVERAL = {"anthropic": {"api_keys": ["env:ONE", "env:TWO"]}}
+
+
+def test_several_keys_take_the_place_of_the_usual_one_and_all_of_them_must_be_there(settings_of) -> None:
+    loaded = settings_of({"model": "anthropic/x", "providers": SEVERAL})
+    assert loaded.providers["anthropic"].keys == ("env:ONE", "env:TWO")
+    assert secrets_of(loaded, {"ONE": "sk-1", "TWO": "sk-2", "ANTHROPIC_API_KEY": "sk-3"}) == ["sk-1", "sk-2"]
+    [fault] = check_used(loaded, {"ONE": "sk-1"}, transports=False)
+    assert fault.startswith("providers.anthropic.api_keys[1]: env:TWO: ")
+    assert [one.providers["anthropic"].keys for one in settings_by_key(loaded, "anthropic")] == [
+        ("env:ONE",),
+        ("env:TWO",),
+    ]
+    assert settings_by_key(loaded, "openai") == [loaded]
+
+
+def test_one_key_and_several_are_a_fault(write) -> None:
+    both = {"providers": {"anthropic": {**SEVERAL["anthropic"], "api_key": "env:K"}}}
+    assert faults_of(write(both))[0].startswith("providers.anthropic.api_keys: takes the place of api_key")
+    twice = {"providers": {"anthropic": {"api_keys": ["env:K", "env:K"]}}}
+    assert faults_of(write(twice))[0] == "providers.anthropic.api_keys: names a key twice"
+
+
+def test_an_empty_list_of_keys_changes_nothing(settings_of) -> None:
+    assert settings_of({"providers": {"openai": {"api_keys": []}}}).providers["openai"].keys == (
+        "env:OPENAI_API_KEY",
+    )
+
+
+def test_a_code_that_never_passes_cannot_be_retried(write) -> None:
+    [fault, _] = faults_of(write({"llm_retry": {"retryable": ["timeout", "auth"]}}))
+    assert fault.startswith("llm_retry.retryable[1]: ")
+
+
 def objects(schema: object) -> Iterator[dict[str, object]]:
     if isinstance(schema, dict):
         if "properties" in schema:
@@ -401,3 +435,24 @@ def test_a_model_that_is_not_chosen_needs_no_key_before_the_start() -> None:
     assert check_used(named, tokens, transports=True) == []
     chosen = named.model_copy(update={"model": "anthropic/claude-sonnet-5-5"})
     assert len(check_used(chosen, tokens, transports=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ("anthropic/claude", "anthropic does not transcribe"),
+        ("offline/demo", 'no provider is called "offline"'),
+        ("nobody/whisper", 'no provider is called "nobody"'),
+        ("whisper-1", 'must be "provider/model"'),
+    ],
+)
+def test_only_a_provider_that_transcribes_can_be_named_for_it(write, model, fault) -> None:
+    [line] = [f for f in faults_of(write({"transcription": {"model": model}})) if "transcription" in f]
+    assert line.startswith("transcription.model: ")
+    assert fault in line
+
+
+def test_the_key_of_the_transcription_model_has_to_be_there(settings_of) -> None:
+    settings = settings_of({"transcription": {"model": "openai/whisper-1"}})
+    [fault] = check_used(settings, {}, transports=False)
+    assert fault.startswith("providers.openai.api_key: env:OPENAI_API_KEY")

@@ -6,7 +6,8 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.llm.adapters.anthropic import AnthropicModel, supports_adaptive_thinking
+from bot.llm.adapters.anthropic import AnthropicModel
+from bot.llm.reasoning import supports_adaptive_thinking
 from bot.ports.errors import ContentPolicy, ModelUnavailable
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import (

@@ -151,7 +151,7 @@ def test_the_window_comes_from_the_list_and_the_settings_know_better():
 
 def test_an_unknown_model_can_do_everything_and_has_no_window():
     assert catalog().info("nobody/x") == ModelInfo("nobody/x")
-    assert catalog().info("offline/demo") == ModelInfo("offline/demo")
+    assert catalog().info("offline/demo") == ModelInfo("offline/demo", efforts=())
 
 
 def test_a_family_that_lacks_something_is_known_unless_the_settings_say_otherwise():

@@ -30,6 +30,7 @@ from bot.ports.errors import (
     PaymentRequired,
     ProviderError,
     RateLimited,
+    ReasoningUnsupported,
     ThinkingRejected,
     ToolsUnsupported,
     Unauthorized,
@@ -105,6 +106,12 @@ THINKING = {
     "message cannot be modified.",
     "thinking left out": "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.",
 }
+NO_SUCH_EFFORT = {
+    "thinking switched off": "thinking.type: `disabled` is not supported",
+    "no effort": "This model does not support the effort parameter.",
+    "no such effort": "output_config.effort: 'low' is not supported by this model",
+    "no adaptive thinking": "adaptive thinking is not supported on this model",
+}
 ANTHROPIC = {
     **by_kind(Unauthorized, 403, "permission_error"),
     **by_kind(PaymentRequired, 402, "billing_error"),
@@ -125,6 +132,7 @@ ANTHROPIC = {
     **by_text(PaymentRequired, 400, NO_MONEY, kind=BAD),
     **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD),
     **by_text(ThinkingRejected, 400, THINKING, kind=BAD),
+    **by_text(ReasoningUnsupported, 400, NO_SUCH_EFFORT, kind=BAD),
     "invalid key": Row(Unauthorized, 401, "authentication_error", "invalid x-api-key"),
     "rate limit with a time": Row(
         RateLimited, 429, "rate_limit_error", headers=(("retry-after", "7"),), retry_after=7
@@ -135,7 +143,6 @@ ANTHROPIC = {
     "no such path": Row(BadRequest, 404, "not_found_error", "Not Found"),
     "too many bytes": Row(ContextOverflow, 413, "request_too_large", "Request exceeds the maximum size"),
     "nonsense": Row(BadRequest, 400, BAD, "messages.0: nonsense"),
-    "thinking switched off": Row(BadRequest, 400, BAD, "thinking.type: `disabled` is not supported"),
     "spend limit with its end": Row(
         PaymentRequired,
         400,
@@ -185,6 +192,20 @@ OPENAI = {
     ),
     **by_code(ThinkingRejected, 400, "invalid_encrypted_content", BAD),
     **by_text(ThinkingRejected, 400, REASONING, kind=BAD),
+    "no reasoning": Row(
+        ReasoningUnsupported,
+        400,
+        BAD,
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        code="unsupported_parameter",
+    ),
+    "no such effort": Row(
+        ReasoningUnsupported,
+        400,
+        BAD,
+        "Unsupported value: 'none' is not supported with the 'x' model. Supported values are: 'low' and 'high'.",
+        code="unsupported_value",
+    ),
     **by_code(UnknownFailure, 600, "surprise_error"),
     "forbidden": Row(Unauthorized, 403, only_status=True),
     "rate limit": Row(
@@ -286,6 +307,16 @@ COMPATIBLE = {
             "Ollama without tools": "registry.ollama.ai/library/gemma:2b does not support tools",
             "vLLM without tools": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
             "OpenAI without tools": "'tools' is not supported with this model.",
+        },
+        kind=BAD,
+    ),
+    **by_text(
+        ReasoningUnsupported,
+        400,
+        {
+            "Ollama without thinking": '"llama3.2" does not support thinking',
+            "Ollama without such thinking": 'think value "low" is not supported for this model',
+            "vLLM without such an effort": "[{'loc': ('body', 'reasoning_effort'), 'msg': \"Input should be 'low'\"}]",
         },
         kind=BAD,
     ),

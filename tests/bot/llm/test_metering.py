@@ -1,6 +1,6 @@
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 import pytest
@@ -113,6 +113,26 @@ async def test_the_most_is_reserved_before_the_call_and_the_real_cost_committed_
     assert isinstance(reserve, Reserve)
     assert isinstance(commit, Commit)
     assert (commit.reserve, commit.micros, commit.outcome) == (reserve.seq, 32, "ok")
+
+
+async def test_reasoning_beyond_the_answer_is_reserved_and_committed_too():
+    during: list[int] = []
+    async with accounting() as kept:
+
+        async def play(request: Request, on_event: OnEvent) -> Usage:
+            during.append(kept.used)
+            return Usage(PROMPT, LONGEST + 90)
+
+        model = replace(kept.metered(Fake(play)), reasoning_tokens=100)
+        await model.complete(REQUEST, unheard)
+        assert during == [MOST + 300]
+        assert kept.used == PROMPT + 3 * (LONGEST + 90)
+        cut = replace(
+            kept.metered(Fake(fails(ModelConnection(), Usage(10, 1, hidden=5)))), reasoning_tokens=100
+        )
+        with pytest.raises(ModelConnection):
+            await cut.complete(REQUEST, unheard)
+        assert kept.used == PROMPT + 3 * (LONGEST + 90) + 10 + 3 * 106
 
 
 @pytest.mark.parametrize(

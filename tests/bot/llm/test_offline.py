@@ -26,6 +26,7 @@ TOOLS = (
     spec("shell", "command"),
     spec("remember", "text"),
     spec("recall", "query"),
+    spec("ask_person", "question", "answers"),
 )
 
 
@@ -66,6 +67,8 @@ def after(call: ToolCall, content: str, *, is_error: bool = False) -> str:
         ("remember: the sky is blue", "remember", {"text": "the sky is blue"}),
         ("Remember that the sky is blue", "remember", {"text": "the sky is blue"}),
         ("recall sky", "recall", {"query": "sky"}),
+        ("ask Which? | a b | c", "ask_person", {"question": "Which?", "answers": ["a b", "c"]}),
+        ("ask Why?", "ask_person", {"question": "Why?", "answers": []}),
     ],
 )
 def test_a_plain_intent_calls_its_tool(text: str, tool: str, arguments: dict[str, str]) -> None:
@@ -86,7 +89,7 @@ def test_a_sentence_is_no_path(text: str) -> None:
     assert CONNECT in reply.text
 
 
-@pytest.mark.parametrize("text", ["read", "write a.txt", "run", "remember", "recall"])
+@pytest.mark.parametrize("text", ["read", "write a.txt", "run", "remember", "recall", "ask"])
 def test_an_intent_that_lacks_something_says_how_it_is_written(text: str) -> None:
     reply = asked(text)
     assert reply.calls == []

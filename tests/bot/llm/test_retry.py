@@ -82,12 +82,25 @@ def test_a_provider_that_says_no_retry_is_believed():
     assert waits(error) == []
 
 
+@pytest.mark.parametrize(
+    "kind", [RateLimited, ModelTimeout, ModelUnavailable, ModelConnection, UnknownFailure]
+)
+def test_only_the_codes_of_the_settings_are_tried_again(kind):
+    assert waits(kind())
+    assert waits(kind(), LlmRetry(retryable=(kind.code,)))
+    others = tuple(code for code in LlmRetry().retryable if code != kind.code)
+    assert waits(kind(), LlmRetry(retryable=others)) == []
+    assert waits(kind(retry_after=1), LlmRetry(retryable=())) == []
+
+
 def test_a_local_server_is_tried_again_at_once():
     assert waits(ModelConnection(), local=True) == [0, 4, 8]
 
 
 def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
     assert waits(ModelTimeout(), LlmRetry(backoff="linear")) == [2, 4, 6]
+    assert waits(ModelTimeout(), LlmRetry(backoff="fixed")) == [2, 2, 2]
+    assert waits(RateLimited(), LlmRetry(backoff="fixed")) == [5] * 6
     assert waits(ModelTimeout(), LlmRetry(backoff="jittered"), lambda: 0.25) == [0.5, 1, 2]
     assert waits(ModelTimeout(), LlmRetry(max_delay_ms=3000)) == [2, 3, 3]
 

@@ -31,7 +31,7 @@ STATUS = Status(
         TransportStatus("slack", "connected", silent_s=3.0),
         TransportStatus("discord", "disconnected", "banned for 20 minutes\x1b[2J"),
     ),
-    circuits=(CircuitStatus("anthropic/claude-sonnet-5-5", "open", "it answers 529", waiting=3),),
+    circuits=(CircuitStatus("anthropic/claude-sonnet-5-5", "open", "it answers 529", waiting=3, key=2),),
     spend=(Spend("day", 4.5, 0.25, 5.0), Spend("month", 12.0, 0.0, None)),
     threads=12, running=2, queued=1, waiting=4, pending=7, oldest_pending_s=75.0, lag_s=0.002, worst_lag_s=0.4,
     rss_bytes=142_000_000, open_files=37, sandbox="bubblewrap", troubles=("mcp files is down",),
@@ -51,7 +51,7 @@ def test_it_fits_a_terminal_and_leaves_nothing_out(width):
     flat = " ".join(text.split())
     for piece in (
         "ready, with trouble", "3 h 12 min", "pid 4711", "last sign 3 s ago", "discord disconnected", "banned for 20",
-        "it answers 529", "3 calls wait", "2 running, 1 wait for a slot, 4 behind those", "the oldest for 1 min 15 s",
+        "anthropic/claude-sonnet-5-5, key 2 open: it answers 529", "3 calls wait", "2 running, 1 wait for a slot, 4 behind those", "the oldest for 1 min 15 s",
         "$4.50 today and $0.25 held for calls, of $5.00", "95%", "$12.00 this month, no limit", "400 ms at worst",
         "142 MB, 37 open files", "bubblewrap", "mcp files is down",
     ):  # fmt: skip

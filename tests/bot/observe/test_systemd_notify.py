@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 
 import pytest
@@ -33,6 +34,19 @@ def test_it_is_told_over_the_socket_of_the_unit(systemd):
         "STATUS=slack connected READY=0",
         "STOPPING=1\nEXTEND_TIMEOUT_USEC=20500000",
     ]
+
+
+def test_a_reload_is_told_with_its_end_once_the_bot_is_ready(systemd):
+    address, there = systemd
+    notify = Notify.from_environ({"NOTIFY_SOCKET": address})
+    with notify.reloading():
+        pass  # its end would count as that of the start
+    notify.ready()
+    with notify.reloading():
+        pass
+    ready, began, ended = (there.recv(1000).decode() for _ in range(3))
+    assert (ready, ended) == ("READY=1", "READY=1")
+    assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", began)
 
 
 def test_children_do_not_inherit_the_way_to_systemd():

@@ -1,8 +1,9 @@
 import pytest
 
-from bot.config.settings import Access
-from bot.routing.access import allowed, is_admin, may_use
-from threads.model import Author, Incoming, ThreadId
+from bot.config.scopes import CurrentSettings
+from bot.config.settings import Access, Settings
+from bot.routing.access import AccessControl, allowed, is_admin, may_use
+from threads.model import Author, Feedback, Incoming, ThreadId
 
 THREAD = ThreadId("slack", "T1", "C1", "1.0")
 OTHER_CHANNEL, OTHER_WORKSPACE = ThreadId("slack", "T1", "C2", "1.0"), ThreadId("slack", "T2", "C1", "1.0")
@@ -43,3 +44,35 @@ def test_only_who_is_listed_is_an_admin() -> None:
     assert is_admin(ADMIN, "U9")
     assert not is_admin(ADMIN, "U1")
     assert not is_admin(Access(), "U1")
+
+
+SCOPED = """{
+    "access": {"roles": ["R1"], "admins": ["U9"]},
+    "scopes": {"slack:T1:C1": {"access": {"users": ["U1"]}}, "user:U5": {"access": {"users": []}}}
+}"""
+
+
+@pytest.mark.parametrize(
+    ("author", "thread", "may"),
+    [
+        pytest.param(Author("U1"), THREAD, True, id="who is listed for the channel"),
+        pytest.param(Author("U2"), THREAD, False, id="who is listed for everybody only"),
+        pytest.param(Author("U2"), OTHER_CHANNEL, True, id="another channel is as for everybody"),
+        pytest.param(Author("U6", roles=("R1",)), THREAD, False, id="users of a scope replace the roles too"),
+        pytest.param(MEMBER, OTHER_CHANNEL, False, id="a person who is barred, whatever role they have"),
+        pytest.param(Author("U9"), THREAD, True, id="an admin is a user everywhere"),
+    ],
+)
+def test_access_is_that_of_the_place_and_the_person(author, thread, may) -> None:
+    control = AccessControl(CurrentSettings(Settings.model_validate_json(SCOPED)))
+    assert control.allowed(Incoming("m", thread, author, "hi")) is may
+    assert control.allowed(Feedback("f", thread, author, "p", "up")) is may
+
+
+def test_a_change_of_the_settings_counts_with_the_next_event() -> None:
+    current = CurrentSettings(Settings())
+    control = AccessControl(current)
+    assert control.allowed(Incoming("m", THREAD, Author("U1"), "hi"))
+    current.replace(Settings(access=Access(users=(), admins=("U9",))))
+    assert not control.allowed(Incoming("m", THREAD, Author("U1"), "hi"))
+    assert control.is_admin("U9")

@@ -198,6 +198,18 @@ async def test_of_recent_missed_occurrences_the_last_comes_late(tmp_path, clock)
         assert [s.next_at for s in bot.schedules.all] == [at(hours=6)]
 
 
+async def test_a_parked_playbook_comes_back_however_late(tmp_path, clock):
+    async with running_bot(tmp_path, clock=clock) as bot:
+        schedule = await bot.schedules.add(
+            once("/play retry two", minutes=15).model_copy(update={"play": True})
+        )
+    clock.ahead += timedelta(days=2)
+    async with running_bot(tmp_path, clock=clock) as bot:
+        await anyio.sleep(30)
+        assert bot.answered == [scheduled_id(schedule.id, at(minutes=15), play=True)]
+        assert bot.notices == []
+
+
 async def test_older_missed_occurrences_are_named_in_one_notice_per_thread(tmp_path, clock):
     async with running_bot(tmp_path, clock=clock) as bot:
         schedule = await bot.schedules.add(hourly("Count the\nsheep."))

@@ -8,6 +8,9 @@ from bot.guards.policy import Policy
 from bot.observe.audit import Audit, AuditFiles
 from bot.ports.tool import Arguments, ToolOutput
 from bot.tools.approvals import Approvals, ApprovalsFile
+from bot.tools.ask_person import AskingPermits, AskPerson
+from bot.tools.questions import DurableQuestions, QuestionsFile
+from bot.tools.recovery import Recovery
 from tests.run_tool import Run
 from tests.world import Clock, Platform, Scripted, inline, message, running, state_file
 from threads.model import Author
@@ -53,12 +56,37 @@ class Write:
         return "written"
 
 
+class LookArguments(Arguments):
+    what: str
+
+    def subject(self):
+        return self.what
+
+
+@dataclass
+class Look:
+    """A tool whose calls fail with these errors, one after another, and then work."""
+
+    errors: list[Exception] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    risk: str = "net"
+    name: ClassVar[str] = "look"
+    description: ClassVar[str] = "Look something up."
+    arguments: ClassVar[type[Arguments]] = LookArguments
+
+    async def __call__(self, arguments, context):
+        self.ran.append(arguments.what)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "found"
+
+
 class Harness:
     def __init__(self, folder):
         self.folder, self.clock, self.platform = folder, Clock(), Platform()
-        self.run, self.write = Run(), Write()
+        self.run, self.write, self.look = Run(), Write(), Look()
 
-    def start(self, *script, rules=None, outside="ask", expires_s=3600):
+    def start(self, *script, rules=None, outside="ask", expires_s=3600, recovery=True):
         disk = PosixDisk()
         audit = Audit(AuditFiles(disk, self.folder / "audit", inline).append, self.clock)
         approvals = Approvals(
@@ -68,20 +96,31 @@ class Harness:
             now=self.clock,
             is_admin=lambda who: who == ADMIN,
             note=audit.note,
-            mask=lambda text: text.replace("canary", "[masked]"),
+            mask=mask,
             expires_s=expires_s,
         )
+        questions = DurableQuestions(
+            state_file(self.folder / "questions.json", QuestionsFile()),
+            now=self.clock,
+            is_admin=lambda who: who == ADMIN,
+            note=audit.note,
+            mask=mask,
+            expires_s=expires_s,
+        )
+        permits = Recovery(AskingPermits(approvals, questions), questions, asks=recovery)
         self.folder.mkdir(exist_ok=True)
         self.model = Scripted(*script)
-        tools = [self.run, self.write, Fetch()]
+        tools = [self.run, self.write, self.look, Fetch(), AskPerson(questions)]
         return running(
             self.folder,
             self.platform,
             self.model,
             clock=self.clock,
             tools=tools,
-            permits=approvals,
+            permits=permits,
+            recovery=permits,
             permissions=approvals,
+            asked=questions,
         )
 
     @property
@@ -110,6 +149,10 @@ class Harness:
     def audit_lines(self):
         (file,) = (self.folder / "audit").iterdir()
         return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def mask(text):
+    return text.replace("canary", "[masked]")
 
 
 def commands(post):

@@ -167,7 +167,21 @@ class Scenario:
 
     async def _process(self):
         set_current_async_library("asyncio")
-        audit = Audit(AuditFiles(self.disk, DATA / "audit", offload).append, self._now)
+        async with anyio.create_task_group() as tasks:
+            surroundings = {"disk": self.disk, "offload": offload, "now": self._now}
+            toolbox, asked = self._toolbox(
+                Audit(AuditFiles(self.disk, DATA / "audit", offload).append, self._now)
+            )
+            parts = core_parts(DATA, self.platform, self._model(), toolbox, **surroundings, **asked)
+            core = await open_core(tasks, parts)
+            await self._act_as_people(core)
+            tasks.cancel_scope.cancel()
+
+    def _model(self):
+        return Model(self.plan, self.fate)
+
+    def _toolbox(self, audit):
+        """Return the gate of a process, and the parts of its core that know of questions."""
         approvals = Approvals(
             Policy({}),
             state_file(DATA / "approvals.json", ApprovalsFile(), self.disk, offload),
@@ -178,13 +192,7 @@ class Scenario:
             mask=str,
             expires_s=3600,
         )
-        model = Model(self.plan, self.fate)
-        toolbox = make_toolbox([self.run], permits=approvals)
-        async with anyio.create_task_group() as tasks:
-            surroundings = {"disk": self.disk, "offload": offload, "now": self._now}
-            core = await open_core(tasks, core_parts(DATA, self.platform, model, toolbox, **surroundings))
-            await self._act_as_people(core)
-            tasks.cancel_scope.cancel()
+        return make_toolbox([self.run], permits=approvals), {}
 
     async def _act_as_people(self, core):
         """Say what starts it, until it is acknowledged; press what can be pressed, once in each process."""
@@ -195,12 +203,16 @@ class Scenario:
                 return
             if "m1" not in self.delivered:
                 await self._deliver(core, message())
-            for press in [p for p in self.platform.presses(self.choice) if p.id not in pressed]:
+            for press in [p for p in self._answers() if p.id not in pressed]:
                 pressed.add(press.id)
                 self.platform.approvals.add(press.id)
                 await self._deliver(core, press)
                 await self._deliver(core, replace(press, id=f"{press.id}-bob", author=BOB))
             await anyio.sleep(1)
+
+    def _answers(self):
+        """Yield what a person can say to the questions that they see."""
+        return self.platform.presses(self.choice)
 
     async def _deliver(self, core, incoming):
         await core.orchestrator.receive(incoming)

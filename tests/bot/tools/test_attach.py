@@ -134,5 +134,7 @@ async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, offer
     settings = Settings(data=tmp_path, tools=Tools(enabled=("files",)))
     resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     storage = make_storage(settings, {}, resources, inline)
-    async with open_tool_set(settings, {}, resources, storage, attach=offered) as tool_set:
-        assert ("attach" in [spec.name for spec in tool_set.toolbox.specs]) == offered
+    async with open_tool_set(
+        settings, {}, resources, storage, attach=offered, is_admin=lambda _: False
+    ) as tool_set:
+        assert ("attach" in [spec.name for spec in tool_set.toolbox(settings.tools).specs]) == offered

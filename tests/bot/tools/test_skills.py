@@ -9,7 +9,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.agent.prompt.skills import LARGEST, LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
+from bot.agent.prompt.owner_files import LARGEST
+from bot.agent.prompt.skills import LONGEST_LINE, MOST_FILES, MOST_LISTED, Skills, listing
 from bot.ports.errors import ToolNotFound
 from bot.tools.skills import MAX_READ, LoadSkill, LoadSkillArguments
 from tests.tool_context import tool_context

@@ -43,6 +43,18 @@ async def test_it_asks_all_that_may_be_asked_and_serves(caplog, answers, events)
     assert await start(caplog, **dict(zip("ab", answers, strict=True))) == events
 
 
+async def test_each_key_of_a_provider_is_asked_and_one_that_answers_is_enough(caplog):
+    settings = Settings.model_validate(
+        {"providers": {"anthropic": {"api_keys": ["env:ONE", "env:TWO"]}}}, strict=False
+    )
+
+    async def ask(name, settings, environ):
+        return GOOD if settings.providers["anthropic"].keys == ("env:TWO",) else BAD_KEY
+
+    [fault] = await verify_all(["anthropic/x"], settings, {}, ask=ask)
+    assert fault.startswith("anthropic/x, key 1: Anthropic does not accept the key in ONE.")
+
+
 async def test_it_refuses_to_start_when_only_a_person_can_fix_all(caplog):
     with pytest.raises(
         ConfigInvalid, match=r"a: a does not accept .* auth: no such key\nb: b does not accept .* auth"

@@ -11,6 +11,9 @@ from tests.fakes.discord.ids import GUILD, Json, made_at, stamp
 from tests.fakes.discord.records import Attachment, Channel, Message
 from tests.fakes.discord.views import attachment_view
 
+VOICE_MESSAGE = 1 << 13
+"""The flag of a message that was recorded in Discord."""
+
 OTHER_BOT = "700000000000000299"
 FileOf = tuple[str, bytes, str]
 
@@ -43,6 +46,12 @@ class People(Events):
         if forward_of:
             self._forward(message, self.message(forward_of))
         return self.put(message, quiet=quiet)
+
+    def record(self, user: str, channel: str, content: bytes, **more: Any) -> Message:
+        """Send a voice message: it has no words, and one file."""
+        return self.say(
+            user, channel, files=[("voice-message.ogg", content, "audio/ogg")], flags=VOICE_MESSAGE, **more
+        )
 
     def _mention(self, message: Message) -> None:
         named = rules.mentions_in(message.content)

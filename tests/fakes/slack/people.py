@@ -97,6 +97,12 @@ class People(Pressing):
         """A file that a person holds, to be said with ``say(files=[...])``."""
         return self.new_file(name, content, mimetype, user=user)
 
+    def clip(self, user: str, content: bytes) -> File:
+        """Return what the record button makes of a person's voice: an audio clip, which Slack may transcribe, too."""
+        clip = {"subtype": "slack_audio", "media_display_type": "audio", "duration_ms": 4_200}
+        clip |= {"transcription": {"status": "processing"}, "aac": "https://files.slack.com/aac"}
+        return self.new_file("audio_message.m4a", content, "audio/mp4", user=user, clip=clip)
+
     def new_file(self, name: str, content: bytes, mimetype: str, **more: Any) -> File:
         raise NotImplementedError
 

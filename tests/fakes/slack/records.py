@@ -163,9 +163,11 @@ class File:
     length: int = 0
     uploaded: bool = True
     shared: bool = False
+    clip: Json = field(default_factory=dict)
+    """What only a recording made in Slack has."""
 
     def view(self) -> Json:
-        return {
+        return self.clip | {
             "id": self.id,
             "name": self.name,
             "title": self.title or self.name,

@@ -129,6 +129,15 @@ def test_beside_another_open_question_it_says_which_one_is_meant():
     assert "  /deny q0123abcd            Deny\n" in text
 
 
+def test_a_question_about_an_answer_shows_the_words_to_type():
+    choices = (Choice("1. Red", "/answer q0123abcd #1"), Choice("b. 3", "/answer q0123abcd #b"))
+    asked = Outgoing(
+        MAIN, "k", "💬 **The assistant asks:**\n\n> Which?\n\nChoose one.", "notice", choices=choices
+    )
+    assert render(asked, 60, colour=False).split("\n")[-4:-2] == ["  1  Red", "  b  3"]
+    assert "  /answer q0123abcd #b  b. 3\n" in render(asked, 60, colour=False, alone=False)
+
+
 def test_a_line_that_is_folded_in_a_question_looks_like_no_second_line():
     text = question("echo " + "x" * 30 + "\n\n```\n\tls", colour=False)
     assert "│ echo xxxxxxxxxxxxxxxxxxxxxxx\n┆ xxxxxxx\n│\n│ ```\n│     ls\n" in text

@@ -5,6 +5,8 @@ import pytest
 from threads.model import (
     QuestionClosed,
     Resumed,
+    StagesChanged,
+    StageShown,
     TextDelta,
     TextReset,
     ToolFinished,
@@ -14,6 +16,10 @@ from threads.model import (
     Waiting,
 )
 from transports.console.view import MAX_TOOL_LINES, TAIL, View
+
+
+def stages(*states):
+    return StagesChanged("triage", tuple(StageShown(f"s{n}", state) for n, state in enumerate(states)))
 
 
 def after(*events, view=None, name="main", message_id="m1", now=0.0):
@@ -45,6 +51,8 @@ def after(*events, view=None, name="main", message_id="m1", now=0.0):
         ([TurnStarted(), TextDelta("a"), TurnSettled("answered")], "", "main"),
         ([TextDelta("the start was dropped")], "the start was dropped", "main | answering… 3 s"),
         ([TurnStarted(), TextDelta("a\x1b[2J\x9bb")], "a[2Jb", "main | answering… 3 s"),
+        ([TurnStarted(), stages("running", "waiting"), stages("passed", "running"), ToolStarted("a")],
+         "triage\n✓ s0\n▸ s1", "main | a… 3 s"),
     ],
 )  # fmt: skip
 def test_events_become_a_draft_and_a_status_line(events, text, line):

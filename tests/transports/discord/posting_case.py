@@ -33,7 +33,8 @@ async def discord_and_rest(**options):
 class PostingCase:
     """What answers one question: by default it mentions the bot in a channel, and a thread is due."""
 
-    def __init__(self, discord, rest, question, thread=None, in_place=()):
+    def __init__(self, discord, rest, question, thread=None, in_place=(), feedback=False):
+        self.feedback = feedback
         self.discord, self.rest, self.in_place = discord, rest, frozenset(in_place)
         self.question = question.id
         self.thread = thread or ThreadId("discord", GUILD, question.channel, question.id)
@@ -69,6 +70,7 @@ class PostingCase:
             self.answers,
             upload_limit=lambda _: self.limit,
             now=lambda: datetime.fromtimestamp(self.discord.wall(), UTC),
+            feedback=self.feedback,
         )
 
     @property

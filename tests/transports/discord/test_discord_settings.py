@@ -8,6 +8,7 @@ import os
 import pytest
 
 from bot.config.load import load
+from bot.config.scopes import CurrentSettings
 from bot.wiring.run import _discord
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.transports.bot import PROXIES, bot_over
@@ -36,7 +37,7 @@ async def asked(discord, tmp_path, **written):
     settings.data.mkdir()
     store = FileStore(settings.data, PosixDisk(), offload=inline, journal_offload=inline, now=Clock())
     edge = _discord(
-        settings,
+        CurrentSettings(settings),
         settings.transports.discord,
         {"DISCORD_TOKEN": discord.token},
         "offline/demo",

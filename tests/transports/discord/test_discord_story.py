@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -155,6 +156,43 @@ async def test_the_stop_button_ends_the_turn_and_goes(tmp_path):
         await discord.until(lambda: not any(m.buttons for m in discord.posts(said.id) if not m.deleted))
 
 
+async def test_thumbs_under_an_answer_are_kept_in_the_audit_also_after_a_restart(tmp_path):
+    on = {"feedback": True}
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted(says("so it is")), options=on):
+            said = await discord.say(U1, CHANNEL, f"{NAMED} is it?")
+            await discord.until(lambda: answers(discord, said.id))
+            [answer] = discord.posts(said.id)
+            assert await thanks(discord, U1, answer, "feedback:up") == "Thank you."
+            await thanks(discord, U2, answer, "feedback:down")
+        async with bot_in(discord, tmp_path, Scripted()):
+            assert "what was wrong" in await thanks(discord, U1, answer, "feedback:down")
+            await thanks(discord, U1, answer, "feedback:down")
+        assert len(discord.posts(said.id)) == 1
+    found = [
+        json.loads(line) for file in (tmp_path / "audit").iterdir() for line in file.read_bytes().splitlines()
+    ]
+    verdicts = [(line["author"], line["message_id"], line["details"]["verdict"]) for line in found]
+    assert verdicts == [(U1, answer.id, "up"), (U2, answer.id, "down"), (U1, answer.id, "down")]
+
+
+async def thanks(discord, user, answer, custom_id):
+    """Return what a person is told alone when they press a thumb; the buttons stay."""
+    pressed = await discord.press(user, answer, custom_id)
+    await discord.until(lambda: pressed.answers)
+    assert len(answer.buttons) == 2
+    return pressed.answers[0].content
+
+
+async def test_a_thumb_of_a_stranger_counts_for_nothing(tmp_path):
+    served = {"options": {"feedback": True}, "allowed": only_served(users=(U1,))}
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(), **served):
+        said = await discord.say(U1, CHANNEL, f"{NAMED} is it?")
+        await discord.until(lambda: answers(discord, said.id))
+        await thanks(discord, U3, discord.posts(said.id)[0], "feedback:up")
+    assert not [*(tmp_path / "audit").glob("*")]
+
+
 LONG = "words " * 260
 """About 450 tokens: twice that is more than the model of the next test reads."""
 
@@ -186,7 +224,7 @@ async def test_a_stranger_who_mentions_the_bot_is_refused_and_no_thread_is_opene
 async def test_access_by_role_channel_and_guild(tmp_path):
     model = Scripted()
     served = only_served(users=(), roles=(ROLE,), channels=(CHANNEL,))
-    options = {"roles": frozenset({ROLE})}
+    options = {"roles": lambda: frozenset({ROLE})}
     async with FakeDiscord() as discord:
         discord.users[U2].roles.append(ROLE)
         async with bot_in(discord, tmp_path, model, allowed=served, options=options):
@@ -203,7 +241,7 @@ async def test_access_by_role_channel_and_guild(tmp_path):
 
 async def test_who_lost_their_role_is_not_served_by_what_an_earlier_session_knew(tmp_path, monkeypatch):
     monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.02)
-    served, options = only_served(users=(), roles=(ROLE,)), {"roles": frozenset({ROLE})}
+    served, options = only_served(users=(), roles=(ROLE,)), {"roles": lambda: frozenset({ROLE})}
     async with (
         FakeDiscord() as discord,
         bot_in(discord, tmp_path, Scripted(), allowed=served, options=options),

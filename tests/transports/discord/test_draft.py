@@ -24,6 +24,8 @@ from tests.transports.discord.virtual import (
 from tests.transports.settling import beside
 from threads.model import (
     Resumed,
+    StagesChanged,
+    StageShown,
     Taken,
     TextDelta,
     TextReset,
@@ -216,6 +218,22 @@ async def test_progress_shows_the_last_eight_tools_and_no_text():
         assert lines[-3:] == ["-# running step 8 ✓", "-# running step 9 ✗", "-# reading notes.md…"]
         await case.draft.close("stopped")
         assert case.posts == []
+
+
+@pytest.mark.parametrize("mode", ["edits", "progress"])
+async def test_the_stages_of_a_playbook_are_one_message_with_the_tool_that_runs_below(mode):
+    async with draft_case("dm", mode) as case:
+        case.draft.feed(
+            StagesChanged("triage", (StageShown("assess", "running"), StageShown("plan", "waiting")))
+        )
+        await anyio.sleep(3)
+        assert case.texts == ["triage\n▸ assess\n○ plan"]
+        case.draft.feed(
+            StagesChanged("triage", (StageShown("assess", "passed"), StageShown("plan", "running")))
+        )
+        case.draft.feed(ToolStarted("read_file", "", "c1", "reading notes.md"))
+        await anyio.sleep(3)
+        assert case.texts == ["triage\n✓ assess\n▸ plan\n-# reading notes.md…"]
 
 
 async def test_all_drafts_of_a_channel_share_its_pace_and_all_channels_one():

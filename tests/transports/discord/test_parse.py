@@ -240,6 +240,22 @@ def test_a_message_of_only_an_attachment_is_for_the_bot_where_it_is_meant():
     assert parsed(data) is None
 
 
+SPOKEN = {"flags": 1 << 13}
+
+
+def test_a_voice_message_is_its_authors_voice():
+    [found] = direct(said("", attachments=[file("voice-message.ogg")], **SPOKEN)).files
+    assert found.voice
+    [found] = direct(said("", attachments=[file("voice-message.ogg")])).files
+    assert not found.voice
+
+
+def test_the_recording_of_another_is_not_the_authors_voice():
+    snapshot = {"message": {**said("", attachments=[file("voice-message.ogg")]), **SPOKEN}}
+    forwarded = direct(said("", message_snapshots=[snapshot], **SPOKEN))
+    assert [one.voice for one in forwarded.files] == [False]
+
+
 def test_a_file_with_an_odd_name_size_or_type_is_taken_as_well_as_can_be():
     odd = file("x" * 300 + "\ud800\n", size=-1, content_type=None)
     [found] = direct(said("", attachments=[odd])).files

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.fakes.discord import CHANNEL, U1, Cut, RateLimited, Refused, Slow, Status
 from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
+from threads.model import Choice
 from transports.shared.delivery import outbox, rewrite
 
 pytestmark = pytest.mark.anyio
@@ -383,6 +384,68 @@ async def test_what_stands_in_place_is_known_to_be_of_its_conversation(case, how
     parts = [message.id for message in case.posts(CHANNEL)]
     assert len(parts) == 3 and parts[0] == posted
     assert [case.destinations.root_of(part) for part in parts] == [case.question] * 3
+
+
+THUMBS = ["👍", "👎"]
+
+
+def labels(message):
+    return [label for label, _ in message.buttons]
+
+
+async def with_thumbs(case, *, on=True):
+    """The next process posts with or without thumbs."""
+    case.feedback = on
+    case.restart()
+
+
+async def test_thumbs_are_below_the_last_part_of_a_reply_beside_its_choices(case):
+    await with_thumbs(case)
+    await case.post(long(3), choices=(Choice("Try again", "/retry 1"),))
+
+    assert [labels(message) for message in case.posts()] == [[], [], ["Try again", *THUMBS]]
+
+
+async def test_an_answer_as_a_file_has_its_thumbs_below_the_beginning(case):
+    await with_thumbs(case)
+    await case.post(long(8))
+
+    assert [labels(message) for message in case.posts()] == [THUMBS, []]
+
+
+@pytest.mark.parametrize("kind", ["notice", "error"])
+async def test_only_replies_are_judged(case, kind):
+    await with_thumbs(case)
+    await case.post(kind=kind)
+
+    assert [labels(message) for message in case.posts()] == [[]]
+
+
+async def test_a_draft_becomes_an_answer_with_thumbs_in_place_of_its_stop_button(case):
+    await with_thumbs(case)
+    drafts = [await case.draft("an")]
+    await case.post("an answer", drafts)
+
+    assert [(m.content, labels(m)) for m in case.posts()] == [("an answer", THUMBS)]
+
+
+async def test_thumbs_are_no_question_that_is_open(case):
+    await with_thumbs(case)
+    posted = await case.post()
+
+    assert not case.posting.holds_question(posted)
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_an_answer_is_found_when_a_restart_turned_thumbs_on_or_off(case, on):
+    await with_thumbs(case, on=not on)
+    await case.post()
+    case.discord.later(3600)  # by then Discord shows no nonces
+    await with_thumbs(case, on=on)
+    await case.find()
+    await case.post()
+
+    assert len(case.posts()) == 1
 
 
 def long(parts):

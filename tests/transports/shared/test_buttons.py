@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.world import message
-from threads.model import Incoming, Taken
-from transports.shared.buttons import OpenQuestions, Presses
+from threads.model import Incoming, QuestionClosed, Taken
+from transports.shared.buttons import OpenQuestions, Presses, decision_text
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,13 @@ class Press:
 
 @pytest.mark.parametrize(
     ("command", "goes"),
-    [("/retry m1", True), ("/stop", False), ("/approve q1 once", False), ("/deny", False)],
+    [
+        ("/retry m1", True),
+        ("/stop", False),
+        ("/approve q1 once", False),
+        ("/deny", False),
+        ("/answer q1 #1", False),
+    ],
 )
 def test_a_button_goes_when_its_press_is_taken_but_for_those_of_a_draft_or_a_question(command, goes):
     presses, press = Presses(), Press(message(1, command))
@@ -32,3 +38,18 @@ def test_the_questions_of_a_message_are_known_by_its_key():
     questions.update({"k?1": "a", "k?2": "b", "k1?1": "c"})
     assert questions.pop_all_of("k") == ["a", "b"]
     assert questions.pop_all_of("k") == []
+
+
+@pytest.mark.parametrize(
+    ("closed", "who", "text"),
+    [
+        (QuestionClosed("k", approved=True, by="U1"), "Ann", "Approved by Ann."),
+        (QuestionClosed("k", approved=False, by="U1"), "", "Declined."),
+        (QuestionClosed("k", approved=False), "", "Nobody decided in time."),
+        (QuestionClosed("k", False, "U1", "answer", "1. Red"), "Ann", "Answered by Ann: 1. Red"),
+        (QuestionClosed("k", False, "U1", "answer"), "", "Answered."),
+        (QuestionClosed("k", False, "", "answer"), "", "Nobody answered in time."),
+    ],
+)
+def test_a_closed_question_says_how_it_ended_and_an_answer_never_reads_like_an_approval(closed, who, text):
+    assert decision_text(closed, who) == text

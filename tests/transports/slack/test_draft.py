@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from tests.fakes.slack import ApiError, Cut, Message, RateLimited
 from tests.transports.settling import beside
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
-from threads.model import TextDelta, TextReset, ThreadId, ToolFinished, ToolStarted
+from threads.model import (
+    StagesChanged,
+    StageShown,
+    TextDelta,
+    TextReset,
+    ThreadId,
+    ToolFinished,
+    ToolStarted,
+)
 from transports.slack.live.draft import Draft, LiveDrafts
 from transports.slack.live.draft_content import UnsentContent, cut
 from transports.slack.live.native_stream import ROTATE_BYTES
@@ -330,6 +338,30 @@ async def test_tools_have_cards_that_end():
     assert "<" not in post.stream.chunks[0]["title"]
     assert not chat.slack.pings
     assert not chat.slack.unfurls
+
+
+def stages(*states):
+    return StagesChanged("triage", tuple(StageShown(f"s{n}", state) for n, state in enumerate(states)))
+
+
+async def test_the_stages_of_a_playbook_have_cards_and_one_that_runs_again_another():
+    async with drafting() as chat:
+        await chat.feed(stages("running", "waiting"), seconds=5)
+        await chat.feed(stages("failed", "running"), seconds=5)
+        await chat.feed(stages("running", "passed"), seconds=5)
+        [post] = chat.posts
+    cards = [(chunk["id"], chunk["status"]) for chunk in post.stream.chunks]
+    assert cards == [
+        ("stage-s0-1", "in_progress"), ("stage-s0-1", "error"), ("stage-s1-1", "in_progress"),
+        ("stage-s0-2", "in_progress"), ("stage-s1-1", "complete"),
+    ]  # fmt: skip
+
+
+async def test_where_there_are_no_streams_the_stages_are_a_post_that_is_edited():
+    async with drafting("C1") as chat:
+        await chat.feed(stages("running", "waiting"), seconds=5)
+        await chat.feed(stages("passed", "running"), seconds=5)
+        assert [text.replace("\\", "") for text in chat.texts] == ["triage\n✓ s0\n▸ s1"]
 
 
 async def test_cards_that_are_refused_cost_no_text():

@@ -213,6 +213,35 @@ def test_files_come_with_their_message():
     )
 
 
+CLIP = {
+    "id": "F2",
+    "name": "audio_message.m4a",
+    "mimetype": "audio/mp4",
+    "subtype": "slack_audio",
+    "user": "U1",
+}
+
+
+@pytest.mark.parametrize(
+    ("clip", "own"),
+    [
+        (CLIP, True),
+        ({**CLIP, "user": "U2"}, False),
+        ({**CLIP, "user": ""}, False),
+        ({**CLIP, "subtype": ""}, False),
+    ],
+)
+def test_a_clip_is_the_voice_of_whoever_recorded_it(clip, own):
+    incoming = heard("", subtype="file_share", files=[clip], channel="D1")
+    assert [file.voice for file in incoming.files] == [own]
+
+
+def test_a_clip_in_a_forwarded_message_is_the_voice_of_its_own_author():
+    shared = {"is_share": True, "text": "listen", "files": [{**CLIP, "user": "U2"}]}
+    incoming = heard("", attachments=[shared], channel="D1")
+    assert [file.voice for file in incoming.files] == [False]
+
+
 def test_a_file_that_cannot_be_had_is_kept_so_that_the_person_is_told_and_one_taken_back_is_not():
     files = [
         {"id": "F2", "file_access": "check_file_info"},

@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
@@ -79,7 +80,9 @@ async def serving_page(
     site = Site()
 
     def make(storage):
-        site.web = make_web(settings, environ, storage, PageSources(lambda: None, EventStream(), site.open))
+        site.web = make_web(
+            CurrentSettings(settings), environ, storage, PageSources(lambda: None, EventStream(), site.open)
+        )
         return [site.web]
 
     async with anyio.create_task_group() as tasks:

@@ -88,11 +88,27 @@ async def test_a_question_has_buttons_and_a_press_answers_it(tmp_path):
         assert "buy <b>milk</b>" in words(question["tree"])
         yes = next(one["command"] for one in question["choices"] if one["command"].startswith("/approve"))
         await ann.say(yes, thread)
-        await events.until("closed", approved=True)
+        await events.until("closed", decision="Approved.")
         await events.until("settled", id=message, outcome="answered")
         tool, done = (next(e for e in events.seen if e["op"] == op) for op in ("tool", "tool_done"))
         assert '"notes.md"' in tool["arguments"]
         assert '"success": true' in done["result"]
+
+
+async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_typed(tmp_path):
+    fields = {"tools": {"enabled": ["ask_person"]}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        message = await ann.say("ask Which? | red | blue", thread)
+        question = await events.until("post", kind="notice")
+        assert [one["label"] for one in question["choices"]] == ["1. red", "2. blue"]
+        await ann.say(question["choices"][1]["command"], thread)
+        await events.until("closed", decision="Answered: 2. blue")
+        await events.until("settled", id=message, outcome="answered")
+        again = await ann.say("ask Why?", thread)
+        await events.until("post", kind="notice")
+        typed = await ann.say("because", thread)
+        await events.until("settled", id=typed, outcome="merged")
+        await events.until("settled", id=again, outcome="answered")
 
 
 async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
@@ -104,7 +120,7 @@ async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
     async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
         question = await events.until("post", kind="notice")
         await ann.say(question["choices"][-1]["command"], thread)
-        await events.until("closed", approved=False)
+        await events.until("closed", decision="Declined.")
 
 
 async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):

@@ -26,7 +26,7 @@ from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Author, Deleted, Incoming, Sink, ThreadId
+from threads.model import Author, Deleted, Feedback, Incoming, Sink, ThreadId
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
@@ -44,7 +44,7 @@ from transports.discord.post.thread_opening import Destinations
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
-from transports.shared.buttons import ANSWERS, Presses
+from transports.shared.buttons import ANSWERS, THANKS, Presses
 
 log = logging.getLogger(__name__)
 
@@ -72,15 +72,16 @@ class Intake:
         answers: EphemeralAnswers,
         *,
         bots: frozenset[str],
-        roles: frozenset[str],
+        roles: Callable[[], frozenset[str]],
         max_age_s: float,
         holds_question: Callable[[str], bool],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*bots* are other bots that may write to this one; *roles* grant rights, all others are dropped.
+        """*bots* are other bots that may write to this one.
 
-        *holds_question* tells whether a message holds an open question.
+        *roles* returns the roles that give rights, all others are dropped. *holds_question* tells whether a message
+        holds an open question.
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
@@ -147,12 +148,22 @@ class Intake:
         except PostFailed as error:
             log.warning("intake.press_unknown: where a button was pressed is not known: %s", error)
             return wording.friendly(error)
+        if isinstance(press, Feedback):
+            return await self._take_feedback(press)
         if press is None or press.incoming.text.startswith(ANSWERS):
             self._tasks.start_soon(self._disarm, interaction)
         if press is None:
             return EXPIRED
         self.presses.add(press)
         return await self.take_command(press.incoming, acknowledged)
+
+    async def _take_feedback(self, feedback: Feedback) -> str:
+        """Make a verdict durable, and return the thanks for its person alone."""
+        try:
+            await self._sink(replace(feedback, author=self._with_known_roles(feedback.author)))
+        except StoreUnavailable as error:
+            return wording.friendly(error)
+        return THANKS[feedback.verdict]
 
     async def _disarm(self, interaction: discord.Interaction) -> None:
         """Take the buttons of a message away unless it holds an open question; may be dropped."""
@@ -239,12 +250,16 @@ class Intake:
         if not self._loop_guard.admits(incoming):
             return
         self._threads[incoming.id] = incoming.thread
-        roles = tuple(role for role in incoming.author.roles if role in self._roles)
-        await self._sink(replace(incoming, author=replace(incoming.author, roles=roles)))
+        await self._sink(replace(incoming, author=self._with_known_roles(incoming.author)))
+
+    def _with_known_roles(self, author: Author) -> Author:
+        """Return a person with only the roles that grant rights."""
+        granting = self._roles()
+        return replace(author, roles=tuple(role for role in author.roles if role in granting))
 
     async def _with_roles(self, author: Author, place: Place) -> Author:
         """Return a person of the history, whose messages have no roles, with their roles. Raises `PostFailed`."""
-        if not self._roles or place.kind == "direct":
+        if not self._roles() or place.kind == "direct":
             return author
         member = place.guild, author.id
         if (roles := self._member_roles.get(member)) is None:
@@ -270,7 +285,7 @@ class Intake:
         for id_ in message_ids:
             await self._sink(Deleted(id_, self._threads.get(id_) or place.thread(id_)))
 
-    async def _read_press(self, interaction: discord.Interaction) -> ButtonPress | None:
+    async def _read_press(self, interaction: discord.Interaction) -> ButtonPress | Feedback | None:
         place = self._channels.see(interaction.channel) or await self._channels.of(
             str(interaction.channel_id)
         )

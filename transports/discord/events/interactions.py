@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import anyio
 import discord
 
-from threads.model import Author, Incoming
+from threads.model import Author, Feedback, Incoming
 from transports.base.text import digest
 from transports.discord.api.api_errors import FROM_OUTSIDE
 from transports.discord.api.values import Place, ReplyAddress
 from transports.discord.events.parse_message import author_value, sent_at
-from transports.discord.markdown.buttons import command_of
+from transports.discord.markdown.buttons import FEEDBACK, command_of
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,9 @@ class ButtonPress:
     ephemeral: bool = False
 
 
-def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "") -> ButtonPress | None:
+def parse_press(
+    interaction: discord.Interaction, place: Place, *, root: str = ""
+) -> ButtonPress | Feedback | None:
     """Read a press; None for an unknown button (`EXPIRED` is the answer). Never raises.
 
     *root* is the first message of the conversation that the message with the button belongs to, where the bot
@@ -132,10 +134,14 @@ def parse_press(interaction: discord.Interaction, place: Place, *, root: str = "
     message, author, data = interaction.message, author_of(interaction), interaction.data
     custom_id = data.get("custom_id") if isinstance(data, dict) else None
     custom_id = custom_id if isinstance(custom_id, str) else ""
-    command = command_of(custom_id)
-    if not command or message is None or author is None:
+    if message is None or author is None:
         return None
     id_, ephemeral = str(message.id), message.flags.ephemeral
+    if verdict := FEEDBACK.get(custom_id):
+        name = f"feedback-{digest(place.id, id_, author.id, verdict)}"
+        return Feedback(name, place.thread(root or id_), author, id_, verdict)
+    if not (command := command_of(custom_id)):
+        return None
     incoming = Incoming(
         id=f"press-{digest(place.id, id_, author.id, custom_id)}",
         thread=place.thread("" if ephemeral else root or id_),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import discord
@@ -65,7 +66,11 @@ def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
 
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
-    files = [_attachment(message, file) for file in attachments_of(message)]
+    voice = isinstance(message.flags.value, int) and message.flags.voice
+    files = [
+        replace(_attachment(message, file), voice=voice and file in message.attachments)
+        for file in attachments_of(message)
+    ]
     if (other := replied_to(message)) and not is_ours(other, me):
         files += [_attachment(other, file) for file in other.attachments]
     return tuple(files)

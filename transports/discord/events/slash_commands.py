@@ -46,7 +46,15 @@ COMMANDS_WITH_WORDS: Mapping[str, tuple[str, str]] = {
         "Say no to my question",
         "The question's id, or `all`; `always` takes back all that was always allowed here",
     ),
+    "answer": (
+        "Answer a question that asks for words",
+        "Your answer; before it the question's id if you like",
+    ),
     "memory": ("What I remember here, or take a note of it back", "`forget` and the id of a note"),
+    "play": (
+        "The playbooks, or play one",
+        "The playbook and what it needs; `status`, `stop`, `skip`, `retry`",
+    ),
     "mcp": (
         "List MCP servers and prompts, sign in or out as yourself, send a prompt",
         "`connect` or `disconnect` and a name; a name, a colon and a prompt",
@@ -98,7 +106,9 @@ class SlashCommands(app_commands.CommandTree[discord.Client]):
 
     def _add_model(self) -> None:
         @self.command(name="model", description=MODEL_DESCRIPTION)
-        @app_commands.describe(name="The model to take; `default` is the usual one")
+        @app_commands.describe(
+            name="A model, how much it reasons (such as high), or both; `default` is the usual one"
+        )
         async def model(interaction: discord.Interaction, name: str = "") -> None:
             await self._run_command(interaction, f"/model {name}")
 

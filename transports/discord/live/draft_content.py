@@ -4,8 +4,8 @@ A step's text is the text since the last tool began. It replaces the text before
 small print below it says what the turn does: "-# reading notes.md…".
 
     mode        content
-    edits       the text, in up to five messages, and the running tool
-    progress    the last eight tools and their results, no text
+    edits       the stages of a playbook, the text, in up to five messages, and the running tool
+    progress    the stages of a playbook, the last eight tools and their results, no text
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Literal
 
 from threads.model import (
     Resumed,
+    StagesChanged,
     TextDelta,
     TextReset,
     ToolFinished,
@@ -59,7 +60,7 @@ class DraftContent:
     def __init__(self, mode: Mode) -> None:
         self.due = math.inf
         self._mode = mode
-        self._text = ""
+        self._text = self._stages = ""
         self._complete = False  # the step's text is complete
         self._running = RunningTools()
         self._lines: dict[str, str] = {}
@@ -73,7 +74,7 @@ class DraftContent:
             case TextReset():
                 self._text, self._complete = "", False
             case TurnStarted():
-                self._text, self._complete, self._waiting = "", False, None
+                self._text, self._stages, self._complete, self._waiting = "", "", False, None
                 self._running.clear()
                 self._lines.clear()
             case ToolStarted():
@@ -87,6 +88,8 @@ class DraftContent:
                 self.due = min(self.due, now) if seconds < math.inf else self.due
             case Resumed():
                 self._waiting = None
+            case StagesChanged():
+                self._stages, self.due = event.text, min(self.due, now)
             case _:
                 return False
         return True
@@ -96,7 +99,8 @@ class DraftContent:
         """Return the messages to show, at most five."""
         if self._mode == "progress":
             return self._progress
-        pages = [DraftPage(text) for text in live_parts(self._text) if text != NOTHING]
+        shown = "\n\n".join(filter(None, (self._stages, self._text)))
+        pages = [DraftPage(text) for text in live_parts(shown) if text != NOTHING]
         running = note(f"{self._running.words}{NOTHING}") if self._running.words else ""
         footer = self._waiting_note or running
         if not pages and self.due < math.inf:
@@ -112,8 +116,10 @@ class DraftContent:
     @property
     def _progress(self) -> tuple[DraftPage, ...]:
         lines = [*self._lines.values(), *filter(None, [self._waiting_note])][-MOST_LINES:]
+        if self._stages:
+            lines = [self._stages, *lines]
         while len(lines) > 1 and utf16_size("\n".join(lines)) > MAX_CONTENT:
-            del lines[0]
+            del lines[1 if self._stages else 0]
         return (DraftPage(footer="\n".join(lines)),) if lines else ()
 
     @property

@@ -30,6 +30,7 @@ from typing import Literal
 from threads.model import (
     Outcome,
     Resumed,
+    StagesChanged,
     Taken,
     TextDelta,
     ThreadId,
@@ -120,7 +121,7 @@ class Presence(shared.Presence[_Live, Draft]):
             self._typing.end(live.thread)
 
     def _update_draft(self, live: _Live, message_id: str, event: TurnEvent) -> None:
-        begins = isinstance(event, TextDelta | ToolStarted | Waiting) and live.thread.root
+        begins = isinstance(event, TextDelta | ToolStarted | Waiting | StagesChanged) and live.thread.root
         if live.draft is None and begins and self._streaming != "off":
             live.draft = Draft(
                 live.thread, message_id, self._rest, self._destinations, self._pace, self._streaming

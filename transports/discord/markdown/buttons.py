@@ -6,6 +6,7 @@ The id holds all that a press needs, so buttons work after a restart. An id in a
 |-----------------------|----------------------------------------------------------------|
 | ``stop:MARK``         | ``/stop``; MARK tells the post of which this is the draft      |
 | ``choice:N:/COMMAND`` | the command; N tells buttons of one message apart              |
+| ``feedback:VERDICT``  | none: ``up`` or ``down`` is a verdict on the answer above it   |
 
 https://docs.discord.com/developers/components/reference#button
 """
@@ -15,12 +16,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from threads.model import Choice
+from threads.model import Choice, Verdict
 from transports.base.text import split
 from transports.discord.api.values import MAX_BUTTONS, Button, Style
 from transports.discord.markdown.render import clean, inert, utf16_size
 
 MAX_LABEL, MAX_ID = 80, 100
+
+FEEDBACK: dict[str, Verdict] = {"feedback:up": "up", "feedback:down": "down"}
+
+THUMBS = (Button("👍", "feedback:up"), Button("👎", "feedback:down"))
+"""The buttons under an answer."""
 
 STYLES: dict[str, Style] = {"/approve": "success", "/deny": "danger", "/stop": "danger", "/retry": "primary"}
 

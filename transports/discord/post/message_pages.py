@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from threads.model import Outgoing
-from transports.discord.api.values import Button
-from transports.discord.markdown.buttons import choice_buttons, choices_as_text, without_button
+from transports.discord.api.values import MAX_BUTTONS, Button
+from transports.discord.markdown.buttons import THUMBS, choice_buttons, choices_as_text, without_button
 from transports.discord.markdown.render import MAX_CONTENT, note, parts, utf16_size
 from transports.shared.delivery.files import file_name
 
@@ -36,21 +36,21 @@ class Page:
         return tuple(button.custom_id for button in self.buttons)
 
 
-def pages(outgoing: Outgoing, most: int = MOST_PARTS) -> list[Page]:
-    """Return the messages that show *outgoing*, the last one with its choices."""
+def pages(outgoing: Outgoing, most: int = MOST_PARTS, *, feedback: bool = False) -> list[Page]:
+    """Return the messages that show *outgoing*, the last one with its choices and, under a reply, the *feedback*."""
     choices = choices_as_text(without_button(outgoing.choices))
     texts = parts("\n\n".join(filter(None, (outgoing.text, choices))))
     if len(texts) > most:
         texts = [*texts[: most - 1], CUT]
     result = [Page(number, content) for number, content in enumerate(texts)]
-    return [*result[:-1], _with_choices(result[-1], outgoing)]
+    return [*result[:-1], _with_buttons(result[-1], outgoing, feedback=feedback)]
 
 
-def with_file(outgoing: Outgoing) -> list[Page]:
-    """Return the beginning of *outgoing* with its choices, and the page that is a file."""
+def with_file(outgoing: Outgoing, *, feedback: bool = False) -> list[Page]:
+    """Return the beginning of *outgoing* with its buttons, and the page that is a file."""
     file = file_name(outgoing.key)
     words = f"This is only the beginning: the whole answer is in the file {file}."
-    page = _with_choices(Page(0, with_note(outgoing.text, words)), outgoing)
+    page = _with_buttons(Page(0, with_note(outgoing.text, words)), outgoing, feedback=feedback)
     return [page, Page(FILE_PART, "", file=file)]
 
 
@@ -60,5 +60,6 @@ def with_note(text: str, words: str) -> str:
     return parts(text, MAX_CONTENT - utf16_size(last))[0] + last
 
 
-def _with_choices(page: Page, outgoing: Outgoing) -> Page:
-    return replace(page, buttons=choice_buttons(outgoing.choices))
+def _with_buttons(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
+    thumbs = THUMBS if feedback and outgoing.kind == "reply" else ()
+    return replace(page, buttons=(*choice_buttons(outgoing.choices), *thumbs)[:MAX_BUTTONS])

@@ -13,7 +13,7 @@ import discord
 
 from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.api.snowflake import number
-from transports.discord.markdown.buttons import stop_mark
+from transports.discord.markdown.buttons import FEEDBACK, stop_mark
 from transports.discord.post.message_pages import Page
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Destination
@@ -42,10 +42,14 @@ class OwnMessage:
         return stop_mark(self.buttons)
 
     def shows(self, page: Page) -> bool:
-        """Return whether it shows that page, finished. White space is ignored: Discord trims."""
+        """Return whether it shows that page, finished.
+
+        White space is ignored: Discord trims. So are thumbs, which a restart may have turned on or off.
+        """
         if page.file:
             return page.file in self.files
-        return self.content.split() == page.content.split() and self.buttons == page.custom_ids
+        same_words = self.content.split() == page.content.split()
+        return same_words and _without_thumbs(self.buttons) == _without_thumbs(page.custom_ids)
 
 
 @dataclass(slots=True)
@@ -102,6 +106,10 @@ class PostState:
         by_name = [m for m in fitting if m.nonce in named]
         by_words = [m for m in fitting if page.file or number(m.id) > self.last]
         return next(iter((*by_name, *by_words)), None)
+
+
+def _without_thumbs(custom_ids: Iterable[str]) -> list[str]:
+    return [custom_id for custom_id in custom_ids if custom_id not in FEEDBACK]
 
 
 def nonces_of(key: str, part: int) -> tuple[str, str]:

@@ -66,7 +66,7 @@ class Question:
 
 
 class Posting:
-    """``upload_limit`` tells how many bytes a file may have in a guild."""
+    """``upload_limit`` tells how many bytes a file may have in a guild. ``feedback``: answers get thumbs."""
 
     def __init__(
         self,
@@ -76,9 +76,10 @@ class Posting:
         *,
         upload_limit: Callable[[str], int],
         now: Callable[[], datetime],
+        feedback: bool = False,
     ) -> None:
         self._rest, self._destinations, self._answers = rest, destinations, answers
-        self._upload_limit, self._now = upload_limit, now
+        self._upload_limit, self._now, self._feedback = upload_limit, now, feedback
         self._states: LRUCache[str, PostState] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
         self._locked: LRUCache[ThreadId, None] = LRUCache(REMEMBERED)
@@ -201,13 +202,13 @@ class Posting:
         destination = state.destination = state.destination or await find(outgoing.thread)
         live = [message.id for message in draft if message.channel == destination.channel]
         sender = PageSender(self._rest, self._now, outgoing, destination, live, state)
-        all_pages = pages(outgoing)
+        all_pages = pages(outgoing, feedback=self._feedback)
         if len(all_pages) <= MAX_PARTS or not await self._as_file(sender, all_pages):
             state.set_pages(all_pages)
             for page in all_pages:
                 await sender.show(page)
         self._note_answers(outgoing.thread, state)
-        if question_page := next((page for page in state.pages if page.buttons), None):
+        if outgoing.choices and (question_page := next((page for page in state.pages if page.buttons), None)):
             self.questions[outgoing.key] = Question(
                 sender.destination.channel, state.posted[question_page.part], question_page.content
             )
@@ -221,7 +222,7 @@ class Posting:
         )
         if state.as_messages or len(text) > self._upload_limit(outgoing.thread.workspace):
             return False
-        state.set_pages(with_file(outgoing))
+        state.set_pages(with_file(outgoing, feedback=self._feedback))
         beginning, file = state.pages
         await sender.show(beginning)
         try:

@@ -175,11 +175,16 @@ def _files(message: Shape) -> tuple[Attachment, ...]:
     """Return the files of a message and of its forwarded messages, without deleted ones."""
     forwarded = [item for item in parts(message, "attachments") if _is_shared(item)]
     files = [file for holder in (message, *forwarded) for file in parts(holder, "files")]
-    return tuple(_attachment(file) for file in files if string(file, "mode") != "tombstone")
+    user = identifier(message, "user")
+    return tuple(_attachment(file, user) for file in files if string(file, "mode") != "tombstone")
 
 
-def _attachment(file: Shape) -> Attachment:
-    """Return one file. Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it."""
+def _attachment(file: Shape, user: str) -> Attachment:
+    """Return one file of a message of *user*.
+
+    Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it. A clip that somebody
+    else recorded, as in a forwarded message, is not the user's own voice.
+    """
     name = string(file, "name") or string(file, "title") or "file"
     return Attachment(
         id=identifier(file, "id"),
@@ -187,4 +192,5 @@ def _attachment(file: Shape) -> Attachment:
         media_type=scrub(string(file, "mimetype"))[:LONGEST_NAME],
         size=count(file, "size"),
         url=scrub(string(file, "url_private_download") or string(file, "url_private")),
+        voice=string(file, "subtype") == "slack_audio" and identifier(file, "user") == user,
     )

@@ -5,16 +5,11 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from threads.model import Feedback
-from transports.shared.buttons import Presses
+from transports.shared.buttons import THANKS, Presses
 from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
 from transports.slack.events.parse_action import ButtonPress
 from transports.slack.markdown.blocks import without_actions
-
-THANKS = {
-    "up": "Thank you.",
-    "down": "Thank you. Tell me here what was wrong with it, and I will try again.",
-}
 
 
 class PressedButtons(Presses[ButtonPress]):

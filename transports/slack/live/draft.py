@@ -25,6 +25,7 @@ import anyio
 
 from threads.model import (
     Outcome,
+    StagesChanged,
     TextDelta,
     TextReset,
     ThreadId,
@@ -120,6 +121,8 @@ class Draft:
                     writer.started(event)
                 case ToolFinished():
                     writer.finished(event)
+                case StagesChanged():
+                    writer.show_stages(event)
                 case _:
                     return
         self._changed.set()

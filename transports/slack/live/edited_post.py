@@ -22,7 +22,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited
-from threads.model import ThreadId, ToolFinished, ToolStarted
+from threads.model import StagesChanged, ThreadId, ToolFinished, ToolStarted
 from transports.shared.live.activity import RunningTools
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import string
@@ -54,7 +54,7 @@ class EditedPost:
         self.posts: list[LivePost] = []
         self._calls, self._thread, self._links = calls, thread, links
         self._running = RunningTools()
-        self._text = ""
+        self._text = self._stages = ""
         self._over = False  # the step's text is complete
         self._changed = False
         self._first_at = math.inf
@@ -78,6 +78,10 @@ class EditedPost:
 
     def finished(self, tool: ToolFinished) -> None:
         self._running.finished(tool)
+        self._touch()
+
+    def show_stages(self, event: StagesChanged) -> None:
+        self._stages = event.text
         self._touch()
 
     def due(self, now: float) -> float:
@@ -145,7 +149,7 @@ class EditedPost:
             self.posts.clear()
 
     def _view(self) -> str:
-        text = self._text.strip()
+        text = "\n\n".join(filter(None, (self._stages, self._text.strip())))
         fitting = split_markdown(text[:MOST_SHOWN], self._links)
         texts = [fitting[0]] if fitting else []
         if len(fitting) > 1 or len(text) > MOST_SHOWN:
@@ -156,7 +160,7 @@ class EditedPost:
 
     def _touch(self) -> None:
         self._changed = True
-        if self._first_at == math.inf and (self._text.strip() or self._running.words):
+        if self._first_at == math.inf and (self._text.strip() or self._stages or self._running.words):
             self._first_at = anyio.current_time()
 
 

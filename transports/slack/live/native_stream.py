@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,7 +28,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
-from threads.model import ThreadId, ToolFinished, ToolStarted
+from threads.model import StagesChanged, StageState, ThreadId, ToolFinished, ToolStarted
 from transports.shared.live.activity import RunningTools, tool_label
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
@@ -41,6 +42,15 @@ from transports.slack.post.rewrite import DraftMessage
 log = logging.getLogger(__name__)
 
 START, APPEND, STOP = "chat.startStream", "chat.appendStream", "chat.stopStream"
+
+CARD_STATUS: Mapping[StageState, Literal["in_progress", "complete", "error"]] = {
+    "waiting": "in_progress",
+    "running": "in_progress",
+    "passed": "complete",
+    "skipped": "complete",
+    "failed": "error",
+    "parked": "error",
+}
 
 ROTATE_S, ROTATE_BYTES = 240.0, 9_000
 
@@ -74,6 +84,7 @@ class NativeStream:
         self.posts: list[LivePost] = []
         self._calls, self._thread, self._to, self._links = calls, thread, to, links
         self._unsent, self._running = UnsentContent(links), RunningTools()
+        self._stages = dict[str, tuple[StageState, int]]()
         self._cards = True
         self._silent = False
         self._must_stop = False  # whether the open message has to be stopped
@@ -106,6 +117,17 @@ class NativeStream:
             card_id, start = found
             title = inert(tool_label(start), self._links)
             self._unsent.add_card(Card(card_id, title, "complete" if tool.ok else "error"))
+
+    def show_stages(self, event: StagesChanged) -> None:
+        """Show a card for each stage that runs or has ended. One that runs again gets another card."""
+        for stage in event.stages:
+            before, number = self._stages.get(stage.name, ("waiting", 0))
+            if stage.state in (before, "waiting") or not self._cards:
+                continue
+            number += stage.state == "running"
+            self._stages[stage.name] = stage.state, number
+            card = Card(f"stage-{stage.name}-{number}", stage.name, CARD_STATUS[stage.state])
+            self._unsent.add_card(card)
 
     def due(self, now: float) -> float:
         """Return when to make the next call."""

@@ -29,6 +29,7 @@ from pydantic import JsonValue
 from threads.model import (
     Outcome,
     Resumed,
+    StagesChanged,
     Taken,
     TextDelta,
     ThreadId,
@@ -242,7 +243,11 @@ class Presence(shared.Presence[_Message, Draft]):
             self._schedule_heartbeat(thread)
 
     def _feed_draft(self, live: _Message, message_id: str, event: TurnEvent) -> None:
-        if live.draft is None and isinstance(event, TextDelta | ToolStarted) and is_stamp(live.thread.root):
+        if (
+            live.draft is None
+            and isinstance(event, TextDelta | ToolStarted | StagesChanged)
+            and is_stamp(live.thread.root)
+        ):
             links = self.links_for(live.thread, message_id, live=False)
             live.draft = Draft(
                 live.thread,

@@ -129,8 +129,7 @@ class Message {
   on_closed(event) {
     const post = this.parts.get(`post ${event.key}`);
     if (!post) return;
-    post.querySelector(".choices")?.replaceWith(
-      el("p", { class: "meta" }, event.by ? (event.approved ? "Approved." : "Declined.") : "Nobody decided in time."));
+    post.querySelector(".choices")?.replaceWith(el("p", { class: "meta" }, event.decision));
   }
 
   on_settled(event) {

@@ -1,9 +1,11 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import pytest
@@ -53,6 +55,21 @@ def test_the_audit_is_told_by_time_kind_and_thread(tmp_path):
     assert found("--thread", "slack:T1:C1:2.2") == [("feedback", "2.2")]
     shown = threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
     assert "tool shell, about ls �[2J [masked] in slack:T1:C1:1.1 message m1" in shown
+
+
+def test_the_last_verdict_of_each_person_on_each_answer_counts(tmp_path):
+    for author, answer, verdict in [
+        ("U1", "1", "up"),
+        ("U1", "1", "down"),
+        ("U2", "1", "up"),
+        ("U1", "2", "up"),
+    ]:
+        about = {"thread_id": "discord:G:C:1", "message_id": answer, "author": author}
+        record = AuditRecord(
+            at="2026-01-01T10:00:00.000+00:00", kind="feedback", **about, details={"verdict": verdict}
+        )
+        write_audit(tmp_path, record)
+    assert "Feedback: 2 up, 1 down." in threadfast(tmp_path, "audit", "--since", "2026-01-01").stdout
 
 
 def test_a_kind_that_this_version_does_not_know_is_told_all_the_same(tmp_path):
@@ -263,3 +280,102 @@ def test_older_backups_go_only_when_the_new_one_is_whole(tmp_path, monkeypatch, 
     done = threadfast(data, "backup", str(kept), "--keep", "1")
     assert done.exit_code == bool(problems), done.output
     assert len(list(kept.iterdir())) == left
+
+
+SCOPED = {
+    "model": "offline/demo",
+    "access": {"admins": ["U9"]},
+    "tools": {"policy": {"shell(rm*)": "deny"}},
+    "scopes": {
+        "slack:T1": {"system": "You are Acme's bot.", "max_tokens": 100},
+        "slack:T1:C1": {"system": "You are\non call.", "budget": {"limit_usd": {"day": 3}}},
+        "user:U1": {"access": {"users": []}},
+    },
+}
+
+
+def test_the_check_prints_what_holds_in_a_channel_and_which_scope_decided_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.json").write_text(json.dumps(SCOPED))
+    result = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1"])
+    assert result.exit_code == 0
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in result.stdout.splitlines()[2:]}
+    assert rows["model"] == "offline/demo for everybody"
+    assert rows["max_tokens"] == "100 slack:T1"
+    assert rows["system"] == "You are on call. slack:T1:C1"
+    assert rows["temperature"] == "null default"
+    assert rows["tools.policy.shell(rm*)"] == "deny for everybody"
+    assert "budget.limit_usd.day (of slack:T1:C1 alone)  3.0" in result.stdout
+    assert "Scopes: slack:T1, slack:T1:C1." in result.stdout
+    elsewhere = CliRunner().invoke(main, ["check", "--for", "discord:G1"]).stdout
+    assert "No scope covers it" in elsewhere
+
+
+def test_the_check_says_for_a_person_whether_they_are_served(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.json").write_text(json.dumps(SCOPED))
+    barred = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U1"]).stdout
+    assert "for U1, who is not served" in barred
+    told = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U9", "--json"])
+    found = json.loads(told.stdout)
+    assert (found["served"], found["admin"], found["person"]) == (True, True, "U9")
+    assert {"key": "max_tokens", "value": 100, "by": "slack:T1"} in found["rows"]
+
+
+def test_a_model_that_is_found_at_the_start_is_not_told_as_the_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(main, ["check", "--for", "slack:T1"]).stdout
+    assert re.search("model +null +found at the start", found)
+
+
+def test_the_example_of_the_documents_runs_without_a_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
+    [example] = [block for block in re.findall("```json\n(.*?)```", page, re.DOTALL) if '"scopes"' in block]
+    (tmp_path / "settings.json").write_text(example)
+    result = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U3"])
+    assert result.exit_code == 0, result.output
+    assert "U3, who is not served" in result.stdout
+
+
+@pytest.mark.parametrize("words", [["--for", "C1"], ["--for", "user:U1"], ["--person", "U1"]])
+def test_the_check_says_how_a_place_is_written(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["check", *words])
+    assert result.exit_code == 2
+    assert "slack:TEAM:CHANNEL" in result.stderr or "--for" in result.stderr
+
+
+def test_faults_of_scopes_are_told_all_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = {
+        "model": "nowhere/x",
+        "sistem": "",
+        "tools": {"policy": {"sh ell(": "ask"}, "enabled": ["shel"], "mcp_servers": ["githup"]},
+        "budget": {"limit_usd": {"month": 3}},
+    }
+    given = {"mcp_servers": {"github": {"command": "x"}}, "scopes": {"slack:T1": scope, "C1": {}}}
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    result = CliRunner().invoke(main, ["check"])
+    assert result.exit_code == 78
+    for fault in (
+        'scopes.slack:T1.model: no provider is called "nowhere"',
+        'scopes.slack:T1.sistem: unknown key; the nearest known one is "system"',
+        "scopes.slack:T1.tools.policy: 'sh ell(' must be",
+        "scopes.slack:T1.tools.enabled[0]: ",
+        'scopes.slack:T1.tools.mcp_servers[0]: no MCP server is called "githup"; the nearest there is "github"',
+        "scopes.slack:T1.budget.limit_usd.month: unknown key; the nearest known one is",
+        'scopes.C1: must be "slack:TEAM"',
+    ):
+        assert fault in result.stderr
+
+
+def test_the_key_of_a_scopes_model_has_to_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    given = {"model": "offline/demo", "scopes": {"slack:T1": {"model": "openai/gpt-6.1-terra"}}}
+    (tmp_path / "settings.json").write_text(json.dumps(given))
+    result = CliRunner().invoke(main, ["check"])
+    assert result.exit_code == 78
+    assert "providers.openai.api_key" in result.stderr

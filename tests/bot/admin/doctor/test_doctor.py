@@ -25,6 +25,7 @@ from bot.config.settings import Budget, Settings
 from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
 from bot.ports.status import Status, TransportStatus
+from tests.fakes import openai
 from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
 
@@ -164,6 +165,25 @@ def test_what_a_model_says_becomes_a_finding():
     silent = Verification(ok=False, took_s=20, error=ModelTimeout("no answer"))
     fallback = finding_of(replace(asked, place=1), silent)
     assert (fallback.state, fallback.name) == ("warn", "model.1")
+
+
+async def test_each_key_is_asked_and_shown_by_its_place_and_one_that_works_makes_the_others_warnings():
+    keys = [f"sk-canary-{n}" for n in (1, 2)]
+
+    def answer(seen):
+        if seen.headers["authorization"] == f"Bearer {keys[0]}":
+            return openai.fault(401, "invalid_api_key", f"no such key: {keys[0]}")
+        return openai.chat_answer(openai.Text("OK"))
+
+    async with openai.FakeOpenAI(answer) as fake:
+        mine = {"base_url": fake.base_url, "api_keys": ["env:K1", "env:K2"], "free": True}
+        settings = Settings.model_validate({"model": "mine/x", "providers": {"mine": mine}}, strict=False)
+        context = Context(settings, {"K1": keys[0], "K2": keys[1]})
+        found = [one async for one in check_model(Candidate("mine/x", 0, settings, " (why)"), context)]
+    assert [(one.name, one.state) for one in found] == [("model.key_1", "warn"), ("model.key_2", "ok")]
+    assert found[0].found.startswith("mine/x, key 1 of 2 (why): auth: ")
+    assert found[0].meaning == "Calls take another key."
+    assert found[1].found.startswith("mine/x, key 2 of 2 (why) answered in ")
 
 
 async def test_a_price_that_is_not_known_is_told_with_what_to_write():

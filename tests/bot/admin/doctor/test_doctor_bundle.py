@@ -48,6 +48,10 @@ def home(tmp_path):
         "links": {"allow": [canary("link")]},
         "skills": [canary("skill")],
         "escalation": {"channel": f"slack:T1:{canary('channel')}"},
+        "system": canary("system"),
+        "scopes": {
+            f"slack:T1:{canary('scope')}": {"system": canary("text"), "access": {"users": [canary("user")]}}
+        },
         "mcp_servers": {
             canary("server"): {
                 "command": f"/opt/{canary('command')}",

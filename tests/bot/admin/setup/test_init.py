@@ -104,6 +104,18 @@ async def test_a_wrong_key_is_told_in_words_and_given_again(setup):
         assert secret not in setup.settings.read_text()
 
 
+async def test_a_list_of_keys_is_tried_and_left_as_it_is(setup, tmp_path):
+    async with FakeOpenAI(picky) as fake:
+        keys = {"base_url": fake.base_url, "api_keys": ["env:K1", "env:K2"], "free": True}
+        setup.settings.write_text(json.dumps({"providers": {"mine": keys}}))
+        setup.env = {"K1": GOOD, "K2": GOOD}
+        await setup.run("--model", "mine/llama", "--yes")
+        assert setup.document()["providers"]["mine"] == keys
+        (tmp_path / "key").write_text(GOOD)
+        done = await setup.run("--model", "mine/llama", "--yes", "--key-file", str(tmp_path / "key"), code=78)
+    assert "providers.mine.api_keys lists several keys; change them there" in done.stderr
+
+
 async def test_a_key_of_another_kind_is_known_before_it_is_sent(setup):
     done = await setup.run(
         "--model", "anthropic/claude-x", "--no-verify",

@@ -231,7 +231,9 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
     )
     resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     storage = make_storage(settings, {}, resources, inline)
-    async with open_tool_set(settings, {}, resources, storage, attach=False) as tool_set:
+    async with open_tool_set(
+        settings, {}, resources, storage, attach=False, is_admin=lambda _: False
+    ) as tool_set:
         [quota] = opened
         assert (quota.max_bytes, quota.max_entries) == (7 * MB, 9)
         assert quota is tool_set.writer.quota

@@ -1,0 +1,253 @@
+"""From the text of a file to a playbook, or to all of its faults at once, each with its path and line. Pure.
+
+`NAME.yaml` is the playbook itself. `NAME.md` has it as front matter, and the prompt of a stage below a heading of the
+stage's name (`## gather`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json
+
+from bot.config.load import faults_of, path_of
+from bot.llm.policies.structured_output import validator
+from bot.playbooks.definition import END, RESERVED, Check, Playbook, Stage
+from threads.store.checksummed_lines import scrub
+
+Place = tuple[str | int, ...]
+Fault = tuple[Place, str]
+
+LARGEST = 64_000
+"""Bytes of a file."""
+
+DEEPEST, MOST_EVENTS = 50, 10_000
+"""How deep values may be in one another, and how many YAML events they may be."""
+
+_BORDER = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^## +(.+?)[ \t]*$", re.MULTILINE)
+
+
+class PlaybookInvalid(Exception):
+    """``faults`` has a line for each fault, in the order of the file."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The values of a file, and the line of each place in it."""
+
+    values: JsonValue
+    lines: Mapping[Place, int]
+
+
+def parse_playbook(file_name: str, text: str) -> Playbook:
+    """Return the playbook in the text of *file_name*. Raises `PlaybookInvalid`."""
+    name, _, kind = file_name.rpartition(".")
+    document = _with_prompts(text) if kind == "md" else _read_yaml(text, 0)
+    try:
+        playbook = Playbook.model_validate_json(scrub(json.dumps(document.values, ensure_ascii=False)))
+    except ValidationError as error:
+        raise _invalid(document, faults_of(error, Playbook)) from error
+    if faults := [*_name_faults(playbook, name), *cross_faults(playbook)]:
+        raise _invalid(document, [(place, f"{path_of(place)}: {words}") for place, words in faults])
+    return playbook
+
+
+def digest_of(playbook: Playbook) -> str:
+    """Return a digest that changes whenever the playbook does."""
+    return hashlib.sha256(playbook.model_dump_json(by_alias=True).encode()).hexdigest()[:16]
+
+
+def cross_faults(playbook: Playbook) -> Iterator[Fault]:
+    """Yield the faults that span several values."""
+    names = [stage.name for stage in playbook.stages]
+    for number, stage in enumerate(playbook.stages):
+        here: Place = ("stages", number)
+        if stage.name == END or stage.name in names[:number]:
+            yield (*here, "name"), f'another name is needed: "{stage.name}" is taken'
+        yield from _target_faults(stage, here, names)
+        for place, result in enumerate(stage.setup.results):
+            if result not in names:
+                yield (
+                    (*here, "setup", "results", place),
+                    f'no stage is called "{result}"; {_nearest(result, names)}',
+                )
+        for place, check in enumerate(stage.assert_.checks):
+            yield from _check_faults(check, (*here, "assert", "checks", place))
+        yield from _schema_faults(stage, here)
+    yield from _path_faults(playbook)
+
+
+def _name_faults(playbook: Playbook, name: str) -> Iterator[Fault]:
+    if playbook.name in RESERVED:
+        yield ("name",), f"/play has a word of its own for {playbook.name}; choose another name"
+    if playbook.name != name:
+        yield ("name",), f'must be the name of its file, "{name[:60]}"'
+
+
+def _target_faults(stage: Stage, here: Place, names: list[str]) -> Iterator[Fault]:
+    for key, target in stage.next.targets():
+        if target not in (*names, END):
+            path = tuple(key.split(".", 2))
+            yield (*here, "next", *path), f'no stage is called "{target}"; {_nearest(target, [*names, END])}'
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    close = get_close_matches(name, names, n=1, cutoff=0.0)
+    return f'the nearest is "{close[0]}"' if close else "there is none"
+
+
+def _check_faults(check: Check, here: Place) -> Iterator[Fault]:
+    if sum(given is not None for given in (check.command, check.file, check.person)) != 1:
+        yield here, "must have exactly one of command, file and person"
+
+
+def _schema_faults(stage: Stage, here: Place) -> Iterator[Fault]:
+    schema = stage.assert_.schema_
+    if schema is None:
+        if stage.next.value:
+            yield (*here, "next", "value"), "needs a result with fields: give the stage an assert.schema"
+        return
+    try:
+        validator(schema)
+    except ValueError as error:
+        yield (*here, "assert", "schema"), str(error)
+
+
+def _path_faults(playbook: Playbook) -> Iterator[Fault]:
+    """Yield a fault for each stage that no path reaches, and for each in a circle without a bound."""
+    leads = {stage.name: leads_to(playbook, stage) for stage in playbook.stages}
+    reached = {playbook.stages[0].name} | _reached(playbook.stages[0].name, leads)
+    for number, stage in enumerate(playbook.stages):
+        if stage.name not in reached:
+            yield ("stages", number), f'nothing leads to "{stage.name}"; name it in a `next`, or remove it'
+        elif stage.visits is None and stage.name in _reached(stage.name, leads):
+            yield ("stages", number), f'stages lead back to "{stage.name}"; say how often, with `visits`'
+
+
+def leads_to(playbook: Playbook, stage: Stage) -> set[str]:
+    """Return the stages, or `END`, that can come right after this one."""
+    targets = {target for _, target in stage.next.targets()}
+    if stage.next.success is None or stage.unrecoverable == "skip":
+        targets.add(playbook.following(stage.name))
+    return targets
+
+
+def _reached(start: str, leads: Mapping[str, set[str]]) -> set[str]:
+    """Return what can be reached from *start*; it is in there itself only if it is on a circle."""
+    found, ahead = set[str](), list(leads[start])
+    while ahead:
+        if (name := ahead.pop()) not in found:
+            found.add(name)
+            ahead += leads.get(name, ())
+    return found
+
+
+def _invalid(document: _Document, faults: list[Fault]) -> PlaybookInvalid:
+    """Return the error with these faults. One around another is left out: it says no more."""
+    around = {place[:size] for place, _ in faults for size in range(len(place))}
+    lines = sorted((_line(document, place), words) for place, words in faults if place not in around)
+    return PlaybookInvalid(*(f"line {line}: {words}" for line, words in lines))
+
+
+def _line(document: _Document, place: Place) -> int:
+    """Return the line of a place, or of the nearest place around it."""
+    while place and place not in document.lines:
+        place = place[:-1]
+    return document.lines.get(place, 1)
+
+
+def _with_prompts(text: str) -> _Document:
+    """Return the front matter of a Markdown file, with the prompts below it."""
+    before, *rest = _BORDER.split(text, maxsplit=2)
+    if before.strip() or len(rest) != 2:
+        raise PlaybookInvalid("line 1: must begin with front matter between two lines of ---")
+    document = _read_yaml(rest[0], before.count("\n"))
+    _, *sections = _HEADING.split(rest[1])
+    prompts = {name: prompt.strip() for name, prompt in zip(sections[::2], sections[1::2], strict=True)}
+    stages = document.values.get("stages") if isinstance(document.values, dict) else None
+    for stage in stages if isinstance(stages, list) else ():
+        if isinstance(stage, dict) and isinstance(name := stage.get("name"), str) and name in prompts:
+            act = stage.setdefault("act", {})
+            if isinstance(act, dict):
+                act.setdefault("prompt", prompts.pop(name))
+    if prompts:
+        named = ", ".join(f'"{name[:40]}"' for name in prompts)
+        raise PlaybookInvalid(f"there is no stage without a prompt for the headings {named}")
+    return document
+
+
+def _read_yaml(text: str, above: int) -> _Document:
+    """Return the values of YAML text with *above* lines before it. Raises `PlaybookInvalid`."""
+    import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - slow, and only needed if there are playbooks
+
+    try:
+        _check_events(text)
+        root = yaml.compose(text, yaml.BaseLoader)
+        lines: dict[Place, int] = {}
+        values = _value(root, (), lines, above + 1) if root else None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 + above if error.problem_mark else 1
+        raise PlaybookInvalid(f"line {line}: is not valid YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise PlaybookInvalid("is not valid YAML") from error
+    if not isinstance(values, dict):
+        raise PlaybookInvalid("line 1: must be a mapping with name, description and stages")
+    return _Document(values, lines)
+
+
+def _check_events(text: str) -> None:
+    """Refuse what would take long to read: aliases, and too many or too deep values. Raises `PlaybookInvalid`."""
+    import yaml  # noqa: PLC0415
+
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, yaml.BaseLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            raise PlaybookInvalid("has a YAML alias (*name); write it out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or count > MOST_EVENTS:
+            line = event.start_mark.line + 1
+            raise PlaybookInvalid(f"line {line}: has too many values, or values too deep in one another")
+
+
+def _value(node: Any, place: Place, lines: dict[Place, int], first_line: int) -> JsonValue:
+    """Return the value of a YAML node, and note the line of each place in it. Raises `PlaybookInvalid`."""
+    import yaml  # noqa: PLC0415
+
+    lines.setdefault(place, node.start_mark.line + first_line)
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node.value) if node.style is None else str(node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(item, (*place, i), lines, first_line) for i, item in enumerate(node.value)]
+    values: dict[str, JsonValue] = {}
+    for key_node, value_node in node.value:
+        key, line = str(key_node.value), key_node.start_mark.line + first_line
+        if not isinstance(key_node, yaml.ScalarNode) or key in values:
+            raise PlaybookInvalid(
+                f"line {line}: {path_of((*place, key))}: is there twice, or is not a plain key"
+            )
+        lines[*place, key] = line
+        values[key] = _value(value_node, (*place, key), lines, first_line)
+    return values
+
+
+def _scalar(text: str) -> JsonValue:
+    """Return a scalar without quotes: a value of JSON, or text. So `yes` and `2026-11-25` are text."""
+    if text in ("", "~"):
+        return None
+    try:
+        value: JsonValue = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return text
+    return value

@@ -1,0 +1,44 @@
+"""The failed tool calls of an attempt, as typed errors. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from bot.playbooks.run_state import LONGEST_MESSAGE, Failure
+from bot.ports.tool import ErrorType
+from threads.model import Message, ToolResult
+
+
+def unmended_errors(messages: Sequence[Message]) -> tuple[Failure, ...]:
+    """Return the error of each tool whose last call failed, in the order of these calls."""
+    names = {call.id: call.name for message in messages for call in message.calls}
+    last: dict[str, ToolResult] = {}
+    for message in messages:
+        for result in message.results:
+            tool = names.get(result.call_id, "a tool")
+            last.pop(tool, None)
+            last[tool] = result
+    return tuple(failure_of(tool, result) for tool, result in last.items() if result.is_error)
+
+
+def failure_of(tool: str, result: ToolResult) -> Failure:
+    """Return the failed result of a tool as a typed error."""
+    try:
+        body = from_json(result.content)
+    except ValueError:
+        body = None
+    error: JsonValue = body.get("error") if isinstance(body, dict) else None
+    fields = error if isinstance(error, dict) else {}
+    kinds: tuple[ErrorType, ...] = get_args(ErrorType)
+    kind: ErrorType = next((name for name in kinds if name == fields.get("type")), "unknown")
+    return Failure(
+        type=kind,
+        message=str(fields.get("message") or "The tool failed.")[:LONGEST_MESSAGE],
+        recoverable=bool(fields.get("recoverable", True)),
+        suggestion=str(fields.get("suggestion") or "")[:LONGEST_MESSAGE],
+        tool=tool,
+    )

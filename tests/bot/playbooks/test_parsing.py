@@ -1,0 +1,189 @@
+"""A playbook from YAML or Markdown: all faults at once, each with its line, its path and a hint."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from bot.playbooks.definition import Playbook, json_schema
+from bot.playbooks.library import examples
+from bot.playbooks.parsing import PlaybookInvalid, digest_of, parse_playbook
+
+WHOLE = """\
+name: p
+description: A playbook.
+stages:
+  - name: one
+    act: {prompt: First.}
+  - name: two
+    act: {prompt: Second.}
+"""
+
+
+def faults(text, file_name="p.yaml"):
+    with pytest.raises(PlaybookInvalid) as invalid:
+        parse_playbook(file_name, text)
+    return list(invalid.value.faults)
+
+
+def stage_two(more):
+    return f"{WHOLE}{more}"
+
+
+def test_a_playbook_has_its_defaults():
+    playbook = parse_playbook("p.yaml", WHOLE)
+    assert [stage.name for stage in playbook.stages] == ["one", "two"]
+    one = playbook.stages[0]
+    assert (one.unrecoverable, one.most_visits, one.retry.attempts, one.act.tools) == ("abort", 1, 1, None)
+    assert playbook.following("one") == "two"
+    assert playbook.following("two") == "end"
+
+
+def test_markdown_has_the_prompts_below_headings():
+    text = """---
+name: p
+description: A playbook.
+stages:
+  - name: one
+  - {name: two, act: {tools: []}}
+---
+What this is for.
+
+## one
+First,
+in two lines.
+
+### not a stage
+
+## two
+
+Second.
+"""
+    one, two = parse_playbook("p.md", text).stages
+    assert one.act.prompt == "First,\nin two lines.\n\n### not a stage"
+    assert (two.act.prompt, two.act.tools) == ("Second.", ())
+
+
+def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key():
+    text = WHOLE.replace("prompt: First.", "promt: First., timeout_s: soon").replace("Second.", "3")
+    assert faults(text) == [
+        "line 5: stages[0].act.prompt: is required",
+        'line 5: stages[0].act.promt: unknown key; the nearest known one is "prompt"',
+        "line 5: stages[0].act.timeout_s: must be a valid number",
+        "line 7: stages[1].act.prompt: must be a valid string",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (
+            "    next: {success: ons}\n",
+            'line 8: stages[1].next.success: no stage is called "ons"; the nearest is "one"',
+        ),
+        (
+            "    next: {on_error: {timeout: nowhere}}\n",
+            'line 8: stages[1].next.on_error.timeout: no stage is called "nowhere"; the nearest is "one"',
+        ),
+        ("    next: {value: {field: a, cases: {x: one}}}\n    assert: {}\n", "needs a result with fields"),
+        ("    next: {failure: one}\n", 'stages lead back to "one"; say how often, with `visits`'),
+        (
+            "    setup: {results: [on]}\n",
+            'stages[1].setup.results[0]: no stage is called "on"; the nearest is "one"',
+        ),
+        (
+            "    assert: {checks: [{file: a, command: b}]}\n",
+            "must have exactly one of command, file and person",
+        ),
+        ("    assert: {checks: [{exit_code: 1}]}\n", "must have exactly one of command, file and person"),
+        (
+            "    assert: {schema: {type: strange}}\n",
+            "stages[1].assert.schema: not a valid JSON Schema: $.type",
+        ),
+        ("    next: {on_error: {never: one}}\n", "stages[1].next.on_error.never"),
+        ("  - name: one\n    act: {prompt: x}\n", 'stages[2].name: another name is needed: "one" is taken'),
+        ("  - name: end\n    act: {prompt: x}\n", 'stages[2].name: another name is needed: "end" is taken'),
+    ],
+)
+def test_each_fault_between_values_is_told(more, fault):
+    assert any(fault in line for line in faults(stage_two(more))), faults(stage_two(more))
+
+
+def test_a_stage_that_nothing_leads_to_is_a_fault():
+    text = WHOLE.replace("First.}", "First.}\n    next: {success: end}")
+    assert faults(text) == ['line 7: stages[1]: nothing leads to "two"; name it in a `next`, or remove it']
+
+
+def test_a_circle_with_a_bound_on_each_stage_is_no_fault():
+    visits = "    visits: 2\n"
+    text = WHOLE.replace("First.}\n", f"First.}}\n{visits}") + f"{visits}    next: {{failure: one}}\n"
+    assert parse_playbook("p.yaml", text).stages[1].most_visits == 2
+
+
+@pytest.mark.parametrize("name", ["status", "stop", "at", "retry", "skip", "list"])
+def test_a_word_of_play_is_no_name(name):
+    assert "choose another name" in faults(WHOLE.replace("name: p", f"name: {name}"), f"{name}.yaml")[0]
+
+
+def test_the_name_is_that_of_the_file():
+    assert faults(WHOLE, "q.yaml") == ['line 1: name: must be the name of its file, "q"']
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "line 1: must be a mapping with name, description and stages"),
+        ("- a\n", "line 1: must be a mapping with name, description and stages"),
+        ("a: [\n", "line 2: is not valid YAML"),
+        ("a: 1\na: 2\n", "line 2: a: is there twice"),
+        ("a: &x [1]\nb: *x\n", "has a YAML alias (*name); write it out"),
+        ("[" * 60_000, "line 1: has too many values, or values too deep in one another"),
+        ("- " * 30_000, "line 1: has too many values, or values too deep in one another"),
+        ("\n".join(f"{' ' * n}a:" for n in range(340)), "values too deep in one another"),
+        ("".join(f"k{n}: 1\n" for n in range(6000)), "has too many values"),
+        ("? [1]\n: 2\n", "is not a plain key"),
+    ],
+)
+def test_what_is_no_playbook_at_all_is_told_in_a_line(text, fault):
+    [line] = faults(text)
+    assert fault in line
+
+
+def test_words_that_other_versions_of_yaml_take_for_values_are_text():
+    text = WHOLE.replace("First.", "yes").replace("A playbook.", "2026-11-25")
+    playbook = parse_playbook("p.yaml", text)
+    assert (playbook.stages[0].act.prompt, playbook.description) == ("yes", "2026-11-25")
+
+
+def test_half_a_character_is_replaced():
+    assert parse_playbook("p.yaml", WHOLE.replace("A playbook.", r'"\uD800"')).description == "?"
+
+
+def test_a_heading_without_a_stage_is_a_fault():
+    text = f"---\n{WHOLE}---\n## three\nWhat?\n"
+    assert faults(text, "p.md") == ['there is no stage without a prompt for the headings "three"']
+
+
+@given(st.text(max_size=300))
+def test_no_text_does_anything_but_be_valid_or_list_faults(text):
+    for file_name in ("p.yaml", "p.md"):
+        try:
+            parse_playbook(file_name, text)
+        except PlaybookInvalid as invalid:
+            assert all(invalid.faults)
+
+
+def test_the_digest_changes_with_the_playbook_and_not_with_its_spelling():
+    playbook = parse_playbook("p.yaml", WHOLE)
+    assert digest_of(playbook) == digest_of(parse_playbook("p.yaml", f"# a comment\n{WHOLE}"))
+    assert digest_of(playbook) != digest_of(parse_playbook("p.yaml", WHOLE.replace("First", "Other")))
+
+
+@pytest.mark.parametrize("file_name", examples())
+def test_the_examples_are_valid_and_as_their_schema_says(file_name):
+    playbook = parse_playbook(file_name, examples()[file_name])
+    document = playbook.model_dump(mode="json", by_alias=True)
+    Draft202012Validator(json_schema()).validate(document)
+    assert Playbook.model_validate_json(json.dumps(document)) == playbook
