@@ -56,7 +56,7 @@ class Slow(Instant):
         super().__init__()
         self._deltas = deltas
 
-    async def complete(self, request: Request, on_event: OnEvent) -> Completion:  # noqa: ARG002
+    async def complete(self, _: Request, on_event: OnEvent) -> Completion:
         pieces = []
         for number in range(self._deltas):
             pieces.append(f"at={time.monotonic_ns()} this is piece {number} ")

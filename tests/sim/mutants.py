@@ -40,6 +40,8 @@ from threads.model import Answer, Incoming, ThreadId, Turn
 from threads.store.checksummed_lines import scan, scrub
 from threads.store.disk import Disk, temporary_of, write_all
 
+from .page import Page
+
 Plant = AbstractContextManager[object]
 Save = Callable[[], Awaitable[str]]
 
@@ -258,6 +260,11 @@ def late_answers() -> Plant:
     return patch.multiple(Delivery, _too_old=lambda self, intent: False)
 
 
+def page_without_keys() -> Plant:
+    """The page shows a post that comes again below the one that it shows already."""
+    return patch.multiple(Page, place_of=lambda self, key: None)
+
+
 def border_not_awaited() -> Plant:
     """A run goes on in the next stage while that border is still on its way to the disk."""
     save = Runs.save
@@ -384,6 +391,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "page without keys": (page_without_keys, DOUBLED),
     "late answers": (late_answers, "posted too late"),
     "border not awaited": (border_not_awaited, "is on disk"),
     "run begun anew": (run_begun_anew, "acts after"),

@@ -38,6 +38,7 @@ from .disk import SimDisk
 from .fate import Fate
 from .loop import SimLoop
 from .model import ModelBug, Peek, SimModel
+from .page import Page, as_page
 from .plan import STACK_COMMANDS, START, draw
 from .platform import Platform, TransportBug
 from .plays import PLAY_COMMANDS, PlayWatch, WatchedPeek, start_returns, with_plays
@@ -46,6 +47,9 @@ from .stack import ADMIN, STRANGER, SimModelChain, Stack, draw_stack
 from .write_ahead import WriteAhead
 
 DATA = Path("/srv/bot")
+PAGED = 0.15
+"""The share of seeds in which people talk on the page."""
+
 STACKED = 0.4
 """The share of seeds with the real model layer."""
 
@@ -65,7 +69,9 @@ class World:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"{seed} world")
         plan = random.Random(f"{seed} plan")
-        self.record = Record(find=plan.random() < 0.6, busy=plan.choice(("steer", "steer", "queue")))
+        on_page = random.Random(f"{seed} page").random() < PAGED
+        finds = plan.random() < 0.6
+        self.record = Record(find=finds or on_page, busy=plan.choice(("steer", "steer", "queue")))
         more = random.Random(f"{seed} stack")
         stacked = more.random() < STACKED
         self._plays = stacked and random.Random(f"{seed} plays").random() < PLAYING
@@ -73,10 +79,14 @@ class World:
         commands = (*STACK_COMMANDS, *(PLAY_COMMANDS if self._plays else ())) if stacked else ()
         self.plan = draw(plan, self.record, commands, plays=self._plays)
         self.record.mailbox, self.record.max_age_s = self.plan.limits.mailbox, self.plan.max_age_s
+        if on_page:
+            as_page(self.plan)
         self.fate = Fate(random.Random(f"{seed} fate"), self.record)
         self.fate.now = START
         self.disk = SimDisk(self.fate, self.plan.faults, DATA)
-        self.platform = Platform(self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record))
+        self.platform = (Page if on_page else Platform)(
+            self.plan, self.fate, self.record, WriteAhead(self.disk, DATA, self.record)
+        )
         self._watch = PlayWatch(self.disk, DATA, self.record)
         self._tools = [WatchedPeek(self.fate, self._watch) if self._plays else Peek(self.fate)]
         self._toolbox = make_toolbox(self._tools)

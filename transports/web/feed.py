@@ -25,6 +25,9 @@ MOST_FEEDS = 500
 MOST_MESSAGES = 50
 """Settled messages of a thread that are remembered with their tools; older ones come from the thread's log."""
 
+MOST_OVER = 5
+"""Settled messages of a thread that other workers are told of; older ones come from the thread's log."""
+
 MOST_POSTS = 1_000
 TITLE = 80
 """Characters of a thread's first message that its list shows."""
@@ -159,8 +162,10 @@ class Feed:
                 del self._messages[message_id]
 
     def own(self) -> dict[str, list[Event]]:
-        """Return what is noted of the messages that no other worker tells of."""
-        return {one: message.events for one, message in self._messages.items() if not message.origin}
+        """Return what is noted of the messages that no other worker tells of, of settled ones the newest."""
+        own = {one: message for one, message in self._messages.items() if not message.origin}
+        old = [one for one, message in own.items() if message.settled][:-MOST_OVER]
+        return {one: message.events for one, message in own.items() if one not in old}
 
     def forget_others(self) -> None:
         """Forget what other workers have told."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .session import Session
 
-CHANNEL = "page"
+CHANNEL = "worker_page"
 SEND = "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) text"
 
 

@@ -20,8 +20,9 @@ needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="this machine has no
 @asynccontextmanager
 async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterator:
     """Open the page by a new link, and yield it. What its console says of errors is a fault of the test."""
-    from playwright.async_api import async_playwright  # noqa: PLC0415 - starts a process
+    from playwright.async_api import async_playwright, expect  # noqa: PLC0415 - starts a process
 
+    expect.set_options(timeout=15_000)
     faults: list[str] = []
     async with async_playwright() as playwright:
         args = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -65,6 +65,7 @@ async def serving_page(
     model: str = "offline/demo",
     environ: Mapping[str, str] = KEYS,
     port: int = 0,
+    web: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Site]:
     """Serve the page over *data* until the block ends; *fields* are those of the settings."""
     given = {
@@ -72,7 +73,7 @@ async def serving_page(
         "access": {"admins": [OWNER]},
         **(fields or {}),
         "data": data,
-        "transports": {"web": {"port": port}},
+        "transports": {"web": {"port": port, **(web or {})}},
     }
     settings = Settings.model_validate(given, strict=False)
     settings.data.mkdir(exist_ok=True)

@@ -225,3 +225,61 @@ async def test_why_tells_what_happened_to_a_message(tmp_path):
         await page.fill("[name=message]", message)
         await page.get_by_role("button", name="Explain").click()
         await expect(page.locator(".timeline li").last).to_contain_text("answered")
+
+
+async def test_a_link_on_another_page_is_opened_only_by_a_press(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        stranger = await (await page.context.browser.new_context()).new_page()
+        await stranger.goto("data:text/html,<a id=a>open</a>")
+        await stranger.evaluate(
+            "link => { document.getElementById('a').href = link }", f"{site.url}/enter#{site.link()}"
+        )
+        await stranger.click("#a")
+        await expect(stranger.locator("#word")).to_contain_text("on another page")
+        await stranger.get_by_role("button", name="Open it").click()
+        await stranger.wait_for_selector("#text")
+
+
+async def test_a_link_of_somebody_else_says_whose_it_is(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await page.goto("about:blank")
+        await page.goto(f"{site.url}/enter#{site.link('mallory')}")
+        await expect(page.locator("#word")).to_contain_text("mallory")
+        await page.get_by_role("button", name="Open it").click()
+        await expect(page.locator("#text")).to_be_visible()
+        await expect(page.locator("#threads")).to_contain_text("Signed in as mallory")
+
+
+async def test_more_tabs_than_a_browser_has_connections_all_work(tmp_path):
+    hidden = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => %s})"
+    changed = "document.dispatchEvent(new Event('visibilitychange'))"
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await say(page, "hello")
+        await expect(page.locator(".post.reply")).to_have_count(1)
+        for _ in range(8):
+            await page.evaluate(f"{hidden % 'true'}; {changed}")
+            page, before = await page.context.new_page(), page
+            await page.goto(before.url)
+            await expect(page.locator(".post.reply")).to_have_count(1)
+        await say(page, "once more")
+        await expect(page.locator(".post.reply")).to_have_count(2)
+        await page.evaluate(f"{hidden % 'true'}; {changed}")
+        await before.evaluate(f"{hidden % 'false'}; {changed}")
+        await expect(before.locator(".post.reply")).to_have_count(2)
+
+
+async def test_a_second_press_of_send_after_a_lost_answer_is_no_second_message(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+
+        async def lose(route):
+            await route.fetch()
+            await route.abort()
+
+        await page.route("**/api/messages", lose)
+        await say(page, "hello")
+        await expect(page.locator("#fault")).to_contain_text("Your text is still here")
+        await page.unroute("**/api/messages")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#text")).to_have_value("")
+        await expect(page.locator(".post.reply")).to_have_count(1)
+        await expect(page.locator(".person")).to_have_count(1)

@@ -26,13 +26,15 @@ def anyio_backend():
 
 
 @asynccontextmanager
-async def two(dsn, tmp_path, fields=None, model="offline/demo"):
+async def two(dsn, tmp_path, fields=None, model="offline/demo", files=None):
     """Yield a visitor of each of two workers: the same person, with a session of each."""
     given = {**(fields or ASKS), "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    web = {"files": files} if files else {}
     async with AsyncExitStack() as stack:
         visitors = []
         for name in ("a", "b"):
-            serving = serving_page(tmp_path / name, given, model=model, environ={**KEYS, "DATABASE_URL": dsn})
+            environ = {**KEYS, "DATABASE_URL": dsn}
+            serving = serving_page(tmp_path / name, given, model=model, environ=environ, web=web)
             site = await stack.enter_async_context(serving)
             visitors.append(await stack.enter_async_context(Visitor(site)))
             await visitors[-1].enter()
@@ -156,3 +158,46 @@ async def test_an_answer_longer_than_a_notice_reaches_the_other_worker(dsn, tmp_
                 for page in (at_a, at_b):
                     await page.until(lambda page=page: page.state(message) == "answered")
                     assert page.posts(message) == [text]
+
+
+async def posted(owner, page, thread) -> str:
+    """Have a worker post a file, and return its address."""
+    await page.until(lambda: True)
+    first = await owner.say("write out.md hello", thread)
+    await page.until(lambda: page.state(first) == "answered")
+    await owner.say("attach out.md", thread)
+    await page.until(lambda: any(one["op"] == "file" for one in page.seen))
+    return next(one["address"] for one in page.seen if one["op"] == "file")
+
+
+OPEN = {"tools": {"enabled": ["files"]}}
+
+
+async def test_a_file_of_one_worker_is_missed_at_the_other_with_a_clear_word(dsn, tmp_path, caplog):
+    async with two(dsn, tmp_path, OPEN) as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a, watching(b, thread) as at_b:
+            address = await posted(a, at_a, thread)
+            await at_b.until(lambda: any(one["op"] == "file" for one in at_b.seen))
+            owner, other = (a, b) if owns(a, thread) else (b, a)
+            assert (await owner.get(address)).text == "hello"
+            missing = await other.get(address)
+            assert (missing.status_code, "transports.web.files" in missing.text) == (404, True)
+    assert "web.files_apart" in caplog.text
+
+
+async def test_with_a_shared_folder_files_go_both_ways_at_every_worker(dsn, tmp_path, caplog):
+    async with two(dsn, tmp_path, OPEN, files=tmp_path / "shared") as (a, b):
+        thread = str(uuid.uuid4())
+        async with watching(a, thread) as at_a:
+            address = await posted(a, at_a, thread)
+            assert [(await one.get(address)).text for one in (a, b)] == ["hello", "hello"]
+            for visitor in (a, b):  # one of them does not serve the thread
+                sent = (await visitor.post("/api/files?name=notes.txt", content=b"buy milk")).json()
+                files = [{"id": sent["id"], "name": "notes.txt"}]
+                message = await visitor.say("hello", thread, files=files)
+                await at_a.until(lambda message=message: at_a.state(message) == "answered")
+                assert "not on this machine" not in "".join(at_a.posts(message))
+    stored = tmp_path.glob("*/threads/web/*/workspace/attachments/*")
+    assert {path.read_text() for path in stored if path.is_file()} == {"buy milk"}
+    assert "web.files_apart" not in caplog.text
