@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.agent.prompt.transcripts import no_transcripts
 from bot.ports.model import Completion, Model, ModelInfo, Request, Usage
 from threads.model import OnEvent, ThreadId, Turn
 
@@ -41,6 +42,11 @@ class OneModel:
 
     def check(self) -> None:
         """Have no faults."""
+
+    to_text = staticmethod(no_transcripts)
+
+    def is_chosen(self, thread: ThreadId) -> bool:
+        return False
 
 
 class Only(OneModel):

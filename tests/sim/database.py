@@ -413,6 +413,7 @@ class Connection:
 @dataclass(frozen=True, slots=True)
 class Bell:
     payload: str
+    channel: str = "worker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from bot.config.settings import Observe, Settings
+from bot.observe.event_stream import EventStream
 from bot.observe.shutdown import Stop
 from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
@@ -45,7 +46,7 @@ class StoppableBot:
         self.settings = Settings.model_validate(given, strict=False)
 
     async def run(self):
-        watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify())
+        watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify(), events=EventStream())
         await self.stop.run(
             partial(
                 serve, self.settings, KEYS, model=MODEL, make_transports=lambda _: [self.seat], watch=watch

@@ -124,9 +124,11 @@ async def test_a_tools_start_and_end_name_their_call(tmp_path, workspace):
     await result_of(tmp_path, platform, path="report.pdf")
     tools = [event for _, event in platform.events if isinstance(event, ToolStarted | ToolFinished)]
     assert tools == [
-        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf"),
-        ToolFinished("attach", ok=True, call_id="c1"),
+        ToolStarted("attach", "report.pdf", "c1", "attaching report.pdf", tools[0].arguments),
+        ToolFinished("attach", ok=True, call_id="c1", result=tools[1].result),
     ]
+    assert json.loads(tools[0].arguments)["path"] == "report.pdf"
+    assert json.loads(tools[1].result)["success"] is True
 
 
 @pytest.mark.parametrize("offered", [True, False])
