@@ -246,8 +246,9 @@ async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(d
     monkeypatch.setattr("bot.store.postgres.worker.LOOK_S", 60)
     count = 2 * CLAIMED_AT_ONCE + 1
     async with workers(dsn, 2) as (one, other):
-        for number in range(count):
-            await one.journal.receive(message(number, replace(THREAD, root=str(number))))
+        async with anyio.create_task_group() as tasks:
+            for number in range(count):
+                tasks.start_soon(one.journal.receive, message(number, replace(THREAD, root=str(number))))
         await one.until(lambda: len(one.routed) == count)
         await one.kill()
         await one.store.leave()
@@ -281,7 +282,9 @@ async def test_a_worker_serves_itself_what_no_other_takes(dsn, monkeypatch, hang
         monkeypatch.setattr(other.worker, "_look", look)
         other.journal.accepting = hangs
         await one.until_share() if hangs else await anyio.sleep(2 * PATIENCE_S)
-        for number in range(SPARE + 5):
-            await one.journal.receive(in_thread(number))
+        received = 0
+        while received < SPARE + 5 or (hangs and one.journal.left_at < 0 and received < SPARE + 100):
+            await one.journal.receive(in_thread(received))  # on a slow machine it hears late of the other
+            received += 1
         assert (one.journal.left_at > 0) == hangs
-        await one.until(lambda: len(one.routed) == SPARE + 5)
+        await one.until(lambda: len(one.routed) == received)
