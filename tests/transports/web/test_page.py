@@ -32,6 +32,31 @@ async def test_a_person_writes_and_reads_the_answer(tmp_path):
         await expect(page.locator("#messages .meta").last).to_contain_text("offline/demo")
 
 
+async def test_what_is_written_while_a_message_is_on_its_way_is_sent_after_it(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+
+        async def slow(route):
+            await anyio.sleep(0.3)
+            await route.continue_()
+
+        await page.route("**/api/messages", slow)
+        await say(page, "first")
+        await say(page, "second")
+        await expect(page.locator(".person .text")).to_have_text(["first", "second"])
+        await expect(page.locator("#text")).to_have_value("")
+
+
+async def test_what_could_not_be_sent_is_in_the_field_again_and_is_sent_once(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        await page.route("**/api/messages", lambda route: route.abort())
+        await say(page, "first")
+        await expect(page.locator("#fault")).to_contain_text("cannot be reached")
+        await expect(page.locator("#text")).to_have_value("first")
+        await page.unroute("**/api/messages")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".person .text")).to_have_text(["first"])
+
+
 async def test_the_link_is_not_in_the_address_afterwards_and_works_once(tmp_path):
     async with serving_page(tmp_path) as site:
         link = site.link()

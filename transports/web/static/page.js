@@ -103,37 +103,48 @@ function showList() {
 // --- sending
 
 // What was sent without an answer keeps its id, so that a second press of Send is not a second message.
-let unsure = null;
+const unsure = new Map();
 
-async function send(text, sent = []) {
-  const same = JSON.stringify([root, text, sent]);
-  if (unsure?.same !== same) unsure = { same, id: crypto.randomUUID() };
-  await call("/api/messages", { id: unsure.id, thread: root, text, files: sent });
-  unsure = null;
-  if (!location.hash) history.replaceState(null, "", `#${root}`);
+async function send(text, sent = [], name = root) {
+  const same = JSON.stringify([name, text, sent]);
+  if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
+  await call("/api/messages", { id: unsure.get(same), thread: name, text, files: sent });
+  unsure.delete(same);
+  if (!location.hash && name === root) history.replaceState(null, "", `#${name}`);
 }
 
-async function submit(event) {
+// One after the other, in the order in which they were written. The field is free for the next at once.
+let sending = Promise.resolve();
+
+function submit(event) {
   event?.preventDefault();
-  const text = $("text").value.trim();
-  if ((!text && !files.length) || $("send").disabled) return;
-  $("send").disabled = true;
+  const draft = { text: $("text").value.trim(), files, editing, name: root };
+  if (!draft.text && !draft.files.length) return;
   $("fault").textContent = "";
+  compose("", [], null);
+  sending = sending.then(() => deliver(draft));
+}
+
+async function deliver(draft) {
   try {
-    if (editing) await call("/api/edit", { id: editing.id, thread: root, text });
-    else await send(text, files);
-    $("text").value = "";
-    files = [];
-    editing = null;
-    $("send").textContent = "Send";
-    showFiles();
-    grow();
+    if (draft.editing) await call("/api/edit", { id: draft.editing.id, thread: draft.name, text: draft.text });
+    else await send(draft.text, draft.files, draft.name);
   } catch (error) {
+    const later = $("text").value;
+    compose(later ? `${draft.text}\n${later}` : draft.text, [...draft.files, ...files], draft.editing);
     fault(error);
-  } finally {
-    $("send").disabled = false;
-    $("text").focus();
   }
+}
+
+function compose(text, attached, edited) {
+  $("text").value = text;
+  files = attached;
+  editing = edited;
+  $("send").textContent = edited ? "Save" : "Send";
+  showFiles();
+  showCompletions();
+  grow();
+  $("text").focus();
 }
 
 async function act(work, button) {
@@ -149,13 +160,7 @@ async function act(work, button) {
 
 function press(command, button) { act(() => send(command), button); }
 
-function edit(message) {
-  editing = message;
-  $("text").value = message.text;
-  $("send").textContent = "Save";
-  $("text").focus();
-  grow();
-}
+function edit(message) { compose(message.text, [], message); }
 
 function remove(message) { act(() => call("/api/delete", { id: message.id, thread: root })); }
 
@@ -243,9 +248,7 @@ $("text").addEventListener("keydown", (event) => {
   } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     submit(event);
   } else if (event.key === "Escape" && editing) {
-    editing = null;
-    $("text").value = "";
-    $("send").textContent = "Send";
+    compose("", [], null);
   }
 });
 $("text").addEventListener("input", () => { showCompletions(); grow(); });
