@@ -187,11 +187,12 @@ class Feeds:
 
     def of(self, thread: str) -> Feed:
         """Return the feed of a thread."""
-        feed = self._threads.setdefault(thread, Feed())
+        if thread not in self._threads:
+            if len(self._threads) >= MOST_FEEDS:
+                self._drop_oldest()
+            self._threads[thread] = Feed()
         self._threads.move_to_end(thread)
-        if len(self._threads) > MOST_FEEDS:
-            self._drop_oldest()
-        return feed
+        return self._threads[thread]
 
     def list_of(self, person: str) -> Ring:
         """Return the changes of a person's list of threads."""

@@ -220,6 +220,8 @@ async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
                 found.append(await Axe().run(page))
             await page.goto(f"{site.url}/look/threads")
             await page.locator("tbody a").first.click()
+            await page.locator(".transcript").wait_for()
+            await page.wait_for_load_state()  # with its styles
             found.append(await Axe().run(page))
     assert [
         (one["id"], node["html"])
