@@ -51,7 +51,7 @@ from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import Resources, Storage, leaving, make_storage
-from bot.wiring.tool_set import open_tool_set
+from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
@@ -130,18 +130,7 @@ async def serve(
         ):
             post = partial(_post, outboxes, resources.mask)
             await _load_prices(settings, offload)
-            models = ModelChain(
-                terms_of(Effective(settings), storage.ledger, tool_set.toolbox(settings.tools).specs),
-                environ,
-                http=http,
-                chosen=chosen,
-                random=random.random,
-                now=storage.now,
-                observing=resources.observing,
-                sharers=lambda: store.workers,
-                on_grant=partial(record_grant, tool_set.audit),
-                decided=partial(record_decision, tool_set.audit),
-            )
+            models = _models(settings, environ, storage, resources, tool_set, http, chosen)
             agents = Agents(
                 current,
                 models,
@@ -178,6 +167,30 @@ async def serve(
             tasks.cancel_scope.cancel()
     if stopped:
         raise ConfigInvalid("\n".join(stopped))
+
+
+def _models(
+    settings: Settings,
+    environ: Mapping[str, str],
+    storage: Storage,
+    resources: Resources,
+    tool_set: ToolSet,
+    http: SharedHttp,
+    chosen: ModelChoices,
+) -> ModelChain:
+    """Return the models of the settings for everybody; those of other places share all but the settings."""
+    return ModelChain(
+        terms_of(Effective(settings), storage.ledger, tool_set.toolbox(settings.tools).specs),
+        environ,
+        http=http,
+        chosen=chosen,
+        random=random.random,
+        now=storage.now,
+        observing=resources.observing,
+        sharers=lambda: storage.store.workers,
+        on_grant=partial(record_grant, tool_set.audit),
+        decided=partial(record_decision, tool_set.audit),
+    )
 
 
 @dataclass(frozen=True, slots=True)
