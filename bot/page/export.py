@@ -39,5 +39,6 @@ def write_usage(
 
 def _write(out: TextIO, mask: Callable[[str], str], part: str, title: str, **values: object) -> None:
     template = templates(NAME, mask).get_template("export.html")
-    style = Markup((HERE / "static" / "export.css").read_text("utf-8"))  # noqa: S704 - our own file
+    sheets = ((HERE / "static" / name).read_text("utf-8") for name in ("export.css", "report.css"))
+    style = Markup("".join(sheets))  # noqa: S704 - our own files
     out.writelines(template.generate(part=part, title=title, style=style, **values))

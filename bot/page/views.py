@@ -18,17 +18,17 @@ All of it is read from the store, as the commands read it. A page holds a bounde
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from itertools import islice
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, TypeVarTuple, get_args
 
 import anyio.to_thread
 import jinja2
+from cachetools import TTLCache
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -50,7 +50,7 @@ from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
 from bot.reports.thread import Summary, entries, summary, tools_used, waiting
 from bot.reports.transcript import Transcript, pieces
-from bot.reports.usage import By, Report, period, report
+from bot.reports.usage import By, Report, period, reports
 from bot.reports.workspace_files import files_of
 from bot.store.reader import Reader
 
@@ -59,13 +59,15 @@ ROWS = 200
 
 MESSAGES = 200
 DAYS = 30
-MOST_AUDITED = 20_000
-"""Records of the audit that one page reads."""
+FRESH_S = 10.0
+"""How long what a page has read serves its charts too."""
 
 SVG = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+TROUBLE = ("retry", "failover", "error")
 GROUPS: tuple[By, ...] = ("day", "model", "user", "thread")
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,17 @@ class Views:
     def _render(self, page: str, **values: object) -> Response:
         return HTMLResponse(self._templates.get_template(f"{page}.html").render(page=page, **values))
 
+    @cached_property
+    def _recent(self) -> TTLCache[str, Any]:
+        return TTLCache(16, FRESH_S)
+
+    async def _read_once(self, name: str, look: Callable[[Reader], T]) -> T:
+        """Return what *look* finds; a page and its charts share one reading."""
+        if (found := self._recent.get(name)) is None:
+            found = self._recent[name] = await self._read(look)
+        known: T = found
+        return known
+
     async def _read(self, look: Callable[[Reader], T]) -> T:
         def read() -> T:
             with closing(self.open_reader()) as reader:
@@ -111,8 +124,7 @@ class Views:
         return await anyio.to_thread.run_sync(read)
 
     async def _overview(self, _: Request) -> Response:
-        letters = await self._read(lambda reader: sum(not one.again for one in dead_letters(reader)))
-        return self._render("overview", status=self.status(), letters=letters)
+        return self._render("overview", status=self.status())
 
     async def _events(self, request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
@@ -167,52 +179,43 @@ class Views:
         return self._render("why", message=message, stories=found)
 
     async def _money(self, request: Request) -> Response:
-        since = _day(request.query_params.get("since", ""))
-
-        def look(reader: Reader) -> tuple[list[Report], object]:
-            reports = [report(reader, by, period(since, None, self.now())) for by in GROUPS]
-            today = self.now().date().isoformat()
-            return reports, spent_on(today, budgets(reader), self.policy) if reports[0].files else []
-
-        reports, limits = await self._read(look)
+        since = _day(request.query_params.get("since", "")) or ""
+        spent = await self._spending(since)
+        today = self.now().date().isoformat()
+        limits = await self._read(lambda reader: spent_on(today, budgets(reader), self.policy))
         query = f"?since={since}" if since else ""
 
         def chart(one: Report) -> str:
             return f"/look/chart/money-{one.by}.svg{query}"
 
-        shown = {"reports": reports, "limits": limits, "since": since or "", "chart": chart}
+        shown = {"reports": spent.values(), "limits": limits, "since": since, "chart": chart}
         return self._render("money", rows=ROWS, **shown)
 
     async def _money_chart(self, request: Request) -> Response:
-        by = next((one for one in GROUPS if one == request.path_params["by"]), None)
-        if by is None:
+        spent = await self._spending(_day(request.query_params.get("since", "")) or "")
+        if (one := spent.get(request.path_params["by"])) is None:
             return self._missing("no such chart")
-        since = _day(request.query_params.get("since", ""))
+        return await _svg(usage_chart, one, self.mask)
 
-        made = await self._read(partial(report, by=by, days=period(since, None, self.now())))
-        drawn = await anyio.to_thread.run_sync(usage_chart, made, self.mask)
-        return Response(drawn, media_type="image/svg+xml", headers=SVG)
+    async def _spending(self, since: str) -> Mapping[str, Report]:
+        """Return the spending by each group."""
+        look = partial(reports, groups=GROUPS, days=period(since or None, None, self.now()))
+        return {one.by: one for one in await self._read_once(f"money {since}", look)}
 
     async def _models(self, _: Request) -> Response:
-        days = await self._read(self._trouble_by_day)
+        days = await self._read_once("trouble", self._trouble_by_day)
         status = self.status()
         return self._render("models", days=days, circuits=status.circuits if status else ())
 
     async def _models_chart(self, _: Request) -> Response:
-        def draw(reader: Reader) -> bytes:
-            days = self._trouble_by_day(reader)
-            kinds = ("retry", "failover", "error")
-            return charts.bars(
-                "Trouble by day", [*days], {kind: [count[kind] for count in days.values()] for kind in kinds}
-            )
-
-        return Response(await self._read(draw), media_type="image/svg+xml", headers=SVG)
+        days = await self._read_once("trouble", self._trouble_by_day)
+        counts = {kind: [count[kind] for count in days.values()] for kind in TROUBLE}
+        return await _svg(charts.bars, "Trouble by day", [*days], counts)
 
     def _trouble_by_day(self, reader: Reader) -> Mapping[str, Counter[str]]:
         since = f"{self.now() - timedelta(days=DAYS):%Y-%m-%d}"
         days: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        found = read_audit(reader, Filter(since, ("retry", "failover", "error")), Damage())
-        for record in islice(found, MOST_AUDITED):
+        for record in read_audit(reader, Filter(since, TROUBLE), Damage()):
             days[record.at[:10]][record.kind] += 1
         return dict(sorted(days.items()))
 
@@ -222,7 +225,7 @@ class Views:
         criteria = Filter(since, (kind,) if kind else (), (thread,) if thread else ())
 
         def look(reader: Reader) -> list[AuditRecord]:
-            return [*islice(read_audit(reader, criteria, Damage()), MOST_AUDITED)][-ROWS:][::-1]
+            return [*deque(read_audit(reader, criteria, Damage()), ROWS)][::-1]
 
         records = [(one, describe(one)) for one in await self._read(look)]
         kinds = get_args(AuditKind)
@@ -236,6 +239,11 @@ class Views:
 
     def _missing(self, what: str) -> Response:
         return HTMLResponse(self._templates.get_template("missing.html").render(page="", what=what), 404)
+
+
+async def _svg(draw: Callable[[*Arguments], bytes], *args: *Arguments) -> Response:
+    drawn = await anyio.to_thread.run_sync(draw, *args)
+    return Response(drawn, media_type="image/svg+xml", headers=SVG)
 
 
 def _day(text: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
@@ -76,32 +76,42 @@ def period(since: str | None, month: datetime | None, now: datetime) -> Days:
 
 
 def report(reader: Reader, by: By, days: Days, over: Over = iter) -> Report:
-    """Return the spending of these days. *over* iterates over the parts of the ledger, and may show progress.
+    """Return the spending of these days; see `reports`."""
+    return reports(reader, (by,), days, over)[0]
 
-    Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the ledger.
+
+def reports(reader: Reader, groups: Sequence[By], days: Days, over: Over = iter) -> list[Report]:
+    """Return the spending of these days, grouped in each of these ways, from one reading of the ledger.
+
+    *over* iterates over the parts of the ledger, and may show progress. Raises OSError, and
+    `threads.errors.NewerSchema` when a newer version wrote the ledger.
     """
     since, until = days
-    result = Report(by, since, until)
-    lines: dict[str, Line] = {}
-    for record in ended(_calls(reader, since[:7], result, over)):
+    parts, damage = reader.spending(since[:7]), Damage()
+    total = Line("total")
+    grouped: dict[By, dict[str, Line]] = {by: {} for by in groups}
+    for record in ended(_calls(over(parts), damage)):
         if since <= record.call.day and (until is None or record.call.day <= until):
-            name = str(getattr(record.call, "thread_id" if by == "thread" else by))
-            lines.setdefault(name, Line(name)).add(record)
-            result.total.add(record)
-    result.lines = sorted(
-        lines.values(), key=lambda line: line.name if by == "day" else (-line.micros, line.name)
-    )
-    return result
+            total.add(record)
+            for by, lines in grouped.items():
+                name = str(getattr(record.call, "thread_id" if by == "thread" else by))
+                lines.setdefault(name, Line(name)).add(record)
+    files = len(reader.spending())
+    return [
+        Report(by, since, until, _sorted(by, lines), total, damage.lines, files)
+        for by, lines in grouped.items()
+    ]
 
 
-def _calls(reader: Reader, month: str, result: Report, over: Over) -> Iterator[Reserve | Commit]:
+def _sorted(by: By, lines: Mapping[str, Line]) -> list[Line]:
+    return sorted(lines.values(), key=lambda line: line.name if by == "day" else (-line.micros, line.name))
+
+
+def _calls(parts: Iterable[Iterable[bytes]], damage: Damage) -> Iterator[Reserve | Commit]:
     """Return each call's records once; a call never stands in a part older than its month."""
     seen: set[tuple[int, str]] = set()
-    damage = Damage()
-    result.files = len(reader.spending())
-    for part in over(reader.spending(month)):
+    for part in parts:
         for record in records(part, record_adapter(), damage):
             if isinstance(record, Reserve | Commit) and (record.seq, record.at) not in seen:
                 seen.add((record.seq, record.at))
                 yield record
-    result.damaged = damage.lines

@@ -28,7 +28,7 @@ from bot.routing.access import AccessControl
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
-from bot.wiring.chat import with_owner
+from bot.wiring.chat import with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
@@ -47,14 +47,19 @@ MOST_TITLES = 5_000
 
 async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int | None, opens: bool) -> None:
     """Serve the page to whoever started the program, until Ctrl-C. Raises as `bot.wiring.run.run_transports`."""
-    given = settings.transports.web or WebSettings()
-    if port is not None:
-        given = given.model_copy(update={"port": port})
+    settings, model, reason = await with_model(settings, environ)
+    print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
     observe = settings.observe
     if "log_level" not in observe.model_fields_set:  # a person reads the terminal
         observe = observe.model_copy(update={"log_level": "warning"})
-    settings = settings.model_copy(update={"transports": Transports(web=given), "observe": observe})
+    transports = Transports(web=_given(settings, port))
+    settings = settings.model_copy(update={"model": model, "transports": transports, "observe": observe})
     await run_transports(with_owner(settings), environ, on_open=partial(_tell, opens=opens))
+
+
+def _given(settings: Settings, port: int | None) -> WebSettings:
+    given = settings.transports.web or WebSettings()
+    return given if port is None else given.model_copy(update={"port": port})
 
 
 def _tell(link: str, *, opens: bool) -> None:
@@ -108,23 +113,26 @@ def address_of(given: WebSettings) -> Address:
     return Address(given.host, given.port, given.public_url or "", given.tls_certificate is not None)
 
 
-async def make_link(settings: Settings, environ: Mapping[str, str], person: Person) -> str:
+async def make_link(
+    settings: Settings, environ: Mapping[str, str], person: Person, port: int | None = None
+) -> str:
     """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError."""
     if not PERSON.fullmatch(person.id):
         raise ConfigInvalid(
             f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
         )
-    if (given := settings.transports.web) is None:
-        raise ConfigInvalid('transports.web: the settings do not name it; add "web": {} and start the bot')
+    given = _given(settings, port)
     if given.port == 0:
-        raise ConfigInvalid("transports.web.port: give it a number, so that the link can name it")
+        raise ConfigInvalid(
+            "transports.web.port: a link has to name it; say --port with the one that is served"
+        )
     resources = Resources(
         PosixDisk(), anyio.to_thread.run_sync, anyio.to_thread.run_sync, utc_now, Masker([]), Observing()
     )
     storage = make_storage(settings, environ, resources, anyio.to_thread.run_sync)
     state = await storage.states.open("web", WebState())
     if not state.value.key:
-        raise ConfigInvalid("The page was never served with these settings: start the bot first.")
+        raise ConfigInvalid("The page was never served from this data folder: start the bot first.")
     return f"{address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
 
 

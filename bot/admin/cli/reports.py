@@ -106,15 +106,15 @@ def usage(
     from bot.budget.budgets import Policy
     from bot.config.scopes import day_limits
     from bot.reports.budget_state import budgets
-    from bot.reports.usage import By, period
-    from bot.reports.usage import report as read
+    from bot.reports.usage import By, period, reports
 
     if since and month:
         raise click.UsageError("--since and --month cannot be used together")
     now = datetime.now(UTC)
     over = partial(terminal.progress, what="Reading the ledger", few=LEDGER_FILES)
     days = period(since, month, now)
-    report = read(data.reader, by, days, over)
+    groups = [by, *(one for one in get_args(By) if as_html and one != by)]
+    report, *others = reports(data.reader, groups, days, over)
     if report.files:
         settings = data.loaded.settings
         policy = Policy.of(settings.budget, day_limits(settings))
@@ -122,7 +122,6 @@ def usage(
     if as_html:
         from bot.page.export import write_usage
 
-        others = [read(data.reader, one, days) for one in get_args(By) if one != by]
         write_usage(sys.stdout, [report, *others], report.limits, data.mask)
     elif as_json:
         click.echo(usage_report.as_json(report))

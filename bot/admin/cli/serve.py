@@ -99,13 +99,14 @@ def web(
     ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
 ) -> None:
     """Talk to the bot in the browser. It prints a link that works once."""
-    ctx.obj = load(settings_file, data)
+    loaded = load(settings_file, data)
+    ctx.obj = loaded, port
     if ctx.invoked_subcommand:
         return
     from bot.wiring.web import run_web
 
     desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    _serve(partial(run_web, port=port, opens=desktop if opens is None else opens), ctx.obj)
+    _serve(partial(run_web, port=port, opens=desktop if opens is None else opens), loaded)
 
 
 @web.command()
@@ -114,15 +115,20 @@ def web(
 )
 @click.option("--name", default="", help="What to call this person.")
 @click.pass_obj
-def link(loaded: Loaded, person: str, name: str) -> None:
-    """Print a new link to the page of the running bot. It works once, for 10 minutes."""
+def link(served: tuple[Loaded, int | None], person: str, name: str) -> None:
+    """Print a new link to the page of the running bot. It works once, for 10 minutes.
+
+    If the bot was started with --port, say it here too: threadfast web --port 8000 link.
+    """
     import anyio
 
     from bot.wiring.web import make_link
     from transports.web.sessions import Person
 
+    loaded, port = served
+    whom = Person(id=person, name=name)
     try:
-        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, Person(id=person, name=name)))
+        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, whom, port))
     except (ConfigInvalid, OSError) as error:
         refuse(masker(loaded)(str(error)))
 
