@@ -5,12 +5,10 @@ They are pictures: no script, no font and no request. Their colours are legible 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pygal.style import Style  # type: ignore[import-untyped]
+from typing import Any
 
 COLOURS = ("#2f8f76", "#c9772c", "#5b7fd1", "#b5579a", "#7d8a2e", "#8a6bd1", "#c0504d", "#4f9fb5")
 MOST_BARS = 60
@@ -19,11 +17,19 @@ LONGEST_NAME = 28
 
 
 @cache
-def _style() -> Style:
-    from pygal.style import Style  # noqa: PLC0415 - takes 0.1 s, and only a page with a chart needs it
+def _pygal() -> Any:
+    """Return the library: it takes 0.1 s, and only a page with a chart needs it."""
+    import pygal.etree  # type: ignore[import-untyped]  # noqa: PLC0415
 
+    # For plug-ins it leaves a finder of an old kind behind, which every import of the process would then ask.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
+    return pygal
+
+
+@cache
+def _style() -> Any:
     grey = "#7f8a87"
-    return Style(
+    return _pygal().style.Style(
         background="transparent",
         plot_background="transparent",
         foreground=grey,
@@ -37,9 +43,7 @@ def _style() -> Style:
 
 def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str = "") -> bytes:
     """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
-    from pygal import StackedBar  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    chart = StackedBar(**_options(title, unit))
+    chart = _pygal().StackedBar(**_options(title, unit))
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
     for name, values in list(series.items())[:MOST_SERIES]:
         chart.add(_short(name), list(values[-MOST_BARS:]))
@@ -48,9 +52,7 @@ def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]]
 
 def shares(title: str, values: Mapping[str, float], *, unit: str = "") -> bytes:
     """Return one horizontal bar for each name, the largest at the top."""
-    from pygal import HorizontalBar  # noqa: PLC0415
-
-    chart = HorizontalBar(**{**_options(title, unit), "show_legend": False})
+    chart = _pygal().HorizontalBar(**{**_options(title, unit), "show_legend": False})
     largest = sorted(values.items(), key=lambda item: item[1])[-12:]
     chart.x_labels = [_short(name) for name, _ in largest]
     chart.add(title, [value for _, value in largest])
@@ -75,13 +77,11 @@ def _options(title: str, unit: str) -> dict[str, Any]:
 
 def _svg(chart: Any) -> bytes:
     """Return the drawing without the script that the library adds for charts inside a page."""
-    from pygal.etree import etree  # type: ignore[import-untyped]  # noqa: PLC0415
-
     root = chart.render_tree()
     for parent in list(root.iter()):
         for child in [child for child in parent if str(child.tag).endswith("script")]:
             parent.remove(child)
-    drawn: bytes = etree.tostring(root)
+    drawn: bytes = _pygal().etree.etree.tostring(root)
     return drawn
 
 

@@ -1,5 +1,6 @@
 """Charts are pictures that need nothing else."""
 
+import sys
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -38,3 +39,8 @@ def test_hostile_names_stay_text(draw):
 def test_a_chart_of_years_is_bounded(draw):
     drawn = draw([f"day {n}" for n in range(5_000)], [float(n) for n in range(5_000)])
     assert len(drawn) < 200_000
+
+
+def test_the_library_leaves_nothing_behind_that_other_imports_ask(draw):
+    draw(["a"], [1.0])
+    assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []

@@ -12,11 +12,12 @@ from starlette.applications import Starlette
 from bot.budget.budgets import Policy
 from bot.config.settings import Budget
 from bot.guards.redaction import Masker
+from bot.observe.audit import AuditRecord
 from bot.observe.event_stream import EventStream
 from bot.page.views import Views
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.files import FileReader
-from tests.bot.admin.cli.data_folders import exchange, write_thread
+from tests.bot.admin.cli.data_folders import exchange, write_audit, write_thread
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +88,31 @@ async def test_why_is_a_timeline(look, tmp_path):
 )
 async def test_what_is_asked_for_comes_back_as_text(look, path):
     assert "<b>" not in (await look.get(path)).text
+
+
+async def test_the_audit_page_shows_the_newest_records(look, tmp_path, monkeypatch):
+    monkeypatch.setattr("bot.page.views.ROWS", 2)
+    records = [
+        AuditRecord(at=f"1970-01-01T10:00:0{n}.000+00:00", kind="cancel", message_id=f"m{n}")
+        for n in range(5)
+    ]
+    write_audit(tmp_path, *records)
+    page = (await look.get("/audit?since=1970-01-01")).text
+    assert [word in page for word in ("m4", "m3", "m2")] == [True, True, False]
+    assert page.index("m4") < page.index("m3")
+
+
+async def test_a_page_and_its_charts_share_one_reading_of_the_ledger(look, monkeypatch):
+    read = []
+    spending = FileReader.spending
+    monkeypatch.setattr(
+        FileReader, "spending", lambda self, *args: read.append(args) or spending(self, *args)
+    )
+    await look.get("/money")
+    once = len(read)
+    for by in ("day", "model", "user", "thread"):
+        await look.get(f"/chart/money-{by}.svg")
+    assert len(read) == once
 
 
 @pytest.mark.parametrize("by", ["day", "model", "user", "thread"])
