@@ -80,7 +80,11 @@ KINDS = (
     Kind(f"{THREAD}/workspace/**", "a thread's files", None, Step.FILES),
     Kind(f"{THREAD}/outside", "that text from outside is among a thread's files", None, Step.FILES),
     Kind("attached/**", "files that `threadfast chat` was given", None, Step.FILES),
+    Kind(
+        "web/**", "files that people sent on the page, and those that the bot posted there", None, Step.FILES
+    ),
     Kind("console-history", "what was typed into `threadfast chat`", None, Step.FILES),
+    Kind("web.json", "who is signed in at the page, and the key of its links", 1, Step.NEVER),
     Kind("mcp-tokens/**", "what people were granted at MCP servers: they sign in again", None, Step.NEVER),
     Kind("lock", "which process has the folder", None, Step.NEVER),
     Kind("status.sock", "where the running bot tells its status", None, Step.NEVER),

@@ -206,6 +206,9 @@ async def test_half_a_line_and_what_is_of_the_process_alone_stay_out(data, tmp_p
     context.write_bytes(b"whole\n" + b"x" * 200_000)
     for name in ("lock", "status.sock", "models.json.tmp", "threadfast.log"):
         (data / name).write_text("no")
+    (data / "web.json").write_text('{"v": 1, "key": "k"}')
+    (data / "web" / "posted" / "ann").mkdir(parents=True)
+    (data / "web" / "posted" / "ann" / "out.md").write_text("for ann")
     (data / "mcp-tokens").mkdir()
     (data / "mcp-tokens" / "a.json").write_text("no")
     (data / "mcp-tokens" / "a.json.broken").write_text("no")
@@ -223,6 +226,8 @@ async def test_half_a_line_and_what_is_of_the_process_alone_stay_out(data, tmp_p
     assert found.keys().isdisjoint({"status.sock", "models.json.tmp", "threadfast.log"})
     assert not list((tmp_path / "again").glob("before-*"))
     assert not (tmp_path / "again" / "mcp-tokens").exists()
+    assert not (tmp_path / "again" / "web.json").exists()
+    assert (tmp_path / "again" / "web" / "posted" / "ann" / "out.md").read_text() == "for ann"
 
 
 async def test_links_pipes_and_holes_are_left_out_and_told(data, tmp_path):
