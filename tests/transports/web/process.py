@@ -50,7 +50,7 @@ class Process:
         with anyio.fail_after(60):
             async for piece in TextReceiveStream(self._process.stdout):
                 text += piece
-                if "\n" in text:
+                if "\n" in text.partition("#")[2]:
                     break
         assert "#" in text, (self.folder / "log").read_text()
         self._link = text.partition("#")[2].split()[0]

@@ -281,5 +281,7 @@ window.addEventListener("hashchange", () => open(location.hash.slice(1)));
 window.addEventListener("popstate", () => { if (location.hash.slice(1) !== root) open(location.hash.slice(1)); });
 setInterval(() => thread.tick(), 1000);
 
+// Until here, Enter would have begun a new line.
+$("text").readOnly = false;
 open(location.hash.slice(1));
 loadList();
