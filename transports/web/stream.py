@@ -27,7 +27,7 @@ PROCESS = secrets.token_hex(6)
 PACE_S, WRITES_PER_S = 0.04, 1_000
 """The least time between two writes of text to a page, and how many writes all pages together may cost the turns.
 
-What comes meanwhile goes out together. The first text, and what is no text, goes out at once.
+The first text goes out at once. What comes meanwhile goes out together, after that time.
 """
 
 PING_S = 20.0
