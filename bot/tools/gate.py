@@ -147,12 +147,9 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore, *, permitted: bool = False
-    ) -> ToolResult:
+    async def _call(self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore) -> ToolResult:
         try:
-            value = await self._invoke(call, context, slots, permitted=permitted)
-            return await self._results.succeeded(call, value, context)
+            return await self._results.succeeded(call, await self._invoke(call, context, slots), context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
             return await self._failed(call, error, context, slots)
 
@@ -165,7 +162,8 @@ class Toolbox:
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             choice = await self._choose(call, error, context)
             if choice.retry:
-                return await self._call(call, context, slots, permitted=choice.permitted)
+                again = self._call_permitted if choice.permitted else self._call
+                return await again(call, context, slots)
             return await self._results.failed(
                 call, error, context, suggestion=choice.suggestion, person=choice.words
             )
@@ -181,12 +179,21 @@ class Toolbox:
             log.info("tool.not_recovered: %s: %s", call.name, unasked)
             return LEAVE
 
+    async def _call_permitted(
+        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
+    ) -> ToolResult:
+        try:
+            async with slots:
+                value = await self._run_in_time(*self._parse(call), context)
+            return await self._results.succeeded(call, value, context)
+        except Exception as error:  # noqa: BLE001 - the boundary of a tool
+            return await self._failed(call, error, context, slots)
+
     async def _invoke(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore, *, permitted: bool
+        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
     ) -> JsonValue | ToolOutput:
         tool, arguments = self._parse(call)
-        if not permitted:
-            await self._permits.permit(tool, arguments, context)
+        await self._permits.permit(tool, arguments, context)
         async with slots:  # not before: a call that waits for a person must not block others
             return await self._run_in_time(tool, arguments, context)
 

@@ -16,9 +16,9 @@ means that the model gets the failure, as without this module.
 A retry goes through the gate as any call does, so a call that needs an approval is approved again. A call that found
 nobody signed in has not run, and keeps its approval until a restart.
 
-Whoever signs in need not press a button: the call goes on by itself. Calls that need the same sign-in share one
-question. Its link holds only for this process, so after a restart there is a new question with a new link; where
-nobody else may read the link, it is in the question, elsewhere `/mcp connect` gives it.
+Whoever signs in need not press a button: the call goes on by itself. Calls of a turn that need the same sign-in share
+one question. Where nobody else reads it, it has the link; elsewhere `/mcp connect` gives one. A link holds only for
+the process that made it, so after a restart there is a new question with a new link.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ OFFERS: Mapping[str, Offer] = {
 
 
 class SignIn(Protocol):
-    """The sign-in of the asker of a call at its MCP ``server``. ``lock`` is held while it is asked for."""
+    """The sign-in of the asker of a call at its MCP ``server``."""
 
     @property
     def server(self) -> str: ...
@@ -89,9 +89,6 @@ class SignIn(Protocol):
     def private(self) -> bool:
         """Return whether the instructions have a link, because nobody else reads them."""
         ...
-
-    @property
-    def lock(self) -> anyio.Lock: ...
 
     async def is_done(self) -> bool:
         """Return whether the asker is signed in. Raises `StoreUnavailable`."""
@@ -125,6 +122,8 @@ class Recovery:
         sign_in: Callable[[str, ToolContext], SignIn | None] = _nobody_signs_in,
     ) -> None:
         self._permits, self._questions, self._asks, self._sign_in = permits, questions, asks, sign_in
+        self._asking: LRUCache[tuple[ThreadId, str, str], anyio.Lock] = LRUCache(MOST_TURNS)
+        """Held while a turn asks for the sign-in at a server."""
         self._signed_in: LRUCache[str, None] = LRUCache(MOST_TURNS)
         """Calls that were made again without a question, because the asker had signed in meanwhile."""
         self._failures: LRUCache[tuple[ThreadId, str, str, str], int] = LRUCache(MOST_TURNS)
@@ -152,7 +151,8 @@ class Recovery:
         if (sign_in := self._sign_in(tool.name, context)) is None:
             return LEAVE
         key = call_key(tool.name, arguments, context)
-        async with sign_in.lock:
+        place = context.thread, context.message_id, sign_in.server
+        async with self._asking.setdefault(place, anyio.Lock()):
             if await self._goes_on(key, sign_in):
                 return _again(error)
             return await self._choose(tool, arguments, error, context, sign_in)

@@ -198,7 +198,6 @@ class SignIns:
     ) -> None:
         self._tasks, self.account, self._connect = tasks, account, connect
         self._flows: dict[tuple[str, str], Flow] = {}
-        self._asking: dict[tuple[str, str], anyio.Lock] = {}
 
     async def begin(self, name: str, person: str, place: str) -> str:
         """Return a new link for the person; an earlier one is over. Raises `SignInFailed`."""
@@ -249,15 +248,14 @@ class SignIns:
     def of_call(self, name: str, context: ToolContext) -> CallSignIn:
         """Return the sign-in of the asker of a call."""
         person = person_of(context.thread, context.asker)
-        lock = self._asking.setdefault((name, person), anyio.Lock())
-        return CallSignIn(self, name, person, place_of(context.thread), context.private, lock)
+        return CallSignIn(self, name, person, place_of(context.thread), context.private)
 
     async def link(self, name: str, person: str, place: str) -> str:
         """Return the link of a sign-in that is open there, else a new one. Raises `SignInFailed`."""
         flow = self._flows.get((name, person))
-        return (
-            flow.link if flow and flow.link and flow.place == place else await self.begin(name, person, place)
-        )
+        if flow and flow.link and flow.place == place:
+            return flow.link
+        return await self.begin(name, person, place)
 
     @contextmanager
     def watching(self, account: Account, on_tokens: Callable[[], Awaitable[None]]) -> Iterator[None]:
@@ -320,7 +318,6 @@ class CallSignIn:
     person: str
     place: str
     private: bool
-    lock: anyio.Lock
 
     @property
     def account(self) -> Account:
