@@ -203,7 +203,16 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
             resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}")
-    return faults
+    return [*faults, *_keyless_transcription(settings)]
+
+
+def _keyless_transcription(settings: Settings) -> Iterator[str]:
+    if settings.transcription is None:
+        return
+    name = settings.transcription.model.partition("/")[0]
+    provider = settings.providers.get(name)
+    if provider and not provider.keys and provider.kind != "openai-compatible":
+        yield f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
 
 
 def json_schema() -> dict[str, JsonValue]:

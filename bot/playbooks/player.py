@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import anyio
 
@@ -25,7 +26,7 @@ from bot.playbooks.stage_turn import StageClock, StageTurn
 from bot.playbooks.tool_errors import unmended_errors
 from bot.playbooks.transitions import failed, out_of_time, passed, pause_s, retried, skipped
 from threads.errors import BotError, Fenced, NewerSchema, StoreUnavailable
-from threads.model import Message, Resumed, Text, Turn, Waiting
+from threads.model import Message, Resumed, Text, ThreadId, Turn, Waiting
 from threads.scheduled_messages import due_of
 from threads.store.disk import Offload
 
@@ -48,7 +49,8 @@ class Player:
     """A `threads.model.Run` for messages that play.
 
     ``spending`` returns that of a message, by its key. ``return_later`` has a parked run go on by itself after so
-    many seconds, and returns when, or None if that is not possible; ``forget_return`` takes that back.
+    many seconds, and returns when, or None if that is not possible; ``forget_return`` takes that back. ``keep_files``
+    makes the files of a thread as durable as its conversation.
     """
 
     library: Library
@@ -56,6 +58,7 @@ class Player:
     spending: Callable[[str], Awaitable[Spending]]
     return_later: Callable[[Run], Awaitable[datetime | None]]
     forget_return: Callable[[Run], Awaitable[None]]
+    keep_files: Callable[[ThreadId], Awaitable[None]]
     offload: Offload
 
     @property
@@ -130,7 +133,9 @@ class Player:
         stage = run.current
         await turn.tell(wording.stages_of(run))
         clock = StageClock(min(stage.act.timeout_s + pause_s(run), run.left_s))
-        attempt = StageAttempt(self.parts, StageTurn(turn, run.visit_id, stage.act.prompt, clock), run, stage)
+        keep_files = partial(self.keep_files, turn.incoming.thread)
+        stage_turn = StageTurn(turn, run.visit_id, stage.act.prompt, clock, keep_files)
+        attempt = StageAttempt(self.parts, stage_turn, run, stage)
         following: Run | None = None
         with self.runs.attempting(run, turn.incoming.thread, clock.scope) as playing, clock.scope:
             await _pause(turn, run)
@@ -147,7 +152,8 @@ class Player:
         return await self._border(turn, run, following, clock.worked_s)
 
     async def _border(self, turn: Turn, before: Run, run: Run, worked_s: float) -> Run:
-        """Make a border durable: the conversation, then the run. Return the run as it is stored."""
+        """Make a border durable: files and conversation, then the run. Return the run as it is stored."""
+        await self.keep_files(turn.incoming.thread)
         await turn.checkpoint()
         money = await self.spending(turn.incoming.key)
         spent = before.before_usd + money.spent_usd

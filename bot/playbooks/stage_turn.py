@@ -59,18 +59,27 @@ class StageTurn:
     """A `threads.model.Turn`: the conversation, the people and the checkpoints are those of *turn*.
 
     Its message has an id of its own, ``<id>.<stage>.<visit>.<attempt>``, so that the agent goes on with this attempt
-    after a crash. Its text is not shown: the stages are.
+    after a crash. Its text is not shown: the stages are. *keep_files* stores the thread's files, so that what the
+    conversation says of them holds for another worker too.
     """
 
     known_answer = ""
 
-    def __init__(self, turn: Turn, visit_id: str, text: str, clock: StageClock) -> None:
+    def __init__(
+        self,
+        turn: Turn,
+        visit_id: str,
+        text: str,
+        clock: StageClock,
+        keep_files: Callable[[], Awaitable[None]],
+    ) -> None:
         message_id = f"{turn.incoming.id}.{visit_id}"
         self.incoming: Incoming = replace(
             turn.incoming, id=message_id, text=text, first="", files=(), alias=""
         )
         self.playing = turn
         self._visit_id, self._clock, self._asked = visit_id, clock, 0
+        self._keep_files = keep_files
 
     @property
     def paying(self) -> StageTurn:
@@ -115,6 +124,7 @@ class StageTurn:
             return await self.playing.ask(replace(question, same=f"{self._visit_id} {same}"))
 
     async def checkpoint(self) -> None:
+        await self._keep_files()
         await self.playing.checkpoint()
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:

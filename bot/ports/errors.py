@@ -5,7 +5,7 @@ The hierarchy starts in `threads.errors`; the sentences for people are in `bot.p
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -260,11 +260,7 @@ class McpUnavailable(ToolError):
 
 
 class SignInNeeded(ToolError):
-    """The asker has to sign in at the MCP server ``server`` first. The call was not made, so it can be made again.
-
-    ``sign_in`` lets the asker sign in and returns when that is done. It raises `ToolDenied` if they do not, and is
-    None if only an operator can do it.
-    """
+    """Somebody has to sign in at the MCP server ``server`` first. The call was not made, so it can be made again."""
 
     code = "sign_in_needed"
     retryable = True
@@ -272,7 +268,6 @@ class SignInNeeded(ToolError):
     def __init__(self, message: str, *, server: str, suggestion: str = "") -> None:
         super().__init__(message, suggestion=suggestion)
         self.server = server
-        self.sign_in: Callable[[], Awaitable[None]] | None = None
 
 
 class StepLimit(BrainError):

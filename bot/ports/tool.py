@@ -37,8 +37,8 @@ class ToolContext:
     call's id, the file, its name) and raises `threads.errors.PostFailed`. ``note`` adds a line above the answer.
     ``ask`` asks the people of the thread. ``spill`` saves a long text under a name and returns its path in the
     workspace; it raises `StoreUnavailable`. ``tainted`` means that the model has read text from outside, ``sees``
-    that it can read images. ``deadline`` is on anyio's clock: a tool with partial output returns before it.
-    ``images`` collects images for the model.
+    that it can read images. ``private`` means that the asker alone reads what is posted. ``deadline`` is on anyio's
+    clock: a tool with partial output returns before it. ``images`` collects images for the model.
     """
 
     workspace: Path
@@ -51,6 +51,7 @@ class ToolContext:
     spill: Spill
     tainted: bool
     sees: bool
+    private: bool = False
     call_id: str = ""
     deadline: float = math.inf
     images: list[Image] = field(default_factory=list)
@@ -75,6 +76,7 @@ class ToolContext:
             spill,
             tainted(turn.messages),
             sees,
+            private=incoming.via == "direct",
         )
 
 

@@ -287,22 +287,53 @@ RECOVERABLE: Mapping[str, str] = {
     "tool_timeout": "it took too long, more than once",
     "tool_rate_limited": "the service behind it limits how often it may be used",
     "tool_not_found": "it did not find what it looked for, more than once",
+    "sign_in_needed": "the program behind it wants you to sign in",
 }
 """Why a tool failed, as a clause, where a person may know what to do."""
 
 RECOVERY_LABELS = {
     "retry": "Retry",
+    "sign in": "I have signed in",
     "other input": "Other input",
     "go on without": "Go on without",
 }
 
 
-def tool_failed(tool: str, code: str, subject: str, *, risky: bool, other: bool) -> str:
-    """Ask how to go on after a failed call. *subject* is a quote; *risky*: the call may have had effects."""
+def tool_failed(tool: str, code: str, subject: str, *, risky: bool, other: bool, repair: str = "") -> str:
+    """Ask how to go on after a failed call.
+
+    *subject* is a quote, and *repair* says what the person can do; *risky*: the call may have had effects.
+    """
     what = f"🔧 **`{tool}` did not work:** {RECOVERABLE[code]}."
     warning = "It may have done a part of its work. *Retry* does all of it again." if risky else ""
     how = "How shall I go on? " + how_to_answer(choices=True, free_text=other)
-    return "\n\n".join(filter(None, [what, subject, warning, how]))
+    return "\n\n".join(filter(None, [what, subject, repair, warning, how]))
+
+
+def sign_in_link(server: str, link: str, *, local: bool) -> str:
+    """Say how to sign in at an MCP server. *local*: the person sits at the machine of the bot."""
+    then = (
+        "I notice when you are done."
+        if local
+        else "Your browser then shows an error at an address with `127.0.0.1`: that is as it should be. Copy the "
+        f"whole address, and send it to me here within 10 minutes: `/mcp connect {server} ADDRESS`."
+    )
+    return f"Open this link, check where it leads, and sign in:\n```\n{link}\n```\n{then} Give it to nobody."
+
+
+def sign_in_in_private(server: str) -> str:
+    return (
+        f"Say `/mcp connect {server}` to me, in a direct message or as a slash command: the answer has a link "
+        "for you alone."
+    )
+
+
+def no_sign_in_link(server: str, why: str) -> str:
+    return f"I have no link for you: {why}. `/mcp connect {server}` tries again."
+
+
+def not_signed_in(server: str) -> str:
+    return f"You are not signed in at {server} yet. `/mcp connect {server}` gives you a new link."
 
 
 def any_of(tool: str) -> str:

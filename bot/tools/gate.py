@@ -6,7 +6,6 @@
 | validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
-| sign in   | if the call needs it: the asker signs in, and the call runs again      | `SignInNeeded`, `ToolDenied` |
 | recover   | a person may choose how to go on after a failure; a retry begins anew  |                              |
 | return    | secrets masked, outside text fenced, a long result saved to a file     |                              |
 
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -27,7 +26,7 @@ import anyio
 from pydantic import JsonValue
 
 from bot.guards.redaction import safe_prefix
-from bot.ports.errors import SignInNeeded, ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
@@ -66,10 +65,12 @@ class Permits(Protocol):
 class Choice:
     """How to go on after a failure: make the call again, or return the failure with a person's *words*.
 
-    A ``suggestion`` replaces that of the failure.
+    ``permitted``: the call was permitted and has not run, so it is not asked about again. A ``suggestion`` replaces
+    that of the failure.
     """
 
     retry: bool = False
+    permitted: bool = False
     suggestion: str = ""
     words: str = ""
 
@@ -156,14 +157,13 @@ class Toolbox:
         self, call: ToolCall, error: Exception, context: ToolContext, slots: anyio.Semaphore
     ) -> ToolResult:
         """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
-        if isinstance(error, SignInNeeded) and error.sign_in:
-            return await self._sign_in(call, error.sign_in, context, slots)
         fields = {"tool": call.name, "call": call.id, **error_fields(error)}
         if isinstance(error, ToolError):
             log.info("tool.failed: %s: %s", call.name, error, extra=fields)
             choice = await self._choose(call, error, context)
             if choice.retry:
-                return await self._call(call, context, slots)
+                again = self._call_permitted if choice.permitted else self._call
+                return await again(call, context, slots)
             return await self._results.failed(
                 call, error, context, suggestion=choice.suggestion, person=choice.words
             )
@@ -179,16 +179,10 @@ class Toolbox:
             log.info("tool.not_recovered: %s: %s", call.name, unasked)
             return LEAVE
 
-    async def _sign_in(
-        self,
-        call: ToolCall,
-        sign_in: Callable[[], Awaitable[None]],
-        context: ToolContext,
-        slots: anyio.Semaphore,
+    async def _call_permitted(
+        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
     ) -> ToolResult:
-        """Let the asker sign in, and then make the call. It is permitted already."""
         try:
-            await sign_in()
             async with slots:
                 value = await self._run_in_time(*self._parse(call), context)
             return await self._results.succeeded(call, value, context)

@@ -24,12 +24,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.observe.audit import Note
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, ToolContext
+from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
 from threads.model import Answer, Incoming, Option, Question, ThreadId, chosen
 from threads.store.json_file import JsonState, State
@@ -38,6 +40,9 @@ log = logging.getLogger(__name__)
 
 RETENTION = timedelta(days=1)
 """How long a question is stored after its time is over."""
+
+LOOK_S = 0.25
+"""Seconds between two looks whether a question is open."""
 
 LONGEST_ANSWER = 50_000
 """Characters of an answer; a longer one is cut."""
@@ -160,17 +165,23 @@ class DurableQuestions:
     ) -> None:
         self._state, self._now, self._is_admin = state, now, is_admin
         self._note, self._mask, self._expires = note, mask, timedelta(seconds=expires_s)
+        self.open: Questions | None = None
+        """The open questions of the bot that runs over these."""
         self._returned: set[str] = set()
         """Questions whose answer this process has returned. The same call of a later step asks again."""
 
-    async def ask(self, key: str, context: ToolContext, prompt: Prompt) -> Answer | None:
+    async def ask(
+        self, key: str, context: ToolContext, prompt: Prompt, *, anew: bool = False
+    ) -> Answer | None:
         """Ask a person about the call with this *key*, unless it is answered. Without an answer, ``by`` is blank.
 
+        With *anew*, a question from before a restart does not hold any more, and another one is posted.
         Returns None if nobody can be asked. Raises `ToolDenied` if the disk refuses.
         """
         record = self.find(key)
         if record is None or record.state == "open":
-            record = await self._ask(key, context, prompt, record or self._new(key, context, prompt))
+            goes_on = None if anew else record
+            record = await self._ask(key, context, prompt, goes_on or self._new(key, context, prompt))
         self._returned.add(key)
         return record.answer if record.state != "used" else None
 
@@ -204,6 +215,18 @@ class DurableQuestions:
         """Return the answer to the question of a call."""
         record = self._state.value.asked.get(key)
         return record.answer if record and record.state in ("answered", "expired") else None
+
+    async def answer(self, key: str, context: ToolContext, words: str) -> None:
+        """Answer the question of a call for its asker, once it is open."""
+        if self.open is None:
+            return
+        while True:
+            record = self._state.value.asked.get(key)
+            if record and (id_ := self.open.find(context.thread, _same(key, record))):
+                answer = Answer(approved=False, by=context.asker.id, words=words)
+                await self.open.decide(context.thread, id_, answer, "answer")
+                return
+            await anyio.sleep(LOOK_S)
 
     async def use(self, key: str) -> None:
         """Use an answer up, durably, before what it leads to begins. Raises `ToolDenied` if the disk refuses."""
@@ -281,7 +304,7 @@ class DurableQuestions:
             about="your answer",
             brief=prompt.brief,
             fault=prompt.fault,
-            same=f"{key} {record.nth}",
+            same=_same(key, record),
             within_s=within_s,
             keep=keep,
             kind="answer",
@@ -323,6 +346,11 @@ class DurableQuestions:
             await self._note("question", context.thread, context.message_id, record.by, details)
         except StoreUnavailable as error:
             log.error("audit.lost: %s", error, extra=details)  # noqa: TRY400 - the disk says why
+
+
+def _same(key: str, record: Asked) -> str:
+    """Return what identifies a question about the call with this *key*."""
+    return f"{key} {record.nth}"
 
 
 def need_choice(labels: tuple[str, ...]) -> Callable[[str], str]:

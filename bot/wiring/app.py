@@ -253,7 +253,7 @@ class _Bot:
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
             mcp=tool_set.mcp,
-            on_questions=tool_set.mcp.close_questions_of if tool_set.mcp else lambda _: None,
+            on_questions=tool_set.attach_open_questions,
         )
 
     async def run(self, turn: Turn) -> str:

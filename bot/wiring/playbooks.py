@@ -54,7 +54,10 @@ async def open_playbooks(
     returns = _Returns(tool_set.returns)
     parts = StageParts(_StageAgents(agents), runs, resources.work, access.is_admin)
     money = _Money(agents)
-    player = Player(library, parts, money.spending, returns.add, returns.cancel, resources.offload)
+    keep_files = agents.store.keep_workspace
+    player = Player(
+        library, parts, money.spending, returns.add, returns.cancel, keep_files, resources.offload
+    )
     minutes = now_settings.schedule.min_interval_minutes
     commands = PlayCommands(
         library, runs, tool_set.schedules, returns.cancel, resources.offload, access.is_admin, minutes

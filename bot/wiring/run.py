@@ -57,14 +57,16 @@ async def run_transports(
     environ: Mapping[str, str],
     file: SettingsFile | None = None,
     on_open: Callable[[str], None] | None = None,
+    complete: Callable[[Settings], Settings] | None = None,
 ) -> None:
     """Serve until cancelled or stopped by a signal; see `bot.observe.shutdown`. Changes of *file* are taken up.
 
-    *on_open* is called with a link to the page for whoever started the program.
+    *on_open* is called with a link to the page for whoever started the program. *complete* adds to the settings of a
+    changed file what was added to *settings*, by default a model that was found.
     Raises `ConfigInvalid` if a person has to fix something, and as `serve`.
     """
     stop, notify = Stop(settings.recovery.drain_s), Notify.from_environ(os.environ)
-    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file, on_open))
+    await stop.run(partial(serve_until_stopped, settings, environ, stop, notify, file, on_open, complete))
 
 
 async def serve_until_stopped(
@@ -74,6 +76,7 @@ async def serve_until_stopped(
     notify: Notify,
     file: SettingsFile | None = None,
     on_open: Callable[[str], None] | None = None,
+    complete: Callable[[Settings], Settings] | None = None,
 ) -> None:
     faulthandler.enable()  # systemd's watchdog ends a stuck process with SIGABRT; the log then has its stack
     settings, model, reason = await with_model(settings, environ)
@@ -97,7 +100,7 @@ async def serve_until_stopped(
         events = EventStream()
         observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
         current = CurrentSettings(settings)
-        complete = partial(completed, settings, model)
+        complete = complete or partial(completed, settings, model)
         await serve(
             settings,
             environ,

@@ -43,12 +43,13 @@ from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
 from bot.tools.memory import Recall, Remember
 from bot.tools.questions import DurableQuestions, QuestionsFile
-from bot.tools.recovery import Recovery
+from bot.tools.recovery import Recovery, SignIn
 from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from bot.wiring.store import Resources, Storage
+from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
 from threads.store.json_file import States
 
@@ -134,7 +135,7 @@ class ToolSet:
     def _make_toolbox(self, choice: _Choice) -> Toolbox:
         given = choice.given
         asking = AskingPermits(self.approvals.under(policy_of(given)), self.questions)
-        recovery = Recovery(asking, self.questions, asks=given.recovery == "ask")
+        recovery = Recovery(asking, self.questions, asks=given.recovery == "ask", sign_in=self._sign_in)
         return Toolbox(
             self._chosen(choice, self.tools),
             timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},
@@ -144,6 +145,13 @@ class ToolSet:
             off=self.off,
             recovery=recovery,
         )
+
+    def _sign_in(self, tool: str, context: ToolContext) -> SignIn | None:
+        return self.mcp.sign_in(self.groups[tool], context) if self.mcp else None
+
+    def attach_open_questions(self, questions: Questions) -> None:
+        """Let what people do elsewhere answer a question that is open."""
+        self.questions.open = questions
 
     def _chosen(self, choice: _Choice, tools: Sequence[Tool]) -> list[Tool]:
         return [

@@ -13,7 +13,7 @@ import click
 from cachetools import LRUCache
 
 from bot.budget.budgets import Policy
-from bot.config.load import secrets_of
+from bot.config.load import SettingsFile, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
@@ -28,7 +28,7 @@ from bot.routing.access import AccessControl
 from bot.routing.commands import MEANINGS
 from bot.store.reader import Thread
 from bot.wiring.app import utc_now
-from bot.wiring.chat import with_model, with_owner
+from bot.wiring.chat import completed, with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
@@ -45,16 +45,34 @@ TITLE = 80
 MOST_TITLES = 5_000
 
 
-async def run_web(settings: Settings, environ: Mapping[str, str], *, port: int | None, opens: bool) -> None:
-    """Serve the page to whoever started the program, until Ctrl-C. Raises as `bot.wiring.run.run_transports`."""
+async def run_web(
+    settings: Settings,
+    environ: Mapping[str, str],
+    file: SettingsFile | None = None,
+    *,
+    port: int | None,
+    opens: bool,
+) -> None:
+    """Serve the page to whoever started the program, until Ctrl-C. Changes of *file* are taken up.
+
+    Raises as `bot.wiring.run.run_transports`.
+    """
     settings, model, reason = await with_model(settings, environ)
     print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
+
+    def complete(changed: Settings) -> Settings:
+        return _page_alone(completed(settings, model, changed), port)
+
+    await run_transports(complete(settings), environ, file, partial(_tell, opens=opens), complete)
+
+
+def _page_alone(settings: Settings, port: int | None) -> Settings:
+    """Return the settings for the page and nothing else, whose person is an admin."""
     observe = settings.observe
     if "log_level" not in observe.model_fields_set:  # a person reads the terminal
         observe = observe.model_copy(update={"log_level": "warning"})
     transports = Transports(web=_given(settings, port))
-    settings = settings.model_copy(update={"model": model, "transports": transports, "observe": observe})
-    await run_transports(with_owner(settings), environ, on_open=partial(_tell, opens=opens))
+    return with_owner(settings.model_copy(update={"transports": transports, "observe": observe}))
 
 
 def _given(settings: Settings, port: int | None) -> WebSettings:

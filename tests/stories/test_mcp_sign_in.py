@@ -1,11 +1,14 @@
 """A whole bot over a server where people sign in: calls as the asker, and no token anywhere but in its own file."""
 
+import html
 import io
 import json
 import logging
 import re
+import signal
 import stat
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -13,9 +16,13 @@ import pytest
 from bot.observe.logs import configure_logging
 from bot.tools.mcp.credentials import FOLDER
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
-from tests.fakes.mcp_oauth import CANARY, browse
+from tests.fakes.mcp_oauth import CANARY, browse, parameters
 from tests.fakes.mcp_oauth import serving as serving_site
+from tests.fakes.slack import FakeSlack
 from tests.serving import KEYS, Chat, anthropic, serving
+from tests.stories.test_run_process import environ, running
+from tests.stories.test_run_process import settings as write_settings
+from tests.world import message
 from threads.model import Author
 from transports.base.transport import Capabilities
 
@@ -64,6 +71,16 @@ def logged(stream):
         logging.captureWarnings(capture=False)
 
 
+def settings_of(model, site, redirect_port, **tools):
+    return {
+        "model": "anthropic/claude-fake",
+        "providers": anthropic(model.base_url),
+        "prices": {"anthropic/claude-fake": {"input": 1.0, "output": 1.0}},
+        "mcp_servers": {"shop": {"url": site.url, "oauth": {"redirect_port": redirect_port}}},
+        "tools": {"enabled": ["files"], "policy": {"*": "allow"}, "after_outside_text": "allow", **tools},
+    }
+
+
 @asynccontextmanager
 async def stage(tmp_path, ports, **tools):
     port, redirect_port = ports
@@ -72,13 +89,7 @@ async def stage(tmp_path, ports, **tools):
     async with model, serving_site(port) as site:
         made = Stage(chat, model, site, tmp_path / "data", logs)
         model.script = made.reply
-        fields = {
-            "model": "anthropic/claude-fake",
-            "providers": anthropic(model.base_url),
-            "prices": {"anthropic/claude-fake": {"input": 1.0, "output": 1.0}},
-            "mcp_servers": {"shop": {"url": site.url, "oauth": {"redirect_port": redirect_port}}},
-            "tools": {"enabled": ["files"], "policy": {"*": "allow"}, "after_outside_text": "allow", **tools},
-        }
+        fields = settings_of(model, site, redirect_port, **tools)
         with logged(logs):
             async with serving(made.data, fields, environ=KEYS, chat=chat):
                 yield made
@@ -115,40 +126,196 @@ async def test_a_call_runs_as_who_asks_and_no_token_comes_out_anywhere(tmp_path,
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files if FOLDER in file.parts)
 
 
+async def asked(made, count=1):
+    """Return the last of *count* questions that ask for a sign-in, and its link."""
+
+    def questions():
+        return [post for post in made.chat.posts if "wants you to sign in" in post.text]
+
+    await made.chat.until(lambda: len(questions()) == count)
+    question = questions()[-1]
+    return question, link_in(question.text)
+
+
+def link_in(text):
+    return re.search(r"```\s*(\S+?)\s*```", text)[1]
+
+
+async def revoked(made, *steps):
+    """Sign in, lose the sign-in, send a message whose answer takes *steps*, and return it."""
+    await made.sign_in()
+    made.site.grants.revoke()
+    made.steps = list(steps)
+    return await made.chat.send("who am I there?")
+
+
 async def test_a_revoked_sign_in_is_asked_for_and_the_turn_goes_on_by_itself(tmp_path, ports):
     async with stage(tmp_path, ports) as made:
-        await made.sign_in()
-        made.site.grants.revoke()
-        made.steps = [Tool("c1", "shop__whoami"), Text("There you are.")]
-        waiting = await made.chat.send("who am I there?")
-        await made.chat.until(lambda: any("sign in at `shop`" in post.text for post in made.chat.posts))
-        question = next(post for post in made.chat.posts if "sign in at `shop`" in post.text)
-        assert [choice.label for choice in question.choices] == ["I have signed in", "Go on without"]
+        waiting = await revoked(made, Tool("c1", "shop__whoami"), Text("There you are."))
+        question, link = await asked(made)
+        labels = [choice.label for choice in question.choices]
+        assert labels == ["1. I have signed in", "2. Other input", "3. Go on without"]
         too_early = await made.chat.say(question.choices[0].command)
         assert too_early.text.startswith("You are not signed in at shop yet")
         await made.sign_in(author=BOB)
         assert waiting.id not in made.chat.outcomes
         made.site.grants.person = "ann again"
-        await made.sign_in()
+        assert (await made.chat.say(await browse(link))).text == "You are signed in at shop."
         with anyio.fail_after(20):
             await made.chat.settled(waiting.id)
         assert made.chat.posts[-1].text == "There you are."
         assert made.site.calls == [("ann again", "whoami")]
 
 
-async def test_who_does_not_sign_in_gets_an_answer_without_it(tmp_path, ports):
+async def test_a_sign_in_by_another_link_ends_the_question_too(tmp_path, ports):
     async with stage(tmp_path, ports) as made:
+        waiting = await revoked(made, Tool("c1", "shop__whoami"), Tool("c2", "shop__whoami"), Text("Done."))
+        await asked(made)
         await made.sign_in()
-        made.site.grants.revoke()
-        made.steps = [Tool("c1", "shop__whoami"), Text("Without, then.")]
-        waiting = await made.chat.send("who am I there?")
-        await made.chat.until(lambda: any("sign in at `shop`" in post.text for post in made.chat.posts))
-        question = next(post for post in made.chat.posts if "sign in at `shop`" in post.text)
-        await made.chat.say(question.choices[1].command)
+        with anyio.fail_after(20):
+            await made.chat.settled(waiting.id)
+        assert made.site.calls == [("ann", "whoami")] * 2
+        await asked(made, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"), [(2, "chose to go on without"), ("Use the public page.", "Use the public page.")]
+)
+async def test_who_does_not_sign_in_gets_an_answer_without_it(tmp_path, ports, answer, told):
+    async with stage(tmp_path, ports) as made:
+        waiting = await revoked(
+            made, Tool("c1", "shop__whoami"), Tool("c2", "shop__whoami"), Text("Without, then.")
+        )
+        question, _ = await asked(made)
+        await made.chat.send(question.choices[answer].command if isinstance(answer, int) else answer)
+        if answer != 2:
+            question, _ = await asked(made, 2)
+            await made.chat.send(question.choices[2].command)
         with anyio.fail_after(20):
             await made.chat.settled(waiting.id)
         assert '\\"permission\\"' in made.last_request
+        assert told in made.last_request
         assert made.site.calls == []
+
+
+async def test_calls_of_one_step_share_a_question_and_an_approval_is_asked_for_once(tmp_path, ports):
+    async with stage(tmp_path, ports, policy={"*": "ask"}) as made:
+        both = [Tool("c1", "shop__whoami"), Tool("c2", "shop__whoami")]
+        made.reply = lambda _: answer(*(both.pop() for _ in list(both))) if both else answer(Text("Done."))
+        made.model.script = made.reply
+        waiting = await revoked(made)
+        for count in (1, 2):
+            await made.chat.until(lambda count=count: len(approvals(made)) == count)
+            await made.chat.say(approvals(made)[-1].choices[0].command)
+        _, link = await asked(made)
+        await made.chat.say(await browse(link))
+        with anyio.fail_after(20):
+            await made.chat.settled(waiting.id)
+        assert made.site.calls == [("ann", "whoami")] * 2
+        assert len(approvals(made)) == 2
+        await asked(made, 1)
+
+
+def approvals(made):
+    return [post for post in made.chat.posts if "May I use" in post.text]
+
+
+async def test_in_a_channel_the_question_has_no_link(tmp_path, ports):
+    async with stage(tmp_path, ports) as made:
+        await made.sign_in()
+        made.site.grants.revoke()
+        made.steps = [Tool("c1", "shop__whoami"), Text("There you are.")]
+        overheard = replace(message(90, "who am I there?"), via="mention")
+        await made.chat.sink(overheard)
+        await made.chat.until(lambda: any("wants you to sign in" in post.text for post in made.chat.posts))
+        assert "http" not in made.chat.posts[-1].text
+        assert "the answer has a link for you alone" in made.chat.posts[-1].text
+        await made.sign_in()
+        with anyio.fail_after(20):
+            await made.chat.settled(overheard.id)
+        assert made.site.calls == [("ann", "whoami")]
+
+
+class Process:
+    """The bot as a process in Slack, and a person who writes to it directly."""
+
+    def __init__(self, slack, site, model, path):
+        self.slack, self.site, self.model, self.path = slack, site, model, path
+        self.steps = []
+
+    def reply(self, _seen):
+        return answer(self.steps.pop(0) if self.steps else Text("done"))
+
+    def run(self):
+        return running(self.path, environ(self.slack, **KEYS))
+
+    def posts(self, words):
+        return [text for text in map(_words, self.slack.posts()) if words in text]
+
+    async def until(self, words, count=1):
+        await self.slack.until(lambda: len(self.posts(words)) == count, 30)
+        return self.posts(words)[-1]
+
+    async def say(self, text, words):
+        await self.slack.say("U1", "D1", text).delivered(30)
+        return await self.until(words)
+
+
+def _words(post):
+    shown = [block["text"] for block in post.blocks or () if block["type"] == "markdown"]
+    return "\n".join(shown) or html.unescape(post.text)
+
+
+@asynccontextmanager
+async def killed(tmp_path, ports):
+    """Yield a bot that was killed while it asked for a sign-in, the link in that question, and what was revoked."""
+    port, redirect_port = ports
+    redelivery = (0.0, *[0.5] * 60)
+    async with (
+        FakeAnthropic([]) as model,
+        serving_site(port) as site,
+        FakeSlack(redeliver_after=redelivery) as slack,
+    ):
+        path = write_settings(tmp_path, slack={"api_base_url": slack.api_base_url})
+        fields = settings_of(model, site, redirect_port)
+        path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+        bot = Process(slack, site, model, path)
+        model.script = bot.reply
+        async with bot.run() as process:
+            await slack.until(lambda: slack.sockets.links, 30)
+            link = link_in(await bot.say("/mcp connect shop", "check where it leads"))
+            await bot.say(await browse(link), "You are signed in at shop.")
+            tokens = {file: file.read_bytes() for file in (tmp_path / "data" / FOLDER).iterdir()}
+            before = dict(site.grants.access), dict(site.grants.refresh), tokens
+            site.grants.revoke()
+            bot.steps = [Tool("c1", "shop__whoami"), Text("There you are.")]
+            first = link_in(await bot.say("who am I there?", "wants you to sign in"))
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        yield bot, first, before
+        assert site.calls == [("ann", "whoami")]
+        assert len(bot.posts("There you are.")) == 1
+        assert len(model.requests) == 2
+
+
+async def test_a_question_that_was_open_at_kill_minus_nine_comes_again_with_a_new_link(tmp_path, ports):
+    async with killed(tmp_path, ports) as (bot, first, _), bot.run():
+        second = link_in(await bot.until("wants you to sign in", 2))
+        assert parameters(first)["state"] != parameters(second)["state"]
+        await bot.say(await browse(first), "belongs to no sign-in that is open")
+        assert bot.site.calls == []
+        await bot.say(await browse(second), "There you are.")
+        assert len(bot.posts("wants you to sign in")) == 2
+
+
+async def test_who_signed_in_while_the_bot_was_away_is_not_asked_again(tmp_path, ports):
+    async with killed(tmp_path, ports) as (bot, _, before):
+        bot.site.grants.access, bot.site.grants.refresh, tokens = before
+        for file, content in tokens.items():
+            file.write_bytes(content)
+        async with bot.run():
+            await bot.until("There you are.")
+        assert len(bot.posts("wants you to sign in")) == 1
 
 
 async def test_a_prompt_is_a_message_and_what_it_lacks_is_said_without_the_model(tmp_path, ports):

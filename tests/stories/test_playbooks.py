@@ -337,6 +337,26 @@ async def test_a_run_goes_on_in_the_stage_in_which_the_process_died(tmp_path, st
         assert chat.posts[-1].text.endswith(f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3")
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+async def test_deaths_count_from_the_last_border_and_the_third_in_one_stage_is_a_dead_letter(tmp_path, stage):
+    write(tmp_path, "three", unrecoverable("skip"))
+    chat, before = Chat(), [text("1")] if stage == 2 else []
+    for death in range(3):
+        replies = [stalled()] if death else [*before, stalled()]
+        async with playing(tmp_path, *replies, chat=chat) as (chat, fake):
+            if not death:
+                await chat.send("/play three")
+            await asked(fake, len(replies))
+    left = [text(str(n)) for n in range(stage, 4)]
+    async with playing(tmp_path, *left, chat=chat) as (chat, fake):
+        await chat.settled("m1")
+        assert chat.outcomes["m1"] == "dead_letter"
+        assert fake.requests == []
+        done = await chat.say("/play retry")
+        assert done.text.endswith(f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3")
+        assert len(fake.requests) == 4 - stage, "a person has it go on where it was"
+
+
 async def test_a_run_that_comes_further_each_time_is_never_a_dead_letter(tmp_path):
     stages = "".join(f"  - {{name: s{n}, act: {{prompt: 'Do {n}.'}}}}\n" for n in range(6))
     write(tmp_path, "long", f"name: long\ndescription: Long.\nstages:\n{stages}")

@@ -97,6 +97,41 @@ async def test_a_question_that_was_open_at_kill_minus_nine_is_answered_by_its_bu
     assert [path.read_text() for path in written] == ["buy milk"]
 
 
+@pytest.mark.parametrize("hangs_up", [False, True], ids=["file", "sighup"])
+async def test_changed_settings_count_while_it_runs_and_its_owner_stays_admin(tmp_path, hangs_up):
+    async with FakeOpenAI(lambda _: chat_answer(Text("ok"))) as api:
+        fields = {"data": "data", "model": "local/m", "providers": compatible("local", api.base_url)}
+        async with process_serving(tmp_path, fields, {}) as process, Visitor(process) as ann:
+            await ann.enter()
+
+            def change(text):
+                process.write(text)
+                if hangs_up:
+                    process.hang_up()
+
+            change(json.dumps({**fields, "max_tokens": 1001, "access": {"users": ["bob"]}}))
+            await until_asked_with(api, ann, 1001)
+            change("{")
+            with anyio.fail_after(30):
+                while "settings.rejected" not in (tmp_path / "log").read_text():
+                    await anyio.sleep(0.05)
+            await until_asked_with(api, ann, 1001)
+            change(json.dumps({**fields, "max_tokens": 1002}))
+            await until_asked_with(api, ann, 1002)
+
+
+async def until_asked_with(api, visitor, max_tokens):
+    """Write until an answer has this limit."""
+    with anyio.fail_after(30):
+        asked = None
+        while asked != max_tokens:
+            thread = str(uuid.uuid4())
+            async with watching(visitor, thread) as page:
+                message = await visitor.say("hello", thread)
+                await page.until(lambda page=page, message=message: page.state(message) == "answered")
+            asked = api.requests[-1].json["max_tokens"]
+
+
 @needs_chromium
 async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path):
     from playwright.async_api import expect  # noqa: PLC0415

@@ -119,6 +119,11 @@ class Questions:
                 await one.closed.wait()
         return replies[0]
 
+    def find(self, thread: ThreadId, same: str) -> str:
+        """Return the id of the open question whose ``same`` ends with *same*, or ""."""
+        of_thread = self._open.get(thread, {}).items()
+        return next((id_ for id_, one in of_thread if one.question.same.endswith(same)), "")
+
     def awaiting(self, thread: ThreadId, author: str, text: str) -> OpenQuestion | None:
         """Return the open question whose answer is a message that this person types, or None."""
         return next(

@@ -99,6 +99,8 @@ def web(
     ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
 ) -> None:
     """Talk to the bot in the browser. It prints a link that works once."""
+    if not ctx.invoked_subcommand:
+        _await_reload()
     loaded = load(settings_file, data)
     ctx.obj = loaded, port
     if ctx.invoked_subcommand:
@@ -106,7 +108,8 @@ def web(
     from bot.wiring.web import run_web
 
     desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    _serve(partial(run_web, port=port, opens=desktop if opens is None else opens), loaded)
+    shows = desktop if opens is None else opens
+    _serve(partial(run_web, file=loaded.file, port=port, opens=shows), loaded)
 
 
 @web.command()
@@ -140,12 +143,17 @@ def run(settings_file: Path | None, data: Path | None) -> None:
     """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if sys.stdin is None or not sys.stdin.isatty():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a reload; what a start reads is new
+    _await_reload()
     from bot.wiring.run import run_transports
 
     loaded = load(settings_file, data)
     _serve(partial(run_transports, file=loaded.file), loaded)
+
+
+def _await_reload() -> None:
+    """Ignore SIGHUP until somebody listens, except in a terminal. It means a reload, and a start reads all anew."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:

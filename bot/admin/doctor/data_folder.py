@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from bot.admin.doctor.checks import Context, Findings
 from bot.store.layout import Step, files_of
@@ -20,6 +20,9 @@ FEW_FILES = 1_000
 SLOW_FSYNC_S = 0.2
 MOST_FILES = 50_000
 """Files whose modes are checked; the mode of the folder decides anyway."""
+
+SECRET = ("mcp-tokens", "web.json")
+"""Files by which people are signed in. No backup copies them."""
 
 AS_BOT = "Run this as the bot's user: sudo -u threadfast threadfast doctor."
 KEEP = "Set `data` to a folder on a local disk."
@@ -111,16 +114,20 @@ def too_open(data: Path) -> Iterator[Path]:
     """Return our own files and folders there that others may look into or write. Raises OSError."""
     if data.stat().st_mode & OPEN:
         yield data
-    steps = (step for step in Step if step not in (Step.NEVER, Step.FILES))
     ours = (
         data / path
-        for step in steps
+        for step in Step
+        if step is not Step.FILES
         for path in files_of(data, step)
-        if path.parts[0] not in ("skills", "playbooks")
+        if (_is_secret(path) if step is Step.NEVER else path.parts[0] not in ("skills", "playbooks"))
     )
     for path in islice(ours, MOST_FILES):
         if not path.is_symlink() and path.stat().st_mode & OPEN:
             yield path
+
+
+def _is_secret(path: PurePath) -> bool:
+    return bool(path.parts) and path.parts[0] in SECRET
 
 
 def _modes(data: Path) -> Result:
@@ -133,6 +140,9 @@ def _modes(data: Path) -> Result:
         return "ok", "closed to others"
     more = f" and {len(open_paths) - 1} more" if len(open_paths) > 1 else ""
     meaning = "Conversations can be read by others on this machine."
+    if secret := [path for path in open_paths if _is_secret(path.relative_to(data))]:
+        open_paths.insert(0, secret[0])
+        meaning = "Whoever reads it can act as the people who signed in."
     return "warn", f"open to others: {open_paths[0]}{more}", meaning, CLOSED.format(data)
 
 

@@ -23,7 +23,7 @@ from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen
 from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.store import check_store
-from bot.admin.doctor.tools import check_browser, check_sandbox, mcp_checks
+from bot.admin.doctor.tools import check_browser, check_playbooks, check_sandbox, mcp_checks
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
@@ -101,7 +101,11 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
 
 async def all_checks(context: Context) -> list[Check]:
     """Return every check, in the order of the report."""
-    from bot.admin.doctor.models import model_checks, models_of  # noqa: PLC0415 - the wiring of everything: 1 s
+    from bot.admin.doctor.models import (  # noqa: PLC0415 - the wiring of everything: 1 s
+        check_transcription,
+        model_checks,
+        models_of,
+    )
 
     platforms = context.settings.transports
     return [
@@ -112,8 +116,10 @@ async def all_checks(context: Context) -> list[Check]:
         Check("store", check_store),
         Check("bot", check_running_bot),
         *model_checks(await models_of(context.settings, context.environ)),
+        Check("transcription", check_transcription),
         Check("sandbox", check_sandbox),
         Check("browser", check_browser),
+        Check("playbooks", check_playbooks),
         *mcp_checks(context),
         Check("transports", check_platforms),
         *(

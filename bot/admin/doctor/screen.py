@@ -22,8 +22,8 @@ GROUPS: Mapping[str, str] = {
     **dict.fromkeys(("settings", "secrets"), "Settings"),
     "data": "Data folder",
     "bot": "Running bot",
-    "model": "Models",
-    **dict.fromkeys(("sandbox", "browser", "mcp_servers"), "Tools"),
+    **dict.fromkeys(("model", "transcription"), "Models"),
+    **dict.fromkeys(("sandbox", "browser", "playbooks", "mcp_servers"), "Tools"),
     **dict.fromkeys(("slack", "discord", "transports"), "Platforms"),
 }
 STATE_WIDTH, NAME_WIDTH = 4, 18

@@ -1,4 +1,4 @@
-"""Checks the sandbox, the browser and each MCP server."""
+"""Checks the sandbox, the browser, the playbooks and each MCP server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import anyio
 from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import McpServer
+from bot.playbooks.library import FOLDER, Library
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
 from transports.shared.checks import Finding, State
@@ -52,15 +53,25 @@ async def check_browser(context: Context) -> Findings:
     yield Finding("browser", "warn", why, meaning, "Fix this, or take browser out of tools.enabled.")
 
 
+async def check_playbooks(context: Context) -> Findings:
+    entries = await context.offload(Library(context.settings.data / FOLDER).read_all)
+    for entry in entries:
+        if entry.faults:
+            more = f"; and {len(entry.faults) - 1} more" if len(entry.faults) > 1 else ""
+            found = clean(f"{entry.file_name}: {entry.faults[0]}{more}")
+            fix = "Correct it. `threadfast playbooks check` lists all faults with their lines."
+            names = (entry.file_name, entry.faults[0])
+            yield Finding("playbooks", "fail", found, "Nobody can play it.", fix, names)
+    if valid := sum(not entry.faults for entry in entries):
+        yield Finding("playbooks", "ok", f"{valid} valid")
+
+
 def mcp_checks(context: Context) -> list[Check]:
     """Return a check for each MCP server. It starts the server or connects to it, and then stops it."""
 
     async def check_server(name: str, settings: McpServer, context: Context) -> Findings:
         if settings.oauth:
-            how = "/mcp connect" if settings.oauth.account == "person" else "threadfast mcp login"
-            yield Finding(
-                f"mcp_servers.{name}", "ok", f"not tried here: it wants a sign-in, by `{how} {name}`"
-            )
+            yield await _sign_in(name, settings, context)
             return
         yield await _list_tools(
             Server(
@@ -75,6 +86,28 @@ def mcp_checks(context: Context) -> list[Check]:
 
     servers = sorted(context.settings.mcp_servers.items())
     return [Check(f"mcp_servers.{name}", partial(check_server, name, settings)) for name, settings in servers]
+
+
+async def _sign_in(name: str, settings: McpServer, context: Context) -> Finding:
+    """Look for the authorization server of a server. Nobody signs in."""
+    assert settings.oauth, "only such servers are looked at"
+    assert settings.url, "valid settings with oauth have one"
+    by = "/mcp connect" if settings.oauth.account == "person" else "threadfast mcp login"
+    how = f"people sign in by `{by} {name}`"
+    if context.offline:
+        return Finding(f"mcp_servers.{name}", "ok", f"not asked (--offline); {how}")
+    from bot.tools.mcp.discovery import find_authorization_server  # noqa: PLC0415 - the SDK
+    from bot.tools.mcp.oauth import OriginGuard  # noqa: PLC0415
+
+    guard = OriginGuard(settings.url, context.settings.tools.private_hosts)
+    host, why = await find_authorization_server(settings.url, guard)
+    if not why:
+        return Finding(f"mcp_servers.{name}", "ok", f"{host} lets people sign in; {how}", names=(host,))
+    meaning = "Nobody can sign in, and nobody's sign-in can be renewed. Everything else works."
+    fix = (
+        "Look at its url, and at the way from here to there: DNS, firewall, HTTPS_PROXY, tools.private_hosts."
+    )
+    return Finding(f"mcp_servers.{name}", "fail", f"{host}: {why}", meaning, fix, (host,))
 
 
 async def _list_tools(server: Server) -> Finding:

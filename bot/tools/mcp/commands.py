@@ -10,13 +10,14 @@ import anyio
 from cachetools import LRUCache
 
 from bot.config.settings import McpServer
+from bot.ports import wording
 from bot.ports.errors import SignInNeeded, ToolError
+from bot.ports.tool import ToolContext
 from bot.tools.mcp.credentials import person_of
 from bot.tools.mcp.references import LIST_S, References, Unusable, unknown, usage
 from bot.tools.mcp.servers import Servers, is_personal
-from bot.tools.mcp.sign_in import SignInFailed, SignIns, is_local, place_of
+from bot.tools.mcp.sign_in import CallSignIn, SignInFailed, SignIns, is_local, place_of
 from bot.tools.mcp.tool_list import count_tools
-from threads.actor.questions import Questions
 from threads.model import Block, Edited, Inbound, Incoming, Message, Sink, Text, Turn
 
 REMEMBERED = 100
@@ -95,9 +96,10 @@ class McpCommands:
 
         return receive
 
-    def close_questions_of(self, questions: Questions) -> None:
-        """Close the question that asks a person to sign in as soon as they have, in these *questions*."""
-        self.sign_ins.decide = questions.decide
+    def sign_in(self, server: str, context: ToolContext) -> CallSignIn | None:
+        """Return the sign-in of the asker of a call; None where there is nothing that the asker could do."""
+        personal = server in self.configured and is_personal(self.configured[server])
+        return self.sign_ins.of_call(server, context) if personal else None
 
     async def prepare(self, turn: Turn) -> str:
         """Fetch the prompt and the resources that a message names; return why that is not possible, or a blank."""
@@ -137,15 +139,7 @@ class McpCommands:
             link = await self.sign_ins.begin(name, person_of(incoming.thread, incoming.author), place)
         except SignInFailed as failed:
             return f"I cannot sign in at {name}: {failed}."
-        then = (
-            "I notice when you are done."
-            if is_local(place)
-            else "Your browser then shows an error at an address with `127.0.0.1`: that is as it should be. Copy the "
-            f"whole address, and send it to me here within 10 minutes: `/mcp connect {name} ADDRESS`."
-        )
-        return (
-            f"Open this link, check where it leads, and sign in:\n```\n{link}\n```\n{then} Give it to nobody."
-        )
+        return wording.sign_in_link(name, link, local=is_local(place))
 
     async def _connected(self, name: str, incoming: Incoming) -> str:
         why = await self.sign_ins.outcome(name, person_of(incoming.thread, incoming.author))

@@ -33,18 +33,21 @@ async def http(
 
     *guard* is called before each request; with *auth*, some go to other servers.
     """
-    client = httpx2.AsyncClient(
+    async with (
+        client(headers, auth, guard) as requests,
+        streamable_http_client(url, http_client=requests, max_sse_event_size=MAX_MESSAGE) as streams,
+    ):
+        yield streams
+
+
+def client(headers: Mapping[str, str], auth: httpx2.Auth | None, guard: Guard | None) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
         headers={**headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(30, connect=5, read=READ_S),
         auth=auth,
         event_hooks={"request": [guard] if guard else [], "response": [_bound]},
         mounts=dict.fromkeys(LOOPBACK),
     )
-    async with (
-        client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE) as streams,
-    ):
-        yield streams
 
 
 async def _bound(response: httpx2.Response) -> None:

@@ -21,7 +21,6 @@ from pydantic import Field
 
 from bot.config.settings import McpServer, Settings
 from bot.guards.redaction import mask
-from bot.ports.tool import ToolContext
 from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.credentials import BOT, CredentialStore
 from bot.tools.mcp.personal import PersonalServers
@@ -180,7 +179,7 @@ async def open_servers(
 
         def tools_of(listings: Mapping[str, Listing]) -> list[McpTool]:
             return [
-                make_tool(servers[name], ours, tool, save, _sign_in(sign_ins, servers[name]))
+                make_tool(servers[name], ours, tool, save)
                 for ours, name, tool in assign_names(list(listings.items()))
             ]
 
@@ -201,11 +200,6 @@ async def open_servers(
 def is_personal(settings: McpServer) -> bool:
     """Return whether each person has an account of their own at this server."""
     return settings.oauth is not None and settings.oauth.account == "person"
-
-
-def _sign_in(sign_ins: SignIns, server: Connections) -> Callable[[ToolContext], Awaitable[None]] | None:
-    """Return what lets the asker of a call sign in; None where there is nothing that the asker could do."""
-    return partial(sign_ins.ask, server.name) if isinstance(server, PersonalServers) else None
 
 
 async def _learn(unknown: Sequence[Server], within_s: float) -> None:

@@ -23,27 +23,25 @@ import hmac
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
-from cachetools import LRUCache
 
 from bot.config.load import resolve_secret
 from bot.config.settings import McpServer
-from bot.ports.errors import ToolDenied
+from bot.ports import wording
 from bot.ports.tool import ToolContext
 from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.credentials import BOT, Credentials, CredentialStore, Offer, parameters, person_of
 from bot.tools.mcp.redirect_listener import listen
 from bot.tools.mcp.server import Server
-from threads.actor.turn import correlation_id
 from threads.errors import StoreUnavailable
-from threads.model import Answer, Option, Question, ThreadId, message_key
+from threads.model import ThreadId
 from threads.store.disk import Offload
 
 if TYPE_CHECKING:
@@ -63,10 +61,8 @@ EXCHANGE_S = 60.0
 LOOK_S = 0.25
 """Seconds between two looks at the stored credentials."""
 
-OPTIONS = (Option("I have signed in", approve=True), Option("Go on without", approve=False))
-
-Decide = Callable[[ThreadId, str, Answer], Awaitable[str]]
-"""Answers an open question of a thread; see `threads.actor.questions.Questions.decide`."""
+PAUSE_S = 5.0
+"""Seconds until the next look at stored credentials that could not be read."""
 
 
 class SignInFailed(Exception):
@@ -189,7 +185,7 @@ class Flow:
 
 
 class SignIns:
-    """The sign-ins of a running bot. ``decide`` closes a question whose person has signed in meanwhile.
+    """The sign-ins of a running bot.
 
     *account* returns a person's account at a server, and *connect* a connection that tries it.
     """
@@ -202,9 +198,6 @@ class SignIns:
     ) -> None:
         self._tasks, self.account, self._connect = tasks, account, connect
         self._flows: dict[tuple[str, str], Flow] = {}
-        self._asking: dict[tuple[str, str], anyio.Lock] = {}
-        self._declined: LRUCache[tuple[str, str, str], bool] = LRUCache(1_000)
-        self.decide: Decide | None = None
 
     async def begin(self, name: str, person: str, place: str) -> str:
         """Return a new link for the person; an earlier one is over. Raises `SignInFailed`."""
@@ -252,56 +245,33 @@ class SignIns:
         await self.account(name, person).change(cleared)
         return had
 
-    async def ask(self, name: str, context: ToolContext) -> None:
-        """Ask the asker of a call to sign in, and return once they are. Raises `ToolDenied`.
-
-        Calls of the same person wait for one question.
-        """
+    def of_call(self, name: str, context: ToolContext) -> CallSignIn:
+        """Return the sign-in of the asker of a call."""
         person = person_of(context.thread, context.asker)
-        async with self._asking.setdefault((name, person), anyio.Lock()):
-            if (await self.account(name, person).read()).tokens:
-                return
-            declined = (name, person, context.message_id)
-            if declined not in self._declined and await self._answered(name, person, context):
-                return
-            self._declined[declined] = True
-        raise ToolDenied(
-            f"The person has not signed in at the MCP server {name}.",
-            suggestion=f"Go on without it. They can sign in with `/mcp connect {name}` at any time.",
-        )
+        return CallSignIn(self, name, person, place_of(context.thread), context.private)
 
-    async def _answered(self, name: str, person: str, context: ToolContext) -> bool:
-        account, signed_in = self.account(name, person), False
-        question = Question(
-            f"I need you to sign in at `{name}`, so that I can use it as you. Say `/mcp connect {name}` to me, in a "
-            "direct message or as a slash command: the answer has a link for you alone. I go on as soon as you are "
-            "signed in.",
-            OPTIONS,
-            lambda who: who == context.asker.id,
-            about=f"a sign-in at {name}",
-            brief=f"sign in at {name}",
-            fault=lambda _: (
-                "" if signed_in else f"You are not signed in at {name} yet: say `/mcp connect {name}`."
-            ),
-            same=f"sign-in {name} {context.call_id}",
-            within_s=OFFER_S,
-        )
+    async def link(self, name: str, person: str, place: str) -> str:
+        """Return the link of a sign-in that is open there, else a new one. Raises `SignInFailed`."""
+        flow = self._flows.get((name, person))
+        if flow and flow.link and flow.place == place:
+            return flow.link
+        return await self.begin(name, person, place)
+
+    @contextmanager
+    def watching(self, account: Account, on_tokens: Callable[[], Awaitable[None]]) -> Iterator[None]:
+        """Call *on_tokens* once the account has tokens, if that is within the block."""
+        scope = anyio.CancelScope()
 
         async def watch() -> None:
-            nonlocal signed_in
-            while not (await account.read()).tokens:  # noqa: ASYNC110 - another process may write them
-                await anyio.sleep(LOOK_S)
-            signed_in = True
-            if self.decide:
-                key = f"{message_key(context.thread, context.message_id)} {question.same}"
-                answer = Answer(approved=True, by=context.asker.id)
-                await self.decide(context.thread, f"q{correlation_id(key, 0)}", answer)
+            with scope:
+                await _until_signed_in(account)
+                await on_tokens()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            answer = await context.ask(question)
-            tasks.cancel_scope.cancel()
-        return signed_in or (answer is not None and answer.approved)
+        self._tasks.start_soon(watch)
+        try:
+            yield
+        finally:
+            scope.cancel()
 
     async def _run(self, flow: Flow) -> None:
         account = flow.account
@@ -337,6 +307,47 @@ class SignIns:
         if connected and not flow.link:
             return "it wants no sign-in"
         return "" if connected else server.reason
+
+
+@dataclass(frozen=True)
+class CallSignIn:
+    """A `bot.tools.recovery.SignIn` of the ``person`` who asks for a call, in the conversation ``place``."""
+
+    sign_ins: SignIns
+    server: str
+    person: str
+    place: str
+    private: bool
+
+    @property
+    def account(self) -> Account:
+        return self.sign_ins.account(self.server, self.person)
+
+    async def is_done(self) -> bool:
+        return (await self.account.read()).tokens is not None
+
+    async def instructions(self) -> str:
+        if not self.private:
+            return wording.sign_in_in_private(self.server)
+        try:
+            link = await self.sign_ins.link(self.server, self.person, self.place)
+        except SignInFailed as failed:
+            return wording.no_sign_in_link(self.server, str(failed))
+        return wording.sign_in_link(self.server, link, local=is_local(self.place))
+
+    def watching(self, on_done: Callable[[], Awaitable[None]]) -> AbstractContextManager[None]:
+        return self.sign_ins.watching(self.account, on_done)
+
+
+async def _until_signed_in(account: Account) -> None:
+    while True:
+        try:
+            if (await account.read()).tokens:
+                return
+        except StoreUnavailable as error:
+            log.warning("mcp.not_signed_in: %s: %s", account.name, error)
+            await anyio.sleep(PAUSE_S)
+        await anyio.sleep(LOOK_S)  # another process may write them
 
 
 def place_of(thread: ThreadId) -> str:

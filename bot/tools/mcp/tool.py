@@ -10,7 +10,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
@@ -18,7 +17,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.guards.redaction import safe_prefix
-from bot.ports.errors import SignInNeeded, ToolError
+from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from bot.tools.mcp.credentials import person_of
 from bot.tools.mcp.schema import arguments_model
@@ -58,7 +57,7 @@ class Connections(Protocol):
 
 @dataclass(frozen=True)
 class McpTool:
-    """``name`` is our name for it, ``tool`` the server's own. ``sign_in`` lets the asker of a call sign in."""
+    """``name`` is our name for it, ``tool`` the server's own."""
 
     server: Connections
     tool: str
@@ -66,16 +65,11 @@ class McpTool:
     description: str
     arguments: type[Arguments]
     save: Save
-    sign_in: Callable[[ToolContext], Awaitable[None]] | None = None
     risk: ClassVar[Literal["net"]] = "net"
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         server = self.server.of(person_of(context.thread, context.asker))
-        try:
-            result = await server.call(self.tool, arguments.model_dump(mode="json"), context.deadline)
-        except SignInNeeded as needed:
-            needed.sign_in = partial(self.sign_in, context) if self.sign_in else None
-            raise
+        result = await server.call(self.tool, arguments.model_dump(mode="json"), context.deadline)
         return convert_result(result, server.origin, await self._save_images(result, context), server.mask)
 
     async def _save_images(self, result: CallToolResult, context: ToolContext) -> dict[int, Image]:
@@ -92,17 +86,11 @@ class McpTool:
         return images
 
 
-def make_tool(
-    server: Connections,
-    name: str,
-    listed_tool: ListedTool,
-    save: Save,
-    sign_in: Callable[[ToolContext], Awaitable[None]] | None = None,
-) -> McpTool:
+def make_tool(server: Connections, name: str, listed_tool: ListedTool, save: Save) -> McpTool:
     says = listed_tool.description or "nothing"
     description = f"A tool of the MCP server {server.name}, which says of it: {says}"
     arguments = arguments_model(name, listed_tool.parameters)
-    return McpTool(server, listed_tool.name, name, description, arguments, save, sign_in)
+    return McpTool(server, listed_tool.name, name, description, arguments, save)
 
 
 @dataclass(slots=True)

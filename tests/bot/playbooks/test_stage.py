@@ -90,6 +90,9 @@ async def attempt_at(folder, checks, *, answer="Done.", shell=None, permits=None
     async def workspace(_):
         return folder
 
+    async def no_files():
+        pass
+
     async def answered(turn):
         turn.add(says(answer))
         return answer
@@ -106,7 +109,7 @@ async def attempt_at(folder, checks, *, answer="Done.", shell=None, permits=None
         return agent
 
     agents = SimpleNamespace(usual=same, of_stage=same)
-    turn = StageTurn(Turn(), run.visit_id, "Do it.", StageClock(60))
+    turn = StageTurn(Turn(), run.visit_id, "Do it.", StageClock(60), no_files)
     return StageAttempt(StageParts(agents, runs, inline, lambda who: who == "U9"), turn, run, stage)
 
 

@@ -32,13 +32,17 @@ class Playing(SimpleNamespace):
         return Answer(approved=True, by="U1")
 
 
+async def no_files():
+    pass
+
+
 def question(text="Really?"):
     return Question(text, (Option("Yes", approve=True),), lambda _: True)
 
 
 async def test_the_clock_ends_an_attempt_and_waiting_for_a_person_does_not_count():
     clock = StageClock(10)
-    turn = StageTurn(Playing(answer_after=3600), "one.1.1", "Do it.", clock)
+    turn = StageTurn(Playing(answer_after=3600), "one.1.1", "Do it.", clock, no_files)
     with clock.scope:
         await anyio.sleep(4)
         async with anyio.create_task_group() as tasks:
@@ -55,7 +59,7 @@ async def test_its_questions_are_the_same_after_a_restart_and_others_in_another_
     asked = []
     for visit in ("one.1.1", "one.1.1", "two.2.1"):
         playing = Playing()
-        turn = StageTurn(playing, visit, "Do it.", StageClock(10))
+        turn = StageTurn(playing, visit, "Do it.", StageClock(10), no_files)
         await turn.ask(question())
         await turn.ask(question())
         asked.append([one.same for one in playing.questions])
@@ -63,16 +67,30 @@ async def test_its_questions_are_the_same_after_a_restart_and_others_in_another_
     assert len({*asked[0], *asked[2]}) == 4
 
 
+async def test_its_files_are_stored_before_the_conversation_that_names_them():
+    playing, order = Playing(), []
+
+    async def keep_files():
+        order.append("files")
+
+    async def checkpoint():
+        order.append("conversation")
+
+    playing.checkpoint = checkpoint
+    await StageTurn(playing, "one.1.1", "Do it.", StageClock(10), keep_files).checkpoint()
+    assert order == ["files", "conversation"]
+
+
 async def test_its_text_is_not_shown_and_its_tools_are():
     playing = Playing()
-    turn = StageTurn(playing, "one.1.1", "Do it.", StageClock(10))
+    turn = StageTurn(playing, "one.1.1", "Do it.", StageClock(10), no_files)
     await turn.tell(TextDelta("thinking aloud"))
     await turn.tell(ToolStarted("read_file"))
     assert playing.events == [ToolStarted("read_file")]
 
 
 async def test_its_message_is_its_own_and_the_one_that_pays_is_that_of_the_play():
-    turn = StageTurn(Playing(), "one.1.1", "Do it.", StageClock(10))
+    turn = StageTurn(Playing(), "one.1.1", "Do it.", StageClock(10), no_files)
     assert (turn.incoming.id, turn.incoming.text) == ("m1.one.1.1", "Do it.")
     assert turn.paying.incoming.id == "m1"
     assert turn.incoming.id == "m1.one.1.1"

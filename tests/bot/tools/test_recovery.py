@@ -10,6 +10,7 @@ from bot.ports import wording
 from bot.ports.errors import (
     McpUnavailable,
     SandboxFailed,
+    SignInNeeded,
     ToolDenied,
     ToolError,
     ToolInvalidInput,
@@ -107,6 +108,13 @@ async def test_what_no_person_can_repair_is_never_asked_about(harness, kind):
     harness.look.errors = [kind("no"), kind("no")]
     await harness.one_turn(look(), look(2, "again"), says("done"), presses=[])
     assert harness.questions == []
+
+
+async def test_without_an_account_of_their_own_nobody_is_asked_to_sign_in(harness):
+    harness.look.errors = [SignInNeeded("Nobody is signed in.", server="shop")]
+    await harness.one_turn(look(), says("done"), presses=[])
+    assert harness.questions == []
+    assert error(harness)["type"] == "permission"
 
 
 async def test_an_unknown_tool_is_the_models_fault(harness):

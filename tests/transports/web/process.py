@@ -29,7 +29,17 @@ class Process:
         self.folder, self.port, self._environ = folder, free_port(), environ
         self._link = ""
         self._process: anyio.abc.Process | None = None
-        (folder / "settings.json").write_text(json.dumps({"data": "data", **settings}))
+        self.write(json.dumps({"data": "data", **settings}))
+
+    def write(self, text: str) -> None:
+        """Replace its settings.json."""
+        new = self.folder / "settings.new"
+        new.write_text(text)
+        new.replace(self.folder / "settings.json")
+
+    def hang_up(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGHUP)
 
     @property
     def url(self) -> str:

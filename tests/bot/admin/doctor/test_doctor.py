@@ -295,3 +295,55 @@ def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatc
     result = CliRunner().invoke(main, ["doctor", "--settings", str(settings_file)])
     assert result.exit_code == 1
     assert "Traceback" not in result.output
+
+
+def test_a_playbook_with_a_fault_is_told_with_its_place(settings_file, tmp_path, capsys):
+    folder = tmp_path / "data" / "playbooks"
+    folder.mkdir(parents=True, mode=0o700)
+    (tmp_path / "data").chmod(0o700)
+    for name, text in (
+        ("good.yaml", GOOD),
+        ("bad.yaml", GOOD.replace("prompt", "promt").replace("good", "bad")),
+    ):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)
+    assert run(settings_file, as_json=True) == 1
+    told = [one for one in json.loads(capsys.readouterr().out)["checks"] if one["name"] == "playbooks"]
+    assert [(one["state"], one["found"][:16]) for one in told] == [
+        ("fail", "bad.yaml: line 5"),
+        ("ok", "1 valid"),
+    ]
+    assert "threadfast playbooks check" in told[0]["fix"]
+
+
+GOOD = """\
+name: good
+description: A playbook.
+stages:
+  - name: only
+    act: {prompt: Do it.}
+"""
+
+
+@pytest.mark.parametrize(
+    ("provider", "environ", "found"),
+    [
+        ({}, {}, "providers.openai.api_key: env:OPENAI_API_KEY"),
+        ({"openai": {"kind": "openai", "api_key": None}}, {}, "providers.openai.api_key: openai needs a key"),
+        ({}, {"OPENAI_API_KEY": "sk-test"}, ""),
+    ],
+)
+def test_a_transcription_model_without_a_key_is_told(settings_file, capsys, provider, environ, found):
+    transcription = {"transcription": {"model": "openai/whisper-1", "usd_per_minute": 0.006}}
+    settings_file.write_text(json.dumps({**SETTINGS, **transcription, "providers": provider}))
+    code = run(settings_file, {"PATH": os.environ["PATH"], **environ}, as_json=True, offline=True)
+    checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    finding = checks["transcription"]
+    assert (code, finding["state"]) == ((1, "fail") if found else (0, "ok"))
+    assert finding["found"].startswith(
+        f"openai/whisper-1: {found}" if found else "openai/whisper-1 has its key"
+    )
+    assert bool(finding["fix"]) == bool(found)
+    refused = CliRunner().invoke(main, ["check", "--settings", str(settings_file)], env=environ)
+    assert refused.exit_code == (78 if found else 0)
+    assert found in refused.output

@@ -158,3 +158,17 @@ async def test_sidecars_of_damage_are_told(data):
     told = (await found(check_records, data))["data.damage"]
     assert told.state == "warn"
     assert "usage/2026-01.jsonl.broken" in told.found
+
+
+async def test_tokens_that_others_may_read_are_told_and_closed(data):
+    folder = data / "mcp-tokens"
+    folder.mkdir(mode=0o700)
+    tokens = folder / "0123.json"
+    tokens.write_text("{}")
+    tokens.chmod(0o644)
+    modes = (await found(check_folder, data))["data.modes"]
+    assert (modes.state, modes.found) == ("warn", f"open to others: {tokens}")
+    assert "act as the people who signed in" in modes.meaning
+    assert "threadfast doctor --fix" in modes.fix
+    assert list(apply_fixes(Context(Settings(data=data), {}))) == [f"closed {tokens} to others (now 600)"]
+    assert (await found(check_folder, data))["data.modes"].state == "ok"

@@ -14,7 +14,7 @@ import pytest
 from bot.config.settings import McpOAuth, McpServer
 from bot.documents.reader import Documents
 from bot.guards.redaction import Masker
-from bot.ports.errors import McpUnavailable, SignInNeeded, ToolDenied
+from bot.ports.errors import McpUnavailable, SignInNeeded
 from bot.tools.mcp.commands import HIDDEN, TAKEN, McpCommands
 from bot.tools.mcp.credentials import BOT, FOLDER, CredentialStore
 from bot.tools.mcp.references import References
@@ -22,7 +22,7 @@ from bot.tools.mcp.sign_in import SignInFailed
 from tests.bot.tools.mcp.opened import QUICK, offload_to_thread, opened
 from tests.fakes.mcp_oauth import CANARY, browse, parameters, serving
 from tests.tool_context import tool_context
-from threads.model import Answer, Author, Edited, Incoming, ThreadId
+from threads.model import Author, Edited, Incoming, ThreadId
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
 
@@ -246,52 +246,37 @@ async def test_a_sign_out_elsewhere_is_noticed_before_the_next_call(tmp_path, si
             await our.call()
 
 
-async def test_a_call_waits_for_the_sign_in_that_it_asks_for(tmp_path, site, redirect_port):
-    questions, decided = [], anyio.Event()
-    answers = []
+def sign_in_of(our, thread=DM, **context):
+    return our.commands.sign_in("shop", tool_context(thread=thread, asker=ANN, message_id="m", **context))
 
-    async def ask(question):
-        questions.append(question)
-        await decided.wait()
-        return answers[-1]
 
-    async def decide(thread, question_id, answer):
-        answers.append(answer)
-        decided.set()
-        return ""
-
+async def test_a_call_is_told_how_its_asker_signs_in_and_when_that_is_done(tmp_path, site, redirect_port):
     async with people(tmp_path, site, redirect_port) as our:
-        await our.sign_in(BOB)
-        our.servers.sign_ins.decide = decide
-        sign_ins = our.servers.sign_ins
-        context = tool_context(thread=DM, asker=ANN, message_id="m", ask=ask)
-        with anyio.fail_after(20):
-            async with anyio.create_task_group() as tasks:
-                for _ in range(3):
-                    tasks.start_soon(sign_ins.ask, "shop", context)
-                await anyio.sleep(0.3)
-                assert questions[0].fault("") == "You are not signed in at shop yet: say `/mcp connect shop`."
-                assert not questions[0].may_answer("bob")
-                assert "http" not in questions[0].text
-                await our.sign_in()
-        assert len(questions) == 1
-        assert answers == [Answer(True, "ann")]
-        assert questions[0].fault("") == ""
+        sign_in, done = sign_in_of(our, private=True), anyio.Event()
+
+        async def on_done():
+            done.set()
+
+        with sign_in.watching(on_done), anyio.fail_after(20):
+            link = re.search(r"```\n(\S+)\n```", await sign_in.instructions())[1]
+            assert link in await sign_in.instructions(), "a link that is open is the same for another call"
+            await our.sign_in(BOB)
+            assert not done.is_set()
+            assert not await sign_in.is_done()
+            assert (await our.say(await browse(link)))[1] == "You are signed in at shop."
+            await done.wait()
+        assert await sign_in.is_done()
 
 
-async def test_a_person_who_does_not_sign_in_is_asked_once_for_a_message(tmp_path, site, redirect_port):
-    asked = []
-
-    async def ask(question):
-        asked.append(question)
-        return Answer(False, "ann")
-
+async def test_a_call_in_a_channel_and_one_without_a_link_say_how_to_get_one(
+    tmp_path, site, free_tcp_port_factory, redirect_port
+):
     async with people(tmp_path, site, redirect_port) as our:
-        context = tool_context(thread=DM, asker=ANN, message_id="m", ask=ask)
-        for _ in range(2):
-            with pytest.raises(ToolDenied, match="has not signed in"):
-                await our.servers.sign_ins.ask("shop", context)
-        assert len(asked) == 1
+        assert "link for you alone" in await sign_in_of(our).instructions()
+    site.url = f"http://127.0.0.1:{free_tcp_port_factory()}/mcp"
+    async with people(tmp_path, site, redirect_port) as our:
+        text = await sign_in_of(our, private=True).instructions()
+        assert text == "I have no link for you: it cannot be reached. `/mcp connect shop` tries again."
 
 
 async def test_an_authorization_server_in_trouble_costs_nobody_their_sign_in(
@@ -327,7 +312,7 @@ async def test_one_account_for_the_bot(tmp_path, site, redirect_port):
         site.grants.revoke()
         with pytest.raises(SignInNeeded) as needed:
             await our.call(BOB)
-        assert needed.value.sign_in is None
+        assert sign_in_of(our) is None, "nobody is asked for the bot's own account"
         assert "threadfast mcp login shop" in needed.value.suggestion
         assert (await our.say("/mcp connect shop"))[1].startswith("Nobody signs in at shop here")
 
