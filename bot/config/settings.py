@@ -23,7 +23,11 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
 SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
 CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
 TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
-SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(slack|discord|web|console):[^\s:]+(:[^\s:]+)?")
+SCOPE = re.compile(
+    r"user:[^\s\x00-\x1f]+|(?!slack:[CDG][A-Z0-9]{6,}$)(slack|discord|web|console):[^\s:]+(:[^\s:]+)?"
+)
+"""A channel of Slack alone would be taken for a workspace, which never writes."""
+
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
@@ -497,7 +501,8 @@ ScopeName = Annotated[
     str,
     _matches(
         SCOPE,
-        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID"',
+        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID" '
+        "(Slack's ids of teams begin with T or E)",
     ),
 ]
 

@@ -222,7 +222,8 @@ def test_two_effective_settings_are_not_the_same_unless_they_are_one_object():
 
 
 @pytest.mark.parametrize(
-    "name", ["C1", "slack", "slack:", "slack:T1:", "slack:T1:C1:1.0", "user:", "teams:T1", ""]
+    "name",
+    ["C1", "slack", "slack:", "slack:T1:", "slack:T1:C1:1.0", "slack:C0123456", "user:", "teams:T1", ""],
 )
 def test_a_scope_of_another_form_is_a_fault(name):
     with pytest.raises(ValueError, match='must be "slack:TEAM"'):
