@@ -45,7 +45,7 @@ def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]]
     """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
     chart = _pygal().StackedBar(**_options(title, unit))
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
-    for name, values in list(series.items())[:MOST_SERIES]:
+    for name, values in list(series.items())[:MOST_SERIES] if any(map(any, series.values())) else ():
         chart.add(_short(name), list(values[-MOST_BARS:]))
     return _svg(chart)
 
