@@ -174,6 +174,7 @@ class Views:
                 "thread": thread.name,
                 "pieces": [*pieces(transcript)],
                 "files": transcript.files,
+                "linked": True,
                 "waiting": waiting(reader, thread.name),
                 "more": reader.count(thread) > MESSAGES if shown else False,
             }

@@ -46,12 +46,15 @@ class Shown:
                 self.posts[event["key"]] = {**event}
                 if event["key"] == event["id"]:
                     self.draft = ""
+            case "file":
+                self.posts[event["key"]] = event
             case "closed" if event["key"] in self.posts:
-                self.posts[event["key"]]["choices"] = []
+                self.posts[event["key"]] |= {"choices": [], "decision": event["decision"]}
             case "settled":
                 self.state, self.draft = event["outcome"], ""
                 for post in self.posts.values():
-                    post["choices"] = [] if post["kind"] == "notice" else post["choices"]
+                    if post.get("kind") == "notice" and post["choices"]:
+                        post |= {"choices": [], "decision": "Not decided."}
             case _:
                 pass
 
@@ -92,12 +95,12 @@ class Page:
     def posts(self, message_id: str) -> list[str]:
         """Return the texts that stand under a message."""
         shown = self.messages.get(message_id, Shown()).posts.values()
-        return [words(post["tree"]).strip() for post in shown]
+        return [words(post["tree"]).strip() for post in shown if post["op"] == "post"]
 
     def choices(self, message_id: str) -> list[str]:
         """Return the commands of the buttons that stand under a message."""
         shown = self.messages.get(message_id, Shown()).posts.values()
-        return [choice["command"] for post in shown for choice in post["choices"]]
+        return [choice["command"] for post in shown for choice in post.get("choices", ())]
 
 
 @asynccontextmanager

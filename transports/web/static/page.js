@@ -220,8 +220,9 @@ function showCompletions() {
   else $("text").removeAttribute("aria-activedescendant");
   $("completions").replaceChildren(...found.map((command, place) => el(
     "li", { role: "option", id: `c-${place}`, "aria-selected": String(place === chosen), click: () => complete(command) },
-    el("strong", {}, command.usage), ` ${command.meaning}`,
+    el("strong", {}, command.usage), ` ${command.meaning.replaceAll("`", "")}`,
   )));
+  $(`c-${chosen}`)?.scrollIntoView({ block: "nearest" });
 }
 
 function complete(command) {

@@ -109,6 +109,8 @@ class Message {
       choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
     );
     if (own) {
+      this.parts.get(`post ${event.key}`)?.remove(); // the answer of the thread's log stands above what was asked before it
+      this.parts.delete(`post ${event.key}`);
       this.draft.replaceChildren();
       this.clearWait();
     }
@@ -136,7 +138,7 @@ class Message {
     this.state = event.outcome;
     this.draft.replaceChildren();
     this.clearWait();
-    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.remove();
+    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
   }
 
@@ -185,8 +187,8 @@ class Message {
     if (this.state === "answered") {
       this.part("feedback", el(
         "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
-        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "👍"),
-        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "👎"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "Good"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "Bad"),
       ), this.posts.parentElement);
     }
   }
