@@ -78,20 +78,20 @@ class InWeb:
         """Wait until the pages show it. What they offer for download is there by then."""
         with anyio.fail_after(SECONDS):
             while True:
-                for post in [post for post in self._shown() if "address" in post]:
-                    if post["address"] not in self._downloads:
-                        answer = await self.visitor.get(post["address"])
-                        self._downloads[post["address"]] = answer.content
+                for file in [file for one in self._messages() for file in one.files.values()]:
+                    if file["address"] not in self._downloads:
+                        answer = await self.visitor.get(file["address"])
+                        self._downloads[file["address"]] = answer.content
                 if condition():
                     return
                 await anyio.sleep(0.02)
 
-    def _shown(self, thread=""):
+    def _messages(self, thread=""):
         pages = [self._pages[thread]] if thread else self._pages.values()
-        return [post for page in pages for one in page.messages.values() for post in one.posts.values()]
+        return [message for page in pages for message in page.messages.values()]
 
     def _posts(self, thread):
-        return [post for post in self._shown(thread) if post["op"] == "post"]
+        return [post for message in self._messages(thread) for post in message.posts.values()]
 
     def texts(self, thread):
         return [_text(post) for post in self._posts(thread)]
@@ -104,12 +104,12 @@ class InWeb:
         return [_question(post) for post in self._posts(thread) if ASKS in _text(post)]
 
     def files(self, thread):
-        posts = [post for post in self._shown(thread) if "address" in post]
-        return {post["name"]: self._downloads.get(post["address"], b"") for post in posts}
+        files = [file for message in self._messages(thread) for file in message.files.values()]
+        return {file["name"]: self._downloads.get(file["address"], b"") for file in files}
 
     async def press(self, question, value, *, stale=False):
         [thread] = [
-            one for one in self._pages if any(post["key"] == question.id for post in self._shown(one))
+            one for one in self._pages if any(post["key"] == question.id for post in self._posts(one))
         ]
         if value.startswith("/"):  # the page sends nothing else
             await self.visitor.say(value, thread)

@@ -31,6 +31,7 @@ class Shown:
     def __init__(self) -> None:
         self.state, self.text, self.draft = "waiting", "", ""
         self.posts: dict[str, Fields] = {}
+        self.files: dict[str, Fields] = {}
 
     def apply(self, event: Fields) -> None:
         match event["op"]:
@@ -47,13 +48,13 @@ class Shown:
                 if event["key"] == event["id"]:
                     self.draft = ""
             case "file":
-                self.posts[event["key"]] = event
+                self.files[event["key"]] = event
             case "closed" if event["key"] in self.posts:
                 self.posts[event["key"]] |= {"choices": [], "decision": event["decision"]}
             case "settled":
                 self.state, self.draft = event["outcome"], ""
                 for post in self.posts.values():
-                    if post.get("kind") == "notice" and post["choices"]:
+                    if post["kind"] == "notice" and post["choices"]:
                         post |= {"choices": [], "decision": "Not decided."}
             case _:
                 pass
@@ -95,12 +96,12 @@ class Page:
     def posts(self, message_id: str) -> list[str]:
         """Return the texts that stand under a message."""
         shown = self.messages.get(message_id, Shown()).posts.values()
-        return [words(post["tree"]).strip() for post in shown if post["op"] == "post"]
+        return [words(post["tree"]).strip() for post in shown]
 
     def choices(self, message_id: str) -> list[str]:
         """Return the commands of the buttons that stand under a message."""
         shown = self.messages.get(message_id, Shown()).posts.values()
-        return [choice["command"] for post in shown for choice in post.get("choices", ())]
+        return [choice["command"] for post in shown for choice in post["choices"]]
 
 
 @asynccontextmanager

@@ -19,8 +19,9 @@ class Message {
     this.draft = el("div", { class: "draft", "aria-hidden": "true" });
     this.wait = el("p", { class: "wait", role: "status" });
     this.posts = el("div", { class: "posts" });
+    this.spent = el("p", { class: "meta" });
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
-    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts));
+    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
     this.showState();
   }
@@ -119,13 +120,14 @@ class Message {
 
   on_file(event) {
     const link = el("a", { href: event.address, download: event.name }, `${event.name} (${size(event.size)})`);
-    this.part(`file ${event.key}`, el("p", { class: "file" }, link), this.posts);
+    const where = event.elsewhere ? el("span", { class: "meta" }, " at another worker of the bot: its page has it") : null;
+    this.part(`file ${event.key}`, el("p", { class: "file" }, link, where), this.posts);
   }
 
   on_spent(event) {
     const cost = event.cost == null ? "cost unknown" : `$${event.cost.toFixed(4)}`;
     const cached = event.cached ? `, ${Math.round(event.cached * 100)} % cached` : "";
-    this.part("spent", el("p", { class: "meta" }, `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`), this.posts.parentElement);
+    this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`;
   }
 
   on_closed(event) {
