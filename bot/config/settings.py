@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from bot.guards.policy import RULE, Verdict
 from bot.guards.redaction import mask
-from bot.ports.model import Effort
+from bot.ports.effort import Effort
 
 WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
@@ -77,6 +77,11 @@ class Section(BaseModel):
     """One object of settings.json. Strict: "20" is no number and 1 is no boolean."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+    @classmethod
+    def default(cls) -> Self:
+        """Return the section that is not written. Nothing is checked: to build a validator for each slows a start."""
+        return cls.model_construct()
 
 
 class Provider(Section):
@@ -167,7 +172,9 @@ class LlmRetry(Section):
         default=0.2, description="Share by which a wait varies."
     )
     max_retry_after_s: Seconds = Field(default=120, description="Longest Retry-After obeyed, seconds.")
-    rate_limited: RateLimitedRetry = Field(default_factory=RateLimitedRetry, description="For rate limits.")
+    rate_limited: RateLimitedRetry = Field(
+        default_factory=RateLimitedRetry.default, description="For rate limits."
+    )
 
 
 class StreamTimeouts(Section):
@@ -256,7 +263,7 @@ class BudgetLimits(Section):
 class Budget(Section):
     mode: Literal["soft", "hard"] = Field(default="hard", description="Soft warns, hard stops.")
     warning_threshold: Share = Field(default=0.8, description="Share of a limit that gives one warning.")
-    limit_usd: BudgetLimits = Field(default_factory=BudgetLimits, description="Limits in USD.")
+    limit_usd: BudgetLimits = Field(default_factory=BudgetLimits.default, description="Limits in USD.")
     asker_may_grant: bool = Field(
         default=False, description="The person who asked may raise a limit too, not only admins."
     )
@@ -434,7 +441,7 @@ class ScopeBudgetLimits(Section):
 
 class ScopeBudget(Section):
     limit_usd: ScopeBudgetLimits = Field(
-        default_factory=ScopeBudgetLimits, description="Limits in USD there."
+        default_factory=ScopeBudgetLimits.default, description="Limits in USD there."
     )
     footer: bool = Field(default=False, description="Show under each answer there what it used.")
 
@@ -478,10 +485,12 @@ class Scope(Section):
         default=None, description="How much models reason there; null uses the model's own."
     )
     system: Text = Field(default="", description="Text in place of IDENTITY.md there; empty uses that file.")
-    tools: ScopeTools = Field(default_factory=ScopeTools, description="What the model may do there.")
-    budget: ScopeBudget = Field(default_factory=ScopeBudget, description="What may be spent there.")
-    limits: ScopeLimits = Field(default_factory=ScopeLimits, description="How much one turn may do there.")
-    access: ScopeAccess = Field(default_factory=ScopeAccess, description="Who is served there.")
+    tools: ScopeTools = Field(default_factory=ScopeTools.default, description="What the model may do there.")
+    budget: ScopeBudget = Field(default_factory=ScopeBudget.default, description="What may be spent there.")
+    limits: ScopeLimits = Field(
+        default_factory=ScopeLimits.default, description="How much one turn may do there."
+    )
+    access: ScopeAccess = Field(default_factory=ScopeAccess.default, description="Who is served there.")
 
 
 ScopeName = Annotated[
@@ -597,7 +606,9 @@ class Settings(Section):
         default="threadfast", description="What the bot is called."
     )
     data: Folder = Field(default=Path("data"), description="Data folder; relative to this file.")
-    store: Store = Field(default_factory=Store, description="Where messages and conversations are stored.")
+    store: Store = Field(
+        default_factory=Store.default, description="Where messages and conversations are stored."
+    )
     model: ModelName = Field(
         default="anthropic/claude-sonnet-5-5", description="provider/model that answers."
     )
@@ -618,8 +629,10 @@ class Settings(Section):
     providers: Annotated[dict[Name, Provider], AfterValidator(_with_built_in)] = Field(
         default_factory=built_in_providers, description="Model providers by name."
     )
-    llm_retry: LlmRetry = Field(default_factory=LlmRetry, description="When a model call fails.")
-    stream_timeouts_s: StreamTimeouts = Field(default_factory=StreamTimeouts, description="Model streams.")
+    llm_retry: LlmRetry = Field(default_factory=LlmRetry.default, description="When a model call fails.")
+    stream_timeouts_s: StreamTimeouts = Field(
+        default_factory=StreamTimeouts.default, description="Model streams."
+    )
     models: dict[ModelName, ModelFacts] = Field(
         default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
@@ -627,29 +640,29 @@ class Settings(Section):
     transcription: Transcription | None = Field(
         default=None, description="Voice messages as text; null does not listen."
     )
-    breaker: Breaker = Field(default_factory=Breaker, description="Circuit breaker.")
-    failover: Failover = Field(default_factory=Failover, description="When another model answers.")
-    escalation: Escalation = Field(default_factory=Escalation, description="What operators are told.")
-    budget: Budget = Field(default_factory=Budget, description="What may be spent.")
-    limits: Limits = Field(default_factory=Limits, description="How much may run at once.")
+    breaker: Breaker = Field(default_factory=Breaker.default, description="Circuit breaker.")
+    failover: Failover = Field(default_factory=Failover.default, description="When another model answers.")
+    escalation: Escalation = Field(default_factory=Escalation.default, description="What operators are told.")
+    budget: Budget = Field(default_factory=Budget.default, description="What may be spent.")
+    limits: Limits = Field(default_factory=Limits.default, description="How much may run at once.")
     busy: Literal["steer", "queue"] = Field(
         default="steer", description="Messages during a turn: join it, or wait."
     )
-    recovery: Recovery = Field(default_factory=Recovery, description="After a restart.")
-    compaction: Compaction = Field(default_factory=Compaction, description="Long conversations.")
-    access: Access = Field(default_factory=Access, description="Who is served.")
+    recovery: Recovery = Field(default_factory=Recovery.default, description="After a restart.")
+    compaction: Compaction = Field(default_factory=Compaction.default, description="Long conversations.")
+    access: Access = Field(default_factory=Access.default, description="Who is served.")
     scopes: dict[ScopeName, Scope] = Field(
         default_factory=dict,
         description="Settings of a channel, workspace, guild or person, by its id.",
         json_schema_extra={"propertyNames": {"pattern": f"^({SCOPE.pattern})$"}},
     )
-    tools: Tools = Field(default_factory=Tools, description="What the model may do.")
-    links: Links = Field(default_factory=Links, description="Links in answers.")
+    tools: Tools = Field(default_factory=Tools.default, description="What the model may do.")
+    links: Links = Field(default_factory=Links.default, description="Links in answers.")
     mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")
     skills: Names = Field(default=(), description="Skills that are offered; empty offers all.")
-    schedule: Schedule = Field(default_factory=Schedule, description="Scheduled messages.")
+    schedule: Schedule = Field(default_factory=Schedule.default, description="Scheduled messages.")
     degradation: Degradation = Field(
-        default_factory=Degradation, description="Continuing with fewer features."
+        default_factory=Degradation.default, description="Continuing with fewer features."
     )
-    transports: Transports = Field(default_factory=Transports, description="Chat platforms.")
-    observe: Observe = Field(default_factory=Observe, description="Logs and metrics.")
+    transports: Transports = Field(default_factory=Transports.default, description="Chat platforms.")
+    observe: Observe = Field(default_factory=Observe.default, description="Logs and metrics.")

@@ -85,7 +85,7 @@ _ENDING = re.compile(r"\.[a-z0-9]{1,10}", re.ASCII)
 class _Header(BaseModel):
     """The first line from a child; the text or the picture follows."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     problem: Problem = ""
     title: Annotated[str, Field(max_length=300)] = ""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bot.ports.model import EFFORTS, Effort
+from bot.ports.effort import EFFORTS, Effort
 
 LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
 

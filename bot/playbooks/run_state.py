@@ -33,7 +33,7 @@ Sign = Literal["passed", "failed", "skipped", "parked"]
 
 
 class Record(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class Failure(Record):

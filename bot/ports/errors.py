@@ -291,7 +291,7 @@ class ErrorReport(BaseModel):
     for the operator, never for a thread.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     type: str
     message: str

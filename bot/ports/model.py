@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from operator import add
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import JsonValue
 
+from bot.ports.effort import EFFORTS, Effort
 from threads.model import Answer, Message, OnEvent, Turn
 
 
@@ -72,12 +73,6 @@ class QueuePlace(NamedTuple):
     number: int
     since: float
     """When the call began, on the gate's clock."""
-
-
-Effort = Literal["off", "low", "medium", "high"]
-"""How much a model reasons before it answers. Reasoning is paid for like the answer."""
-
-EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def _lean(schema: dict[str, Any]) -> None:
 class Arguments(BaseModel):
     """The validated input of a tool, with the text that rules and permissions match."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_lean)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, json_schema_extra=_lean)
 
     def subject(self) -> str:
         """Return the text that a rule's pattern matches: the command, the path, the address."""

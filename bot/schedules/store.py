@@ -29,7 +29,7 @@ class Schedule(BaseModel):
     may not use the bot any more. ``play`` means that a person scheduled a playbook, so its text is a command.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     thread: Annotated[str, AfterValidator(lambda thread: str(ThreadId.parse(thread)))]
     author: Author

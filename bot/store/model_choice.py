@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from bot.ports.model import Effort
+from bot.ports.effort import Effort
 from threads.model import ThreadId
 from threads.store.json_file import JsonState, State
 

@@ -69,7 +69,7 @@ class _Approval(BaseModel):
     ``same`` is equal for all calls of a message with the same arguments.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     state: Literal["open", "used", "denied"]
     thread_id: str
@@ -83,7 +83,7 @@ class _Approval(BaseModel):
 class _Grant(BaseModel):
     """A standing permission in a thread; with ``tainted`` it holds also after text from outside was read."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     thread_id: str
     tool: str

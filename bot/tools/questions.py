@@ -48,7 +48,7 @@ Topic = Literal["question", "recovery"]
 class Failure(BaseModel):
     """The failure of a call that a person is asked about. A restart loses its partial output."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     code: str
     message: str
@@ -62,7 +62,7 @@ class Asked(BaseModel):
     ``by`` gave the answer, blank for none; ``answer_id`` is the id of a message that is the answer.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     state: Literal["open", "answered", "expired", "used"]
     topic: Topic

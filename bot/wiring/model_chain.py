@@ -22,7 +22,6 @@ from bot.budget.budgets import Key
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.openai_transcription import MAX_BYTES
 from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
 from bot.llm.catalog import Catalog
 from bot.llm.policies.audio_metering import MeteredTranscription
@@ -37,8 +36,9 @@ from bot.llm.reasoning import nearest
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.effort import EFFORTS, Effort
 from bot.ports.errors import CapabilityMissing, ProviderError
-from bot.ports.model import EFFORTS, Effort, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
+from bot.ports.model import Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
@@ -200,7 +200,11 @@ class ModelChain:
     def to_text(self) -> ToText:
         """Return what transcribes recordings; it says that it cannot unless the settings have a model for it."""
         given = self._settings.transcription
-        return Transcripts(self._transcription, MAX_BYTES, given.show) if given else no_transcripts
+        if given is None:
+            return no_transcripts
+        from bot.llm.adapters.openai_transcription import MAX_BYTES  # noqa: PLC0415 - with all of OpenAI's adapters
+
+        return Transcripts(self._transcription, MAX_BYTES, given.show)
 
     async def _transcription(self, turn: Turn) -> Model:
         """Return the transcription model with all its policies, for one turn."""

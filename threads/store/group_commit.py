@@ -26,7 +26,8 @@ class Batch(Generic[Item]):
 
     items: list[Item] = field(default_factory=list)
     carried: list[Item] = field(default_factory=list)
-    done: anyio.Event = field(default_factory=anyio.Event)
+    # The lambda looks up the event when a batch is made: until then anyio's event loop is not imported.
+    done: anyio.Event = field(default_factory=lambda: anyio.Event())  # noqa: PLW0108
     error: OSError | None = None
 
 

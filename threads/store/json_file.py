@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import anyio
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 from threads.errors import NewerSchema, StoreUnavailable
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 class JsonState(BaseModel):
     """The content of such a file. ``v`` is its schema version."""
+
+    model_config = ConfigDict(defer_build=True)
 
     v: int = 1
 

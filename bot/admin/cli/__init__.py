@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -48,6 +49,8 @@ class InOrder(click.Group):
 def main() -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
     gc.set_threshold(*COLLECT_AFTER)
+    # The interpreter's end collects twice, looking through all objects, and nobody needs the memory any more.
+    atexit.register(gc.freeze)
     # Otherwise pydantic looks through every package for a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 

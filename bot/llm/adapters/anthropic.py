@@ -26,8 +26,9 @@ from bot.llm.adapters.wire_form import (
     tool_call,
 )
 from bot.llm.reasoning import efforts_of, supports_adaptive_thinking, type_of_off
+from bot.ports.effort import Effort
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
-from bot.ports.model import Completion, Effort, Request, Stop, Usage
+from bot.ports.model import Completion, Request, Stop, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall, ToolResult
 
 if TYPE_CHECKING:

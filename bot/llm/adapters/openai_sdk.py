@@ -7,7 +7,8 @@ from typing import Any
 from bot.llm.adapters.sdk import SdkClient, SdkModel
 from bot.llm.adapters.stream import JsonEvent
 from bot.llm.adapters.wire_form import part, tokens
-from bot.ports.model import Effort, Usage
+from bot.ports.effort import Effort
+from bot.ports.model import Usage
 
 
 class OpenAIClient(SdkClient):

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from bot.ports.effort import Effort
 from bot.ports.errors import ReasoningUnsupported
-from bot.ports.model import Completion, Effort, ModelWrapper, Request
+from bot.ports.model import Completion, ModelWrapper, Request
 from threads.model import OnEvent, TextReset
 
 log = logging.getLogger(__name__)

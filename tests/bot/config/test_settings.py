@@ -18,7 +18,7 @@ from bot.config.load import (
     resolve_secret,
     secrets_of,
 )
-from bot.config.settings import Settings, settings_by_key
+from bot.config.settings import Section, Settings, settings_by_key
 from bot.ports.config_error import ConfigInvalid
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.json"
@@ -61,6 +61,25 @@ def test_the_defaults_are_those_of_the_example(settings_of) -> None:
         assert same == (name not in only_when_written), name
     assert bare.fallback_models == ()
     assert bare.transports.slack is None
+
+
+SECTIONS = [
+    section
+    for section in Section.__subclasses__()
+    if section.__module__ == Section.__module__
+    and not any(key.is_required() for key in section.model_fields.values())
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_a_section_that_is_not_written_has_defaults_that_would_pass_every_check(section: type[Section]):
+    values = {
+        key: getattr(section.default(), key)
+        for key, about in section.model_fields.items()
+        if about.alias is None
+    }
+    assert section.default() == section() == section(**values)
+    assert not section.default().model_fields_set
 
 
 def test_the_example_holds_every_key_there_is() -> None:

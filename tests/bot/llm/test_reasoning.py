@@ -10,8 +10,8 @@ from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.llm.reasoning import efforts_of, nearest
+from bot.ports.effort import EFFORTS
 from bot.ports.errors import ReasoningUnsupported
-from bot.ports.model import EFFORTS
 from tests.bot.llm.conftest import FakeProvider, ask, model_at, user
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o

@@ -14,8 +14,9 @@ from bot.llm.adapters.http_client import SharedHttp
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.effort import EFFORTS
 from bot.ports.errors import AllProvidersFailed
-from bot.ports.model import EFFORTS, ModelInfo, Request
+from bot.ports.model import ModelInfo, Request
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.app import catalog_of, model_faults, model_warnings
 from bot.wiring.model_chain import ModelChain, Terms, effort_of

@@ -8,9 +8,12 @@ import pytest
 HEAVY = {
     "aiohttp",
     "anthropic",
+    "anyio.lowlevel",
+    "asyncio",
     "bot.agent",
     "bot.llm",
     "bot.observe",
+    "bot.ports.model",
     "bot.wiring",
     "discord",
     "httpx2",
