@@ -246,6 +246,19 @@ async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+async def test_the_list_on_a_phone_closes_by_escape_and_by_a_press_beside_it(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site, viewport={"width": 360, "height": 700}) as page:
+        menu, threads = page.locator("#menu"), page.locator("#threads")
+        await menu.click()
+        await expect(threads).to_be_visible()
+        await page.locator("#new").press("Escape")
+        await expect(threads).to_be_hidden()
+        await expect(menu).to_be_focused()
+        await menu.click()
+        await page.locator("main").click(position={"x": 355, "y": 200})
+        await expect(threads).to_be_hidden()
+
+
 async def test_why_tells_what_happened_to_a_message(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
         await say(page, "hello")
