@@ -1,6 +1,7 @@
 """Charts as SVG, drawn here by pygal; pure. The page shows the same numbers in a table beside each.
 
-They are pictures: no script, no font and no request. Their colours are legible on a light and on a dark ground.
+They are pictures: no script, no font and no request. Their colours are legible on a light and on a dark ground, and
+their words on a phone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ COLOURS = ("#2f8f76", "#c9772c", "#5b7fd1", "#b5579a", "#7d8a2e", "#8a6bd1", "#c
 MOST_BARS = 60
 MOST_SERIES = len(COLOURS)
 LONGEST_NAME = 28
+MOST_LABELS = 5
+
+THEMES = "text{fill:#55605c!important}@media(prefers-color-scheme:dark){text{fill:#a4b0ac!important}}"
+"""The colours of words, as those of the page."""
 
 
 @cache
@@ -35,6 +40,13 @@ def _style() -> Any:
         foreground=grey,
         foreground_strong=grey,
         foreground_subtle=grey,
+        guide_stroke_color=grey,
+        major_guide_stroke_color=grey,
+        title_font_size=22,
+        label_font_size=20,
+        major_label_font_size=20,
+        legend_font_size=20,
+        no_data_font_size=28,
         font_family="system-ui, sans-serif",
         colors=COLOURS,
         opacity=".95",
@@ -43,9 +55,10 @@ def _style() -> Any:
 
 def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str = "") -> bytes:
     """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
-    chart = _pygal().StackedBar(**_options(title, unit))
+    few = {"x_labels_major_count": MOST_LABELS, "show_minor_x_labels": len(names) <= MOST_LABELS}
+    chart = _pygal().StackedBar(**_options(title, unit), **few)
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
-    for name, values in list(series.items())[:MOST_SERIES]:
+    for name, values in list(series.items())[:MOST_SERIES] if any(map(any, series.values())) else ():
         chart.add(_short(name), list(values[-MOST_BARS:]))
     return _svg(chart)
 
@@ -67,7 +80,10 @@ def _options(title: str, unit: str) -> dict[str, Any]:
         "width": 760,
         "height": 320,
         "legend_at_bottom": True,
-        "x_label_rotation": 40,
+        "max_scale": 5,
+        "truncate_label": -1,
+        "margin": 8,
+        "margin_right": 60,  # half of the last label
         "disable_xml_declaration": True,
         "value_formatter": lambda value: f"{unit}{value:,.2f}" if unit else f"{value:,.0f}",
         "no_data_text": "Nothing yet",
@@ -81,6 +97,7 @@ def _svg(chart: Any) -> bytes:
     for parent in list(root.iter()):
         for child in [child for child in parent if str(child.tag).endswith("script")]:
             parent.remove(child)
+    _pygal().etree.etree.SubElement(root, "style").text = THEMES
     drawn: bytes = _pygal().etree.etree.tostring(root)
     return drawn
 

@@ -20,7 +20,7 @@ ROWS = 1_000
 
 def write_thread(out: TextIO, transcript: Transcript) -> None:
     """Write a thread with its messages, tools, outcomes and the names of its files."""
-    shown = {"pieces": pieces(transcript), "files": transcript.files}
+    shown = {"pieces": pieces(transcript), "files": transcript.files, "linked": False}
     _write(out, transcript.mask, "_transcript.html", transcript.thread, **shown)
 
 

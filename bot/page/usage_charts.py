@@ -15,4 +15,5 @@ def usage_chart(report: Report, mask: Callable[[str], str]) -> bytes:
     values = {mask(plain(line.name)): dollars(line.micros) for line in report.lines}
     if report.by == "day":
         return charts.bars("Spent by day, USD", [*values], {"USD": [*values.values()]}, unit="$")
-    return charts.shares(f"Spent by {report.by}, USD", values, unit="$")
+    group = "person" if report.by == "user" else report.by
+    return charts.shares(f"Spent by {group}, USD", values, unit="$")

@@ -8,7 +8,7 @@
 | /thread?id=         | one thread: its transcript, its files, and what waits there            |
 | /why?message=       | what happened to a message, on a timeline                              |
 | /money              | what was spent, by day, model, person and thread, against the limits   |
-| /models             | retries, failovers and refused calls over time, and the circuits now   |
+| /models             | retries, failovers, failures and open circuits over time               |
 | /audit              | who decided what, and what the bot did by itself                       |
 | /dead-letters       | messages that were set aside                                           |
 | /chart/NAME.svg     | the charts of these pages                                              |
@@ -45,6 +45,7 @@ from bot.page.usage_charts import usage_chart
 from bot.ports.status import Status
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.budget_state import budgets
+from bot.reports.circuits import KINDS, Opening, minutes_open, openings
 from bot.reports.dead_letters import dead_letters
 from bot.reports.line_reader import Damage
 from bot.reports.message_story import stories
@@ -68,6 +69,14 @@ GROUPS: tuple[By, ...] = ("day", "model", "user", "thread")
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """How often models made trouble, by day and kind, and when their circuits were open."""
+
+    days: Mapping[str, Counter[str]]
+    openings: Sequence[Opening]
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ class Views:
             Route("/dead-letters", self._dead_letters),
             Route("/chart/money-{by}.svg", self._money_chart),
             Route("/chart/models.svg", self._models_chart),
+            Route("/chart/circuits.svg", self._circuits_chart),
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ]
 
@@ -164,6 +174,7 @@ class Views:
                 "thread": thread.name,
                 "pieces": [*pieces(transcript)],
                 "files": transcript.files,
+                "linked": True,
                 "waiting": waiting(reader, thread.name),
                 "more": reader.count(thread) > MESSAGES if shown else False,
             }
@@ -203,21 +214,39 @@ class Views:
         return {one.by: one for one in await self._read_once(f"money {since}", look)}
 
     async def _models(self, _: Request) -> Response:
-        days = await self._read_once("trouble", self._trouble_by_day)
-        status = self.status()
-        return self._render("models", days=days, circuits=status.circuits if status else ())
+        trouble = await self._read_once("trouble", self._trouble)
+        status, now = self.status(), self.now()
+        latest = [(one, one.seconds(now)) for one in trouble.openings[-ROWS:][::-1]]
+        circuits = status.circuits if status else ()
+        return self._render("models", days=trouble.days, circuits=circuits, openings=latest)
 
     async def _models_chart(self, _: Request) -> Response:
-        days = await self._read_once("trouble", self._trouble_by_day)
-        counts = {kind: [count[kind] for count in days.values()] for kind in TROUBLE}
-        return await _svg(charts.bars, "Trouble by day", [*days], counts)
+        trouble = await self._read_once("trouble", self._trouble)
+        days = [trouble.days.get(day, Counter()) for day in self._month()]
+        counts = {kind: [day[kind] for day in days] for kind in TROUBLE}
+        return await _svg(charts.bars, "Trouble by day", self._month(), counts)
 
-    def _trouble_by_day(self, reader: Reader) -> Mapping[str, Counter[str]]:
-        since = f"{self.now() - timedelta(days=DAYS):%Y-%m-%d}"
+    async def _circuits_chart(self, _: Request) -> Response:
+        trouble = await self._read_once("trouble", self._trouble)
+        minutes = minutes_open(trouble.openings, self.now())
+        shown = {
+            self.mask(title): [days.get(day, 0) for day in self._month()] for title, days in minutes.items()
+        }
+        return await _svg(charts.bars, "Minutes that circuits were open, by day", self._month(), shown)
+
+    def _month(self) -> list[str]:
+        today = self.now().date()
+        return [(today - timedelta(days=ago)).isoformat() for ago in range(DAYS, -1, -1)]
+
+    def _trouble(self, reader: Reader) -> _Trouble:
         days: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for record in read_audit(reader, Filter(since, TROUBLE), Damage()):
-            days[record.at[:10]][record.kind] += 1
-        return dict(sorted(days.items()))
+        circuits = list[AuditRecord]()
+        for record in read_audit(reader, Filter(self._month()[0], (*TROUBLE, *KINDS)), Damage()):
+            if record.kind in KINDS:
+                circuits.append(record)
+            else:
+                days[record.at[:10]][record.kind] += 1
+        return _Trouble(dict(days), openings(circuits))
 
     async def _audit(self, request: Request) -> Response:
         kind, thread = (request.query_params.get(name, "") for name in ("kind", "thread"))

@@ -67,7 +67,7 @@ def describe(record: AuditRecord) -> str:
             summarized = {*CAUSE, "tool"}
         case "error", {"event": _}:
             summary, summarized = _cause(details), {*CAUSE}
-        case "failover", {"event": _}:
+        case "failover" | "circuit", {"event": _}:
             summary, summarized = _cause(details), {*CAUSE, "model", "from_model"}
         case "approval", {"tool": tool, "verdict": verdict}:
             summary = f"{verdict}: {tool} {details.get('about', '')}".rstrip()

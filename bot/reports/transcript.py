@@ -45,6 +45,8 @@ class Piece:
     text: str
     style: str = ""
     """For a terminal, as rich has it."""
+    message_id: str = ""
+    """Of a person's message, in its head."""
 
 
 def pieces(transcript: Transcript) -> Iterator[Piece]:
@@ -67,7 +69,7 @@ def pieces(transcript: Transcript) -> Iterator[Piece]:
             case kind:
                 head += f" ({kind})"
                 style = "bold red" if kind == "error" else style
-        yield Piece("head", head, style)
+        yield Piece("head", head, style, entry.message_id if entry.kind == "message" else "")
         yield Piece("text", transcript.mask(plain(entry.text)))
         for one in transcript.used.get(entry.message_id, ()) if entry.kind == "message" else ():
             arguments = line(transcript.mask(one.arguments), SHOWN_ARGUMENTS)

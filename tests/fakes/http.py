@@ -216,7 +216,7 @@ async def _read(stream: SocketStream, http: h11.Connection) -> Seen | None:
             try:
                 http.receive_data(await stream.receive())
             except anyio.EndOfStream:
-                http.receive_data(b"")
+                return None  # between two requests, or a client that was killed in the middle of one
         elif isinstance(event, h11.Request):
             head = event
         elif isinstance(event, h11.Data):

@@ -1,4 +1,4 @@
-"""`python -m tests.judge.soak slack|discord FOLDER`: the judges of the crash runs, for one platform of a bot with two.
+"""`python -m tests.judge.soak slack|discord|web FOLDER`: the judges of the crash runs, for one platform of a bot with three.
 
 A question that the bot asks in a thread is no outcome of a message: in Slack it is told by its key, which ends in ``?``
 and an id, in Discord by its words; it only has to speak of its own thread.
@@ -10,31 +10,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.judge.crash import main
+from tests.judge.crash import Judge, main
 from tests.judge.discord import DiscordJudge
 from tests.judge.records import Fields
 from tests.judge.slack import SlackJudge
 from tests.judge.visible import VisibleJudge
+from tests.judge.web import WebJudge
 
 ASKS = "May I use"
 
 
-class _OfOne(VisibleJudge):
-    """What a judge reads of the files of both, as far as it is of its platform."""
+class _OfOne(Judge):
+    """What a judge reads of the files of all, as far as it is of its platform."""
 
-    def set_questions_aside(self, questions: list[Fields]) -> None:
-        self.counts["questions"] = len(questions)
-        for one in questions:
-            thread = self.same.get(t := self.thread_of({**one, "key": ""}), t)
-            self.check_names(one["text"], thread, f"the question {one['ts']}")
-        asked = {one["ts"] for one in questions}
-        self.visible = [one for one in self.visible if one["ts"] not in asked]
+    platform: str
 
     def ours(self, found: Iterator[Fields]) -> Iterator[Fields]:
         return (line for line in found if line["thread_id"].startswith(f"{self.platform}:"))
-
-    def raw_journal(self) -> Iterator[Fields]:
-        return self.ours(super().raw_journal())
 
     def lines(self, path: Path) -> Iterator[Fields]:
         found = super().lines(path)
@@ -45,7 +37,22 @@ class _OfOne(VisibleJudge):
             super().check_thread(folder)
 
 
-class OfSlack(_OfOne, SlackJudge):
+class _OfChat(_OfOne, VisibleJudge):
+    """What there is beside what people were told: questions."""
+
+    def set_questions_aside(self, questions: list[Fields]) -> None:
+        self.counts["questions"] = len(questions)
+        for one in questions:
+            thread = self.same.get(t := self.thread_of({**one, "key": ""}), t)
+            self.check_names(one["text"], thread, f"the question {one['ts']}")
+        asked = {one["ts"] for one in questions}
+        self.visible = [one for one in self.visible if one["ts"] not in asked]
+
+    def raw_journal(self) -> Iterator[Fields]:
+        return self.ours(super().raw_journal())
+
+
+class OfSlack(_OfChat, SlackJudge):
     notes = (*SlackJudge.notes, "questions")
 
     def gather(self) -> None:
@@ -54,7 +61,7 @@ class OfSlack(_OfOne, SlackJudge):
         super().gather()
 
 
-class OfDiscord(_OfOne, DiscordJudge):
+class OfDiscord(_OfChat, DiscordJudge):
     notes = (*DiscordJudge.notes, "questions")
 
     def gather(self) -> None:
@@ -63,6 +70,10 @@ class OfDiscord(_OfOne, DiscordJudge):
         super().gather()
 
 
+class OfWeb(_OfOne, WebJudge):
+    platform = "web"
+
+
 if __name__ == "__main__":
-    kind = {"slack": OfSlack, "discord": OfDiscord}[sys.argv.pop(1)]
+    kind = {"slack": OfSlack, "discord": OfDiscord, "web": OfWeb}[sys.argv.pop(1)]
     main(kind)

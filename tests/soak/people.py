@@ -16,8 +16,11 @@ import anyio
 from tests.crash.chat_platform import ChatPlatform
 from tests.crash.discord import platform as discord
 from tests.crash.slack import platform as slack
+from tests.crash.web import platform as web
 from tests.fakes.discord.records import Message as DiscordMessage
 from tests.fakes.slack import File, Message
+from tests.transports.web.patient import follow
+from tests.transports.web.site import Visitor
 
 CHOICE = "choice"
 DECIDE_EVERY_S = 2.0
@@ -149,6 +152,40 @@ class InDiscord(_Soaked, discord.Place):
             pressed = self._discord.press(asked[-1].user, message, custom_id)
             self._pressed.append(((asked[-1].user, message.id, custom_id), pressed))
             self._presses += 1
+
+
+class InWeb(web.Place):
+    """People at their pages, which stay open all the time; they edit and delete nothing."""
+
+    def __init__(self, folder: Path, *, seed: int, threads: int, pause_s: float) -> None:
+        super().__init__(folder, seed, threads, pause_s=pause_s, presses=True)
+        self._open = anyio.CancelScope()
+
+    async def talk(self) -> None:
+        with self._open:
+            await super().talk()
+
+    async def _converse(self, visitor: Visitor, person: str, root: str, number: int) -> None:
+        await anyio.sleep(self._fate.uniform(0, self._pause_s))
+        await super()._converse(visitor, person, root, number)
+
+    def until_calm(self) -> None:
+        """Nothing: the page has no faults of its own."""
+
+    async def until_settled(self) -> None:
+        """Return when the bot owes nothing, each page shows so, and all are opened once more and closed."""
+        await super().until_settled()
+        self._open.cancel()
+        for thread, page in self._pages.items():
+            await self._look_again(*thread.split(":")[2:], page)
+
+    async def _look_again(self, person: str, root: str, page: web.Kept) -> None:
+        page.last_id = ""
+        async with Visitor(self._site) as visitor, anyio.create_task_group() as tasks:
+            await visitor.enter(person)
+            tasks.start_soon(follow, visitor, root, page)
+            await page.until(lambda: page.snapshots)
+            tasks.cancel_scope.cancel()
 
 
 def _chosen(

@@ -62,7 +62,7 @@ class Plan:
 
 
 def settings(
-    slack: str, discord: str, gateway: str, anthropic: str, openai: str, idle_s: float
+    slack: str, discord: str, gateway: str, port: int, anthropic: str, openai: str, idle_s: float
 ) -> dict[str, Any]:
     """Return the settings of the bot: near the defaults, where those do not make the run pause for minutes."""
     plenty = {"requests_per_minute": 100_000, "tokens_per_minute": 1_000_000_000}
@@ -83,5 +83,6 @@ def settings(
         "transports": {
             "slack": {"api_base_url": slack},
             "discord": {"api_base_url": discord, "gateway_url": gateway},
+            "web": {"port": port},
         },
     }

@@ -1,4 +1,4 @@
-"""The soak: `threadfast run` as a process over both platforms and both providers, for a long time, and its judges.
+"""The soak: `threadfast run` as a process over both platforms, the page and both providers, for a long time, and its judges.
 
 0                 1/9          2/9       1/3                    2/3                    1
 | at rest | people talk … SIGTERM … SIGKILL | second third, and last third: one life | drain | at rest | judges
@@ -31,10 +31,11 @@ from tests.fakes.discord import TOKEN as DISCORD_TOKEN
 from tests.fakes.openai import FakeOpenAI
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
 from tests.soak.brains import Brains
-from tests.soak.people import InDiscord, InSlack
+from tests.soak.people import InDiscord, InSlack, InWeb
 from tests.soak.plan import CANARIES, TWICE, Plan, settings
 from tests.soak.samples import Row, Samples, Verdict, lowest
 
+PLACES = "slack", "discord", "web"
 START_S = 120.0
 STOP_S = 60.0
 DRAIN_S = 600.0
@@ -81,16 +82,19 @@ class Soak:
         self._folder, self._plan, self._say = folder, plan, say
         self._report = Report(Samples(folder))
         self._brains = Brains(plan.seed)
-        half = plan.threads // 2
-        for name in ("slack", "discord"):
+        pages = plan.threads // 5
+        half = (plan.threads - pages) // 2
+        for name in PLACES:
             (folder / name).mkdir()
             (folder / name / "data").symlink_to(Path("..") / "data")
             (folder / name / "run.json").write_text(json.dumps({"find": True, "seed": plan.seed}))
         (folder / "data").mkdir(mode=0o700)
         self._slack = InSlack(
-            folder / "slack", seed=plan.seed, threads=plan.threads - half, pause_s=plan.pause_s
+            folder / "slack", seed=plan.seed, threads=plan.threads - pages - half, pause_s=plan.pause_s
         )
         self._discord = InDiscord(folder / "discord", seed=plan.seed, threads=half, pause_s=plan.pause_s)
+        self._web = InWeb(folder / "web", seed=plan.seed, threads=pages, pause_s=plan.pause_s)
+        self._places = self._slack, self._discord, self._web
         self._process: Process | None = None
         self._began = time.monotonic()
         self._tells = 0
@@ -110,11 +114,13 @@ class Soak:
                 fake.requests = _Forgetful()
             await tasks.start(self._slack.serve)
             await tasks.start(self._discord.serve)
+            port = await tasks.start(self._web.serve)
             discord = self._discord.fake
             given = settings(
                 self._slack.fake.api_base_url,
                 discord.api_base_url,
                 discord.gateway_url,
+                port,
                 anthropic.base_url,
                 openai.base_url,
                 self._plan.idle_s,
@@ -122,8 +128,8 @@ class Soak:
             self._path.write_text(json.dumps(given))
             async with anyio.create_task_group() as measuring:
                 measuring.start_soon(self._live, tasks, measuring.cancel_scope.cancel)
-            self._slack.close()
-            self._discord.close()
+            for place in self._places:
+                place.close()
             tasks.cancel_scope.cancel()
         await self._look_back()
         report.verdicts = list(self._verdicts())
@@ -136,8 +142,8 @@ class Soak:
         await self._start()
         report.before = await self._rest()
         self._began = time.monotonic()
-        tasks.start_soon(self._slack.talk)
-        tasks.start_soon(self._discord.talk)
+        for place in self._places:
+            tasks.start_soon(place.talk)
         for at, number in plan.restarts:
             await self._measure_until(at)
             down = time.monotonic()
@@ -145,15 +151,16 @@ class Soak:
             await self._start()
             self._began += time.monotonic() - down  # however slow the machine is, the last life has its time
         await self._measure_until(plan.seconds)
-        self._slack.talking = self._discord.talking = False
+        for place in self._places:
+            place.talking = False
         with anyio.move_on_after(DRAIN_S) as draining:
             self._brains.calm = True
-            self._slack.until_calm()
-            self._discord.until_calm()
-            await self._slack.until_settled()
-            await self._discord.until_settled()
+            for place in self._places:
+                place.until_calm()
+            for place in self._places:
+                await place.until_settled()
         if draining.cancelled_caught:
-            owed = f"slack {self._slack.owed}, discord {self._discord.owed}"
+            owed = ", ".join(f"{name} {place.owed}" for name, place in zip(PLACES, self._places, strict=True))
             report.violations.append(f"drain: still owed after {DRAIN_S:.0f} s: {owed}")
         await anyio.sleep(self._plan.idle_s + 5)
         report.after = await self._rest()
@@ -216,8 +223,8 @@ class Soak:
         more: Row = {"tree_rss": _tree_rss(self._process.pid)}
         if self._tells % 6 == 1:
             more["disk"] = await anyio.to_thread.run_sync(_size, self._folder / "data")
-        more |= {"said": self._slack.accepted + self._discord.accepted}
-        more |= {"posted": self._slack.posted + self._discord.posted}
+        more |= {"said": sum(place.accepted for place in self._places)}
+        more |= {"posted": sum(place.posted for place in self._places)}
         return self._report.samples.take(self.second, **more)
 
     async def close(self) -> None:
@@ -230,7 +237,7 @@ class Soak:
     async def _look_back(self) -> None:
         report = self._report
         report.faults = self._brains.faults
-        for name in ("slack", "discord"):
+        for name in PLACES:
             counts, violations = await judge(self._folder / name, "tests.judge.soak", name)
             report.counts[name] = counts
             report.violations += [f"{name}: {violation}" for violation in violations]
@@ -252,7 +259,11 @@ class Soak:
 
     def _leaked(self) -> Iterator[str]:
         """Look for the providers' keys in everything that the bot wrote or said."""
-        said = [*self._folder.glob("*/visible.jsonl"), *self._folder.glob("*/calls.jsonl")]
+        said = [
+            *self._folder.glob("*/visible.jsonl"),
+            *self._folder.glob("*/calls.jsonl"),
+            self._folder / "web/texts.jsonl",
+        ]
         for path in (self._log, *said, *self._folder.joinpath("data").rglob("*")):
             if path.is_file():
                 text = path.read_bytes()
@@ -266,13 +277,13 @@ class Soak:
             if told["kind"] == "settled":
                 ends[told["message_id"]] = datetime.fromisoformat(told["at"]).timestamp()
         offset = time.time() - time.monotonic()
-        for place in ("slack", "discord"):
+        for place in PLACES:
             for line in (self._folder / place / "sent.jsonl").read_bytes().splitlines():
                 told = json.loads(line)
                 if told["id"] in ends:
                     waited = ends[told["id"]] - told["said_at"] - offset
                     # What reached the bot and was not for it then may be so once the catch-up finds it.
-                    if told["acked_at"] and told["must"]:
+                    if place == "web" or (told["acked_at"] and told["must"]):
                         self._report.slowest_s = max(self._report.slowest_s, waited)
                     else:
                         self._report.latest_s = max(self._report.latest_s, waited)

@@ -1,33 +1,25 @@
-"""A loopback Slack or Discord, seen as the people there see it."""
+"""A loopback Slack or Discord, or the page, seen as the people there see it."""
 
 from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+import anyio
 
 from tests.fakes import discord
 from tests.fakes.discord import BOT, CHANNEL, U1, U2, U3, FakeDiscord
 from tests.fakes.slack import ApiError, Cut, FakeSlack, Html
 from tests.transports.discord.bot import bot_in as discord_bot_in
 from tests.transports.discord.bot import transport as discord_transport
+from tests.transports.question import ASKS, Question
 from tests.transports.slack.bot import bot_in as slack_bot_in
 from tests.transports.slack.bot import transport as slack_transport
-
-ASKS = "May I use"
-
-
-@dataclass(frozen=True)
-class Question:
-    """A question as it is shown now: its words, and its buttons by what they say."""
-
-    id: str
-    text: str
-    buttons: dict[str, str]
+from tests.transports.web.chat import InWeb
 
 
 class InSlack:
-    name, ann, bob, admin = "slack", "U1", "U2", "U3"
+    name, ann, bob, admin, by = "slack", "U1", "U2", "U3", " by"
     send, edit_call = "chat.postMessage", "chat.update"
     lost, blocked, not_editable = Cut(applied=True), ApiError("restricted_action"), Html(500)
     eyes, stopped, done = "eyes", "octagonal_sign", set()
@@ -140,7 +132,7 @@ def _slack_text(post):
 
 
 class InDiscord:
-    name, ann, bob, admin = "discord", U1, U2, U3
+    name, ann, bob, admin, by = "discord", U1, U2, U3, " by"
     send, edit_call = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}"
     lost, blocked = discord.Cut(applied=True), discord.Refused(400, 200000, "blocked")
     not_editable = discord.Refused(400, 30046, "too old")
@@ -248,6 +240,12 @@ async def chat_of(name):
     if name == "slack":
         async with FakeSlack() as fake:
             yield InSlack(fake)
+    elif name == "web":
+        async with anyio.create_task_group() as tasks:
+            chat = InWeb(tasks)
+            async with chat.visitor:
+                yield chat
+            tasks.cancel_scope.cancel()
     else:
         async with FakeDiscord() as fake:
             yield InDiscord(fake)

@@ -1,4 +1,4 @@
-"""Approvals in Slack and in Discord as people see them: the question, its buttons, who may press, what it does."""
+"""Approvals in Slack, in Discord and on the page, as people see them: the question, its buttons, who may press, what it does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from bot.ports import wording
 from bot.tools.approvals import MAX_INLINE
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
-from tests.transports.chats import ASKS, chat_of
+from tests.transports.chats import chat_of
+from tests.transports.question import ASKS
 from tests.world import calls, says
 from threads.model import Message, ToolCall
 
@@ -24,8 +25,11 @@ TWO = Message(
 )
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
+PUBLIC = pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True)
+"""A story of several people in one thread: a thread of the page has one."""
 
-@pytest.fixture(params=["slack", "discord"])
+
+@pytest.fixture(params=["slack", "discord", "web"])
 async def chat(request):
     async with chat_of(request.param) as chat:
         yield chat
@@ -53,10 +57,11 @@ async def test_allowed_once_it_runs_once_and_the_buttons_give_way_to_who_did_it(
             await bot.until(lambda: chat.fake.session("C1", thread).status == "suspended")
         await bot.press(question, ONCE)
         await bot.answered(thread, "it is done")
-        await bot.ended(thread, "Approved by")
+        await bot.ended(thread, f"Approved{chat.by}")
     assert bot.commands == ["ls -l"]
 
 
+@PUBLIC
 async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_may_press(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
@@ -68,10 +73,11 @@ async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_m
         assert not any(NOT_YOURS in text for text in chat.texts(thread))
         await bot.press(question, ONCE, chat.admin)
         await bot.answered(thread, "it is done")
-        await bot.ended(thread, "Approved by")
+        await bot.ended(thread, f"Approved{chat.by}")
     assert bot.commands == ["ls -l"]
 
 
+@PUBLIC
 async def test_a_double_click_and_two_people_at_once_are_one_run(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
@@ -86,7 +92,7 @@ async def test_a_double_click_and_two_people_at_once_are_one_run(bot, chat):
 @pytest.mark.parametrize(
     ("end", "answer", "note"),
     [
-        ("denied", "then not", "Declined by"),
+        ("denied", "then not", "Declined"),
         ("expired", "nobody allowed it in time", "Nobody decided in time."),
         ("stopped", "Stopped", "Not decided."),
     ],
@@ -110,6 +116,7 @@ async def test_a_call_that_is_not_allowed_does_not_run_and_its_old_buttons_do_no
 
 
 @pytest.mark.parametrize("again_at_its_question", [True, False])
+@PUBLIC
 async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked_twice(
     bot, chat, again_at_its_question
 ):
@@ -123,7 +130,7 @@ async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked
             assert (await bot.question(thread)).buttons == question.buttons
         await bot.press(question, ONCE)
         await bot.answered(thread, "it is done")
-        await bot.ended(thread, "Approved by")
+        await bot.ended(thread, f"Approved{chat.by}")
     assert bot.commands == ["ls -l"]
     assert sum(ASKS in text for text in chat.texts(thread)) == 1
 
@@ -142,7 +149,7 @@ async def test_two_of_one_step_stand_side_by_side_and_each_press_is_for_its_own(
         await bot.press(asked["ls"], DENY)
         await bot.answered(thread, "it is done")
         for number in (1, 2):
-            await bot.ended(thread, "by", number=number)
+            await bot.ended(thread, chat.by or "ed.", number=number)
         ends = {each.id: each.text for each in chat.questions(thread)}
         assert "Approved" in ends[asked["id"].id]
         assert "Declined" in ends[asked["ls"].id]
@@ -184,6 +191,7 @@ async def test_words_that_no_yes_has_leave_the_question_open(bot, chat):
     assert bot.commands == []
 
 
+@PUBLIC
 async def test_a_slash_command_answers_where_the_platform_has_one_in_threads(bot, chat):
     async with bot.running(LS, says("one")):
         thread, question = await bot.ask()
@@ -218,6 +226,7 @@ def forged_payloads(true, other):
     return [*(f"{start}{command}" for command in commands), "choice:0:", ""]
 
 
+@PUBLIC
 async def test_altered_buttons_do_nothing(bot, chat):
     async with bot.running(LS, calls("shell", command="rm -rf ."), says("one"), says("two")):
         thread, question = await bot.ask()
@@ -275,6 +284,7 @@ async def test_a_command_that_names_everybody_pings_nobody_and_is_still_readable
 
 
 @pytest.mark.parametrize("change", ["edit", "delete"])
+@PUBLIC
 async def test_changing_the_message_that_asked_changes_nothing_of_what_is_decided(bot, chat, change):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()

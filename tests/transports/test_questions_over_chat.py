@@ -1,4 +1,4 @@
-"""Questions of the model in Slack and in Discord as people see them; see `bot.tools.ask_person`."""
+"""Questions of the model in Slack, in Discord and on the page, as people see them; see `bot.tools.ask_person`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ ASK = {"question": "Which database?", "answers": ["Postgres", "SQLite"]}
 LEAD = "The assistant asks"
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
+PUBLIC = pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True)
+"""A story of several people in one thread: a thread of the page has one."""
 
-@pytest.fixture(params=["slack", "discord"])
+
+@pytest.fixture(params=["slack", "discord", "web"])
 async def chat(request):
     async with chat_of(request.param) as chat:
         yield chat
@@ -71,10 +74,11 @@ async def test_a_press_answers_and_the_buttons_give_way_to_the_answer(bot, chat)
         await bot.press(question, SQLITE)
         await bot.answered(thread, "it is done")
         await closed(bot, thread, f": {SQLITE}")
-        assert "Answered by" in "\n".join(chat.texts(thread))
+        assert f"Answered{chat.by}" in "\n".join(chat.texts(thread))
     assert '"answer": "SQLite"' in answer_in(model)
 
 
+@PUBLIC
 async def test_a_typed_message_of_the_asker_is_the_answer(bot, chat):
     async with bot.running(ask(), says("it is done"), says("for Bob")) as model:
         thread, _ = await begin(bot)
@@ -91,6 +95,7 @@ async def test_a_typed_message_of_the_asker_is_the_answer(bot, chat):
     assert not any("Thank you" in text for text in chat.texts(thread))
 
 
+@PUBLIC
 async def test_only_the_asker_or_an_admin_may_press_and_a_double_click_is_one_answer(bot, chat):
     async with bot.running(ask(), says("it is done")) as model:
         thread, question = await begin(bot)
@@ -147,7 +152,7 @@ async def test_beside_an_approval_each_takes_only_what_is_meant_for_it(bot, chat
         await chat.say(thread, f"/approve {asked_id}")
         await bot.answered(thread, "asks for an answer, not for a permission")
         await bot.press(question, "1. Allow once")
-        await bot.until(lambda: any("Answered by" in text for text in chat.texts(thread)))
+        await bot.until(lambda: any(f"Answered{chat.by}" in text for text in chat.texts(thread)))
         assert bot.commands == []
         await bot.press(approval, DENY)
         await bot.answered(thread, "it is done")
@@ -171,7 +176,7 @@ async def test_hostile_words_ping_nobody_link_nowhere_and_stay_in_the_quote(bot,
         assert "\u202e" not in question.text + "".join(question.buttons)
         await bot.press(question, [*question.buttons][1])
         await bot.answered(thread, "it is done")
-        await closed(bot, thread, "Answered by")
+        await closed(bot, thread, f"Answered{chat.by}")
         assert chat.fake.pings == []
         assert chat.fake.unfurls == []
 

@@ -1,4 +1,4 @@
-"""What is the same in Slack and in Discord: somebody says something, and this is what everybody sees."""
+"""What is the same in Slack and in Discord, and part of it on the page: somebody says something, and this is what everybody sees."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from threads.errors import TransportFatal
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
+
+EVERYWHERE = pytest.mark.parametrize("chat", ["slack", "discord", "web"], indirect=True)
+"""A story of one person, which the page tells as well."""
 
 GROWING = Streams("word " * 30, "the end")
 
@@ -154,6 +157,7 @@ async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_
     assert [len(request.messages) for request in model.requests] == [1]
 
 
+@EVERYWHERE
 async def test_people_see_that_a_long_conversation_is_being_summarised(chat, bot):
     summary = Gate(says("They counted words."))
     model = Counting(says("one"), summary, says("two"))
@@ -180,6 +184,7 @@ async def test_a_slash_stop_ends_the_turn(chat, bot):
         await chat.fake.until(lambda: chat.stopped in reactions(chat, thread))
 
 
+@EVERYWHERE
 async def test_a_file_is_read_and_a_tool_can_give_one_back(chat, bot, tmp_path):
     def step(name):
         async def call():

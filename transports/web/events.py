@@ -13,7 +13,7 @@
 | tool       | call, name, label, arguments     | a tool runs                                                  |
 | tool_done  | call, ok, result                 | it ended                                                     |
 | post       | key, kind, tree, choices, at     | something was posted, or replaces what had this key          |
-| file       | key, name, size, address         | a file was posted                                            |
+| file       | key, name, size, address         | a file was posted; ``elsewhere``: another worker has it      |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
 | closed     | key, decision                    | a question was decided or answered, or time ran out          |
 | settled    | outcome, code                    | the message has its outcome                                  |

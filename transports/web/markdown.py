@@ -90,6 +90,8 @@ def _element(token: Token, children: Sequence[Node]) -> Node:
         attributes["href"] = address
     elif token.tag == "ol" and "start" in token.attrs:
         attributes["start"] = str(token.attrs["start"])
+    elif token.attrs.get("style") == "text-align:right":  # a column of numbers
+        attributes["align"] = "right"
     return [token.tag if token.tag in TAGS else "span", attributes, *children]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from asyncio import Transport
 from collections.abc import Callable, Generator
@@ -53,9 +54,10 @@ def listen(address: Address) -> socket.socket:
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
         raise TransportFatal(
-            f"cannot listen at {address.host}:{address.port}: {why}; choose another transports.web.port"
+            f"cannot listen at {address.host}:{address.port}: {why}; "
+            "choose another port with --port, or with transports.web.port"
         ) from error
 
 

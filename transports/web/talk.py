@@ -248,6 +248,8 @@ class Talk:
             return
         if event["op"] == "message":  # who sent it here knows more of it
             event = self._sent.pop(message_id, event)
+        elif event["op"] == "file" and self.files_are_apart:
+            event = {**event, "elsewhere": True}
         feed.publish(event, origin, anew=whole)
 
     def take_listed(self, person: str, event: Event) -> None:

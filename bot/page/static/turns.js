@@ -49,6 +49,7 @@ function show() {
     const row = document.createElement("tr");
     const thread = cell("", "th");
     thread.scope = "row";
+    thread.className = "name";
     thread.append(link(turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
     const message = cell("");
     message.append(link("why", `/look/why?message=${encodeURIComponent(turn.message)}&thread=${encodeURIComponent(turn.thread)}`));

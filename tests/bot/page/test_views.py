@@ -121,4 +121,22 @@ async def test_charts_are_pictures_that_may_do_nothing(look, by):
     assert answer.headers["content-type"] == "image/svg+xml"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert (await look.get("/chart/money-secret.svg")).status_code == 404
-    assert (await look.get("/chart/models.svg")).status_code == 200
+    for name in ("models", "circuits"):
+        assert (await look.get(f"/chart/{name}.svg")).status_code == 200
+
+
+async def test_the_models_page_shows_trouble_and_open_circuits_over_time(look, tmp_path):
+    def record(second, kind, **details):
+        return AuditRecord(at=f"1970-01-01T10:00:{second}.000+00:00", kind=kind, details=details)
+
+    write_audit(
+        tmp_path,
+        record("00", "retry"),
+        record("01", "circuit", event="circuit.opened", model="a/b", reason=f"a/b: <i>{SECRET}"),
+        record("31", "circuit", event="circuit.closed", model="a/b"),
+    )
+    page = (await look.get("/models")).text
+    assert '1970-01-01 10:00:31</td><td class="number">0.5</td>' in page
+    assert "&lt;i&gt;[masked]</td>" in page
+    assert "a/b" in (await look.get("/chart/circuits.svg")).text
+    assert "retry" in (await look.get("/chart/models.svg")).text

@@ -31,6 +31,7 @@ class Shown:
     def __init__(self) -> None:
         self.state, self.text, self.draft = "waiting", "", ""
         self.posts: dict[str, Fields] = {}
+        self.files: dict[str, Fields] = {}
 
     def apply(self, event: Fields) -> None:
         match event["op"]:
@@ -46,12 +47,15 @@ class Shown:
                 self.posts[event["key"]] = {**event}
                 if event["key"] == event["id"]:
                     self.draft = ""
+            case "file":
+                self.files[event["key"]] = event
             case "closed" if event["key"] in self.posts:
-                self.posts[event["key"]]["choices"] = []
+                self.posts[event["key"]] |= {"choices": [], "decision": event["decision"]}
             case "settled":
                 self.state, self.draft = event["outcome"], ""
                 for post in self.posts.values():
-                    post["choices"] = [] if post["kind"] == "notice" else post["choices"]
+                    if post["kind"] == "notice" and post["choices"]:
+                        post |= {"choices": [], "decision": "Not decided."}
             case _:
                 pass
 

@@ -84,3 +84,9 @@ def test_whatever_the_text_only_known_tags_and_attributes_come_out(text):
         assert tag in TAGS | {"span"}
         assert set(attributes) <= {"href", "start", "lang"}
         assert attributes.get("href", "https://").lower().startswith(("https://", "http://", "mailto:"))
+
+
+def test_a_column_of_numbers_is_aligned_and_no_other_style_gets_through():
+    [[_, _, head, _]] = tree("| a | n |\n|---|--:|\n| b | 1 |")
+    [[_, _, *cells]] = head[2:]
+    assert [cell[1] for cell in cells] == [{}, {"align": "right"}]

@@ -25,8 +25,10 @@ async def say(page, text):
 
 async def test_a_person_writes_and_reads_the_answer(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
+        await expect(page.locator("#welcome")).to_contain_text("Write a message")
         await say(page, "hello")
         await expect(page.locator(".post.reply").first).to_contain_text("offline/demo")
+        await expect(page.locator("#welcome")).to_be_hidden()
         await expect(page.locator("#list a")).to_have_text("hello")
         await expect(page.locator("#text")).to_have_value("")
         await expect(page.locator("#messages .meta").last).to_contain_text("offline/demo")
@@ -97,6 +99,9 @@ async def test_a_question_shows_the_exact_arguments_and_a_button_answers_it(tmp_
         card = page.locator("details.tool")
         await card.locator("summary").click()
         await expect(card).to_contain_text('"success": true')
+        await page.reload()
+        await expect(page.locator(".post").last).to_contain_text("Wrote")
+        await expect(page.locator(".post")).to_have_count(3)
 
 
 async def test_live_text_waits_and_retries_are_seen(tmp_path):
@@ -241,6 +246,19 @@ async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
+async def test_the_list_on_a_phone_closes_by_escape_and_by_a_press_beside_it(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site, viewport={"width": 360, "height": 700}) as page:
+        menu, threads = page.locator("#menu"), page.locator("#threads")
+        await menu.click()
+        await expect(threads).to_be_visible()
+        await page.locator("#new").press("Escape")
+        await expect(threads).to_be_hidden()
+        await expect(menu).to_be_focused()
+        await menu.click()
+        await page.locator("main").click(position={"x": 355, "y": 200})
+        await expect(threads).to_be_hidden()
+
+
 async def test_why_tells_what_happened_to_a_message(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
         await say(page, "hello")
@@ -248,6 +266,8 @@ async def test_why_tells_what_happened_to_a_message(tmp_path):
         await page.goto(f"{site.url}/look/threads")
         await page.locator("tbody a").first.click()
         message = re.search(r"\[([0-9a-f-]{36})\]", await page.locator(".head").first.inner_text())[1]
+        await page.get_by_role("link", name="why", exact=True).click()
+        await expect(page.locator(".timeline li").last).to_contain_text("answered")
         await page.goto(f"{site.url}/look/why")
         await page.fill("[name=message]", message)
         await page.get_by_role("button", name="Explain").click()

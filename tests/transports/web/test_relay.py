@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +14,7 @@ import pytest
 from tests.transports.web.alone import NoHistory
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolFinished, TurnSettled, TurnStarted
 from transports.web import relay
+from transports.web.files import PostedFile
 from transports.web.sessions import Person
 from transports.web.talk import Talk
 
@@ -25,6 +27,9 @@ ANN = Person(id="ann")
 class Files:
     async def posted(self, _):
         return []
+
+    async def keep(self, thread, message_id, key, file, name):
+        return PostedFile(message_id, name, 8, key)
 
 
 class Wire:
@@ -208,6 +213,19 @@ async def test_a_text_beyond_all_bounds_says_so(two, wire, monkeypatch):
     await settle()
     [event] = page.talk._feeds.of(str(THREAD)).noted()
     assert event["result"] == relay.TOO_LONG
+
+
+@pytest.mark.parametrize("apart", [True, False])
+async def test_a_page_says_which_files_are_at_another_worker(two, apart):
+    a, b = two
+    a.files_are_apart = b.files_are_apart = apart
+    begin(b)
+    pages = Reader(a), Reader(b)
+    await settle()
+    await b.attach(THREAD, "m1", "f", Path("out.md"), "out.md")
+    await settle()
+    files = [[*page.talk._feeds.of(str(THREAD)).noted()][-1] for page in pages]
+    assert [file.get("elsewhere", False) for file in files] == [apart, False]
 
 
 @pytest.mark.parametrize(

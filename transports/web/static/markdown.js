@@ -31,7 +31,7 @@ function fromTree(nodes) {
     if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
     if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, ...inside));
     if (/^h[1-6]$/.test(tag)) return el("h4", {}, ...inside);
-    return el(tag, attributes.start ? { start: attributes.start } : {}, ...inside);
+    return el(tag, { start: attributes.start, align: attributes.align }, ...inside);
   });
 }
 

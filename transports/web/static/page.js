@@ -38,8 +38,7 @@ function open(name) {
   thread.clear();
   connect();
   showList();
-  document.body.classList.remove("menu");
-  $("menu").setAttribute("aria-expanded", "false");
+  showMenu(false);
   $("text").focus();
 }
 
@@ -98,6 +97,12 @@ function showList() {
   $("list").replaceChildren(...items);
   const title = threads.find((one) => one.thread === root)?.title || "New thread";
   $("title").textContent = title;
+}
+
+// On a phone the list lies over the thread.
+function showMenu(shown) {
+  document.body.classList.toggle("menu", shown);
+  $("menu").setAttribute("aria-expanded", String(shown));
 }
 
 // --- sending
@@ -220,8 +225,9 @@ function showCompletions() {
   else $("text").removeAttribute("aria-activedescendant");
   $("completions").replaceChildren(...found.map((command, place) => el(
     "li", { role: "option", id: `c-${place}`, "aria-selected": String(place === chosen), click: () => complete(command) },
-    el("strong", {}, command.usage), ` ${command.meaning}`,
+    el("strong", {}, command.usage), ` ${command.meaning.replaceAll("`", "")}`,
   )));
+  $(`c-${chosen}`)?.scrollIntoView({ block: "nearest" });
 }
 
 function complete(command) {
@@ -266,10 +272,13 @@ $("leave").addEventListener("click", async () => {
   await act(() => call("/api/leave", {}));
   location.assign("/enter");
 });
-$("menu").addEventListener("click", () => {
-  const shown = document.body.classList.toggle("menu");
-  $("menu").setAttribute("aria-expanded", String(shown));
+$("menu").addEventListener("click", () => showMenu(!document.body.classList.contains("menu")));
+$("threads").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || !document.body.classList.contains("menu")) return;
+  showMenu(false);
+  $("menu").focus();
 });
+document.querySelector("main").addEventListener("click", () => showMenu(false));
 document.addEventListener("dragover", (event) => event.preventDefault());
 document.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
 // A browser has six connections to a page: a tab that nobody sees leaves its own to the others.

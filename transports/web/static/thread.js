@@ -19,8 +19,9 @@ class Message {
     this.draft = el("div", { class: "draft", "aria-hidden": "true" });
     this.wait = el("p", { class: "wait", role: "status" });
     this.posts = el("div", { class: "posts" });
+    this.spent = el("p", { class: "meta" });
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
-    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts));
+    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
     this.showState();
   }
@@ -109,6 +110,8 @@ class Message {
       choices.length ? el("div", { class: "choices", role: "group", "aria-label": "Your answer" }, ...choices) : null,
     );
     if (own) {
+      this.parts.get(`post ${event.key}`)?.remove(); // the answer of the thread's log stands above what was asked before it
+      this.parts.delete(`post ${event.key}`);
       this.draft.replaceChildren();
       this.clearWait();
     }
@@ -117,13 +120,14 @@ class Message {
 
   on_file(event) {
     const link = el("a", { href: event.address, download: event.name }, `${event.name} (${size(event.size)})`);
-    this.part(`file ${event.key}`, el("p", { class: "file" }, link), this.posts);
+    const where = event.elsewhere ? el("span", { class: "meta" }, " at another worker of the bot: its page has it") : null;
+    this.part(`file ${event.key}`, el("p", { class: "file" }, link, where), this.posts);
   }
 
   on_spent(event) {
     const cost = event.cost == null ? "cost unknown" : `$${event.cost.toFixed(4)}`;
     const cached = event.cached ? `, ${Math.round(event.cached * 100)} % cached` : "";
-    this.part("spent", el("p", { class: "meta" }, `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`), this.posts.parentElement);
+    this.spent.textContent = `${event.model} · ${event.tokens.toLocaleString("en")} tokens${cached} · ${cost}`;
   }
 
   on_closed(event) {
@@ -136,7 +140,7 @@ class Message {
     this.state = event.outcome;
     this.draft.replaceChildren();
     this.clearWait();
-    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.remove();
+    for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
   }
 
@@ -185,8 +189,8 @@ class Message {
     if (this.state === "answered") {
       this.part("feedback", el(
         "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
-        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "👍"),
-        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "👎"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "Good"),
+        el("button", { type: "button", class: "quiet", "aria-label": "Bad answer", click: (press) => this.actions.judge(this, "down", press.target) }, "Bad"),
       ), this.posts.parentElement);
     }
   }

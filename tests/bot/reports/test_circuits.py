@@ -1,0 +1,72 @@
+"""When circuits were open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.observe.audit import AuditRecord
+from bot.reports.circuits import minutes_open, openings
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def at(minute: int, day: int = 20) -> str:
+    return f"2026-11-{day}T{minute // 60:02}:{minute % 60:02}:00.000+00:00"
+
+
+def opened(minute: int, model: str = "a/b", day: int = 20, **more: str) -> AuditRecord:
+    title = f"{model}, key {more['key']}" if more else model
+    details = {"event": "circuit.opened", "model": model, "reason": f"{title}: overloaded", **more}
+    return AuditRecord(at=at(minute, day), kind="circuit", details=details)
+
+
+def closed(minute: int, model: str = "a/b") -> AuditRecord:
+    return AuditRecord(at=at(minute), kind="circuit", details={"event": "circuit.closed", "model": model})
+
+
+def start(minute: int) -> AuditRecord:
+    return AuditRecord(at=at(minute), kind="start")
+
+
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        ([opened(1), closed(4)], [(1, 4)]),
+        ([opened(1)], [(1, None)]),
+        ([closed(1)], []),
+        ([opened(1), start(3)], [(1, 3)]),
+        ([start(1), opened(2)], [(2, None)]),
+        ([opened(1), start(3), start(4), opened(5), closed(6)], [(1, 3), (5, 6)]),
+        ([opened(1), start(3), closed(5)], [(1, 5)]),
+        ([opened(1), opened(2), closed(4), closed(5)], [(1, 4)]),
+    ],
+    ids=[
+        "closed", "still open", "opened before", "a process that ended", "open since the start", "open again",
+        "another worker's start", "two workers",
+    ],
+)  # fmt: skip
+def test_an_opening_lasts_until_its_circuit_is_closed(records, found):
+    times = [(one.began_at, one.ended_at) for one in openings(records)]
+    assert times == [(at(began), "" if ended is None else at(ended)) for began, ended in found]
+
+
+def test_each_model_and_key_has_a_circuit_of_its_own():
+    records = [opened(1), opened(2, "c/d"), opened(3, key="2"), closed(4, "c/d")]
+    found = [(one.title, one.why, bool(one.ended_at)) for one in openings(records)]
+    assert found == [
+        ("a/b", "overloaded", False),
+        ("c/d", "overloaded", True),
+        ("a/b, key 2", "overloaded", False),
+    ]
+
+
+def test_an_opening_over_midnight_counts_on_both_days():
+    found = openings([opened(23 * 60, day=19), closed(30), opened(40), closed(50)])
+    assert [one.seconds(NOW) for one in found] == [90 * 60, 600]
+    assert minutes_open(found, NOW) == {"a/b": {"2026-11-19": 60, "2026-11-20": 40}}
+
+
+def test_what_is_open_lasts_until_now():
+    assert minutes_open(openings([opened(11 * 60)]), NOW) == {"a/b": {"2026-11-20": 60}}
