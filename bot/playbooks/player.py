@@ -25,6 +25,7 @@ from bot.playbooks.stage import StageAttempt, StageFailed, StageParts, failure_f
 from bot.playbooks.stage_turn import StageClock, StageTurn
 from bot.playbooks.tool_errors import unmended_errors
 from bot.playbooks.transitions import failed, out_of_time, passed, pause_s, retried, skipped
+from threads.delivery import retry_until_stored
 from threads.errors import BotError, Fenced, NewerSchema, StoreUnavailable
 from threads.model import Message, Resumed, Text, ThreadId, Turn, Waiting
 from threads.scheduled_messages import due_of
@@ -170,8 +171,12 @@ class Player:
         return await self.runs.save(run.model_copy(update=update), carried_out=before.redirect)
 
     async def _finish(self, turn: Turn, run: Run) -> str:
-        """Return the outcome, and add it to the conversation."""
-        until = await self.return_later(run) if run.state == "parked" else None
+        """Return the outcome, and add it to the conversation.
+
+        Nothing else reminds of a parked run: its return waits for a disk that refuses.
+        """
+        later = partial(self.return_later, run)
+        until = await retry_until_stored(later) if run.state == "parked" else None
         text = wording.outcome(run, until)
         await turn.tell(wording.stages_of(run, playing=False))
         turn.add(user_message(turn.incoming))

@@ -6,6 +6,7 @@ import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from textwrap import dedent
 
 import anyio
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from bot.admin.cli import main
 from bot.playbooks.runs import Runs
+from bot.schedules.store import Schedules
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
@@ -472,6 +474,23 @@ async def test_a_full_disk_at_a_border_is_told_and_a_person_goes_on_from_there(t
         assert (await chat.say("/play status")).text.startswith("three: stopped in stage one; ")
         assert (await chat.say("/play retry")).text.startswith("**three**: done")
         assert len(fake.requests) == 4
+
+
+async def test_a_full_disk_at_the_end_of_a_parked_run_loses_no_return(tmp_path, monkeypatch):
+    write(tmp_path, "three", unrecoverable("retry-later"))
+    add, refusals = Schedules.add, [StoreUnavailable("schedules.json: No space left on device")] * 2
+
+    async def refuse_first(self, new):
+        if refusals:
+            raise refusals.pop()
+        return await add(self, new)
+
+    monkeypatch.setattr(Schedules, "add", refuse_first)
+    monkeypatch.setattr("threads.delivery.retry_pauses", lambda: repeat(0.0))
+    async with playing(tmp_path, *map(text, "12")) as (chat, _):
+        assert "I try it again at " in (await chat.say("/play three")).text
+        assert chat.outcomes["m1"] == "answered"
+    assert len(json.loads((tmp_path / "schedules.json").read_text())["schedules"]) == 1
 
 
 async def test_new_edit_and_delete_while_a_stage_runs_change_nothing(tmp_path):
