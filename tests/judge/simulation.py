@@ -180,8 +180,13 @@ class _Audit:
         return any(sent.thread == thread and sent.command == "/new" for sent in self._record.sent.values())
 
     def _later(self, sent: Sent, number: int) -> bool:
-        """Say whether that message of the thread was received after *sent*, as far as the journal still tells."""
+        """Say whether that message was taken up after *sent* was received, as far as the journal still tells.
+
+        One that joined a turn is in the conversation from then on; a command between them is served later.
+        """
         key = sibling(sent, number)
+        if self._lifecycles[key].outcome == "merged":
+            key = namesake(sent, self._lifecycles[key].by)
         mine, other = self._lifecycles[sent.key].received, self._lifecycles[key].received
         return bool(mine and other) and other[0]["seq"] > mine[0]["seq"]
 
@@ -280,4 +285,4 @@ class _Audit:
 
 def _of_a_playbook(sent: Sent, post: Post) -> bool:
     """Say whether a message played, or would have: also a /retry of one that did."""
-    return sent.command.startswith("/play") or (sent.command == "/retry" and "playbook" in post.text)
+    return sent.command.startswith("/play") or (sent.command.startswith("/retry") and "playbook" in post.text)
