@@ -55,10 +55,12 @@ def _style() -> Any:
 
 def bars(title: str, names: Sequence[str], series: Mapping[str, Sequence[float]], *, unit: str = "") -> bytes:
     """Return stacked bars: for each of the *names* one bar, with a part for each of the *series*."""
+    drawn = any(map(any, series.values()))
     few = {"x_labels_major_count": MOST_LABELS, "show_minor_x_labels": len(names) <= MOST_LABELS}
+    few["show_y_labels"] = drawn
     chart = _pygal().StackedBar(**_options(title, unit), **few)
     chart.x_labels = [_short(name) for name in names[-MOST_BARS:]]
-    for name, values in list(series.items())[:MOST_SERIES] if any(map(any, series.values())) else ():
+    for name, values in list(series.items())[:MOST_SERIES] if drawn else ():
         chart.add(_short(name), list(values[-MOST_BARS:]))
     return _svg(chart)
 
@@ -85,7 +87,9 @@ def _options(title: str, unit: str) -> dict[str, Any]:
         "margin": 8,
         "margin_right": 60,  # half of the last label
         "disable_xml_declaration": True,
-        "value_formatter": lambda value: f"{unit}{value:,.2f}" if unit else f"{value:,.0f}",
+        "value_formatter": lambda value: (
+            f"{unit}{value:,.2f}" if unit else f"{value:,.1f}".removesuffix(".0")
+        ),
         "no_data_text": "Nothing yet",
         "pretty_print": False,
     }
