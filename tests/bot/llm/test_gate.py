@@ -278,6 +278,17 @@ async def test_who_has_another_model_does_not_wait_for_an_open_circuit():
     assert calls.gate.unavailable("fake/one") is None, "it may be the probe"
 
 
+@pytest.mark.timeout(20)
+async def test_who_has_another_model_and_has_waited_long_sleeps_until_a_held_lane_may_be_probed():
+    calls = GatedCalls(Provider(), max_wait_s=10)
+    place = calls.gate.place()
+    await calls.open_circuit(ModelUnavailable())
+    await at(40)
+    calls.gate.hold("fake/one", 4, ModelUnavailable())
+    await calls.gate.turn(Ticket(place, "fake/one", last_resort=False), unheard)
+    assert anyio.current_time() == pytest.approx(1044, abs=0.1)
+
+
 async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_queues():
     slow = anyio.Event()
     calls = GatedCalls(Provider(slow), max_parallel=1)
