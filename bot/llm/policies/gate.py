@@ -176,9 +176,8 @@ class Gate:
         now = anyio.current_time()
         if ticket is self.queue.front:
             until = min(until, self.queue.wakes_at(now))
-        if ticket.last_resort and self.queue.shut(
-            ticket.model, now
-        ):  # others are refused, or wait for the lane
+        # Who has another model is refused at once, or waits for the lane alone.
+        if ticket.last_resort and self.queue.shut(ticket.model, now):
             until = min(until, deadline, self.queue.patience(ticket))
         event = self._wakeups[ticket.place] = anyio.Event()
         with anyio.CancelScope(deadline=until + LATE_S):
