@@ -159,13 +159,18 @@ class Delivery:
         outlet = self._outlet(thread.transport)
         if not outlet.asks:
             return False
-        ids = {
-            "reply_to": pending.incoming.id,
-            "to": pending.incoming.author.id,
-            "correlation_id": pending.reference,
-            "reply_address": pending.incoming.reply_address,
-        }
-        question = Outgoing(thread, key, self._mask(scrub(text)), "notice", choices=choices, **ids)
+        incoming = pending.incoming
+        question = Outgoing(
+            thread,
+            key,
+            self._mask(scrub(text)),
+            "notice",
+            incoming.id,
+            choices,
+            incoming.author.id,
+            pending.reference,
+            incoming.reply_address,
+        )
         try:
             # The question itself has no intent, so it may have been posted if the turn had begun.
             began = pending.interrupted or pending.received.unsure
@@ -234,14 +239,17 @@ class Delivery:
         log.warning("post.expired: the answer of %s is too old to be posted", intent.at, extra=fields)
         text = wording.too_old(datetime.fromisoformat(intent.at), pending.reference)
         note = self._intent(pending, Ending("failed", text, "error", error.code))
-        await self._journal.durable(self._journal.put(note))
+        await retry_until_stored(lambda: self._journal.append(note))
         return await self._post(pending, note)
 
     async def _post(self, pending: PendingMessage, intent: Intent, *, mark: str = "") -> str:
         incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = self._choices(intent.code, incoming.id, intent.ways)
         ids = incoming.author.id, pending.reference, incoming.reply_address
-        outgoing = Outgoing(incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids)
+        expired = bool(mark) and self._too_old(intent)
+        outgoing = Outgoing(
+            incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired
+        )
         return await self._outlet(incoming.thread.transport).post(outgoing)
 
     async def _reconcile(self, pending: PendingMessage, intent: Intent) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.judge.journal import Lifecycle, clock, namesake, plain, read_journal, sibling
@@ -139,7 +139,7 @@ class _Audit:
 
     def _too_late(self, life: Lifecycle, post: Post) -> bool:
         ready = clock(life.answered_at) if life.answered_at else post.at
-        return post.kind == "reply" and post.at - ready > self._record.max_age_s + SLACK_S
+        return post.kind == "reply" and post.sent_at - ready > self._record.max_age_s + SLACK_S
 
     def _doubtful(self, key: str) -> bool:
         """A post may be out; or it was given up, could not be settled on disk, and got another chance."""
@@ -265,8 +265,7 @@ class _Audit:
                 continue
             if (
                 posts[0].kind == "reply"
-                and sent.command != "/compact"
-                and not _of_a_playbook(sent, posts[0])
+                and not _of_no_conversation(sent, self._record.sent.values())
                 and not self._admitted(sent.thread)
             ):
                 yield f"{path}: {key} was answered and forgotten"
@@ -283,6 +282,7 @@ class _Audit:
                 yield f"{path}: {line['message_id']} {line['outcome']}, journal {by_id.get(line['message_id'])}"
 
 
-def _of_a_playbook(sent: Sent, post: Post) -> bool:
-    """Say whether a message played, or would have: also a /retry of one that did."""
-    return sent.command.startswith("/play") or (sent.command.startswith("/retry") and "playbook" in post.text)
+def _of_no_conversation(sent: Sent, others: Iterable[Sent]) -> bool:
+    """Say whether a command may be answered without the conversation: also a /retry of such a command."""
+    before = (one for one in others if one.thread == sent.thread) if sent.command.startswith("/retry") else ()
+    return any(one.command.startswith(("/play", "/compact")) for one in (sent, *before))

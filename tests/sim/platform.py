@@ -89,6 +89,7 @@ class Platform:
         self._pushed = anyio.Event()
         self._settled_now: set[str] = set()
         self._flying: list[Outgoing] = []
+        self._sent_at: dict[str, float] = {}
 
     @property
     def quiet(self) -> bool:
@@ -132,6 +133,7 @@ class Platform:
     async def post(self, outgoing: Outgoing) -> str:
         self._write_ahead.before_post(outgoing)
         dies = self._fate.step(f"post {outgoing.key} {outgoing.kind}")
+        self._sent_at[outgoing.key] = self._fate.now
         self._flying.append(outgoing)
         if dies:
             if self._rng.random() < 0.3:
@@ -241,7 +243,10 @@ class Platform:
         if outgoing in self._flying:
             self._flying.remove(outgoing)
         at = self._fate.clock() if at is None else at
-        self._record.posts.append(Post(at, outgoing.key, str(outgoing.thread), outgoing.text, outgoing.kind))
+        place = outgoing.key, str(outgoing.thread)
+        self._record.posts.append(
+            Post(at, *place, outgoing.text, outgoing.kind, self._sent_at.get(place[0], at))
+        )
         self._fate.note(f"kept {outgoing.key} {outgoing.text!r}")
         if outgoing.choices:
             for delay, author, text in self.people(outgoing):

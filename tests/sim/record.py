@@ -36,6 +36,8 @@ class Post:
     thread: str
     text: str
     kind: str
+    sent_at: float = 0.0
+    """When the bot began to send it."""
 
 
 @dataclass(slots=True)

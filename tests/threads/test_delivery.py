@@ -13,7 +13,8 @@ from bot.reports.files import FileReader
 from bot.reports.message_story import stories
 from tests.sim.loop import SimLoop
 from tests.world import Clock, Platform, Scripted, message, running, says
-from threads.errors import TransportUnavailable
+from threads.errors import StoreUnavailable, TransportUnavailable
+from threads.journal.records import Intent
 from threads.wording import MAYBE_REPEAT
 from transports.shared.delivery.outbox import Outbox
 
@@ -120,6 +121,48 @@ async def test_where_nobody_can_say_whether_it_is_out_it_is_a_marked_repeat_and_
     await start(tmp_path, platform, clock)
     assert platform.texts == [f"the answer\n\n{MAYBE_REPEAT}"]
     assert platform.outcomes == {"m1": "answered"}
+
+
+class Unsure(Away):
+    """Cannot be asked until the first try to post is refused, which may be out. Then it can, and has nothing."""
+
+    async def post(self, outgoing):
+        if self.looks:
+            return await super().post(outgoing)
+        self.tries, self.looks = self.tries + 1, True
+        raise TransportUnavailable("cut", maybe_posted=True)
+
+
+async def test_an_old_answer_that_turns_out_not_to_be_posted_becomes_the_note(tmp_path):
+    clock, platform = LoopClock(), Unsure()
+    await answer_and_die(tmp_path, platform, clock)
+    platform.away, platform.looks, clock.offset = False, False, HOURS
+    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
+    async with running(tmp_path, platform, Scripted(), clock=clock, outboxes={"fake": outbox(platform)}):
+        await anyio.sleep(60)
+    [text] = platform.texts
+    assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC, but I could not post it")
+    assert platform.outcomes == {"m1": "failed"}
+
+
+async def test_a_full_disk_before_the_note_delays_the_note_and_brings_no_old_answer(tmp_path, monkeypatch):
+    clock, platform = LoopClock(), Away(looks=False)
+    platform.back_at = anyio.current_time() + 700
+    outbox = partial(Outbox, ensure_ownership=anyio.lowlevel.checkpoint, max_age_s=600.0)
+    changes = {"clock": clock, "outboxes": {"fake": outbox(platform)}}
+    async with running(tmp_path, platform, Scripted(says("the answer")), **changes) as bot:
+        append, refusals = bot.journal.append, [StoreUnavailable("journal: No space left on device")]
+
+        async def refuse_first(*records):
+            if refusals and isinstance(records[0], Intent):
+                raise refusals.pop()
+            await append(*records)
+
+        monkeypatch.setattr(bot.journal, "append", refuse_first)
+        await platform.exchange(bot, message())
+        assert not refusals
+    [text] = platform.texts
+    assert text.startswith("I had an answer to this on 21 Nov at 10:00 UTC, but I could not post it")
 
 
 async def test_a_death_before_the_note_is_posted_leaves_the_note_and_never_the_answer(tmp_path):

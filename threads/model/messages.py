@@ -170,6 +170,7 @@ class Outgoing:
 
     ``reply_to`` is the message it answers, and ``to`` that message's author. A platform without buttons writes the
     ``choices`` out. Either way a choice comes back as a message. ``correlation_id`` is its turn's, for the log.
+    ``expired``: it is too old, and posted only because it may be out already. Known not to be, it is given up.
     """
 
     thread: ThreadId
@@ -181,6 +182,7 @@ class Outgoing:
     to: str = ""
     correlation_id: str = field(default="", compare=False)
     reply_address: str = field(default="", compare=False, repr=False)
+    expired: bool = False
 
 
 Outcome = Literal[

@@ -104,7 +104,8 @@ class Outbox:
                     raise
 
     def _expires_at(self, outgoing: Outgoing) -> float:
-        return anyio.current_time() + (self._max_age_s if outgoing.kind == "reply" else math.inf)
+        left = 0.0 if outgoing.expired else self._max_age_s
+        return anyio.current_time() + (left if outgoing.kind == "reply" else math.inf)
 
     async def _waited(self, outgoing: Outgoing, error: PostFailed, failures: int, until: float) -> bool:
         """Wait until the post may be tried again; return False, at once, if that is of no use.
