@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from cachetools import FIFOCache
 from pydantic import JsonValue
@@ -22,7 +23,10 @@ RING_EVENTS, RING_BYTES = 2_000, 1_000_000
 MOST_FEEDS = 500
 """Threads without a page and without a running turn whose last events stay in memory."""
 
-MOST_MESSAGES = 50
+MOST_RINGS = 50
+"""Of these threads, those used last: a page that comes back gets what it missed. Of others it gets a snapshot."""
+
+MOST_MESSAGES = 20
 """Settled messages of a thread that are remembered with their tools; older ones come from the thread's log."""
 
 MOST_OVER = 5
@@ -55,10 +59,15 @@ class Ring:
         for wake in self._watching:
             wake()
 
+    def clear(self) -> None:
+        """Forget the events. A page that has not seen all of them gets a snapshot."""
+        self._events.clear()
+        self._bytes = 0
+
     def reset(self) -> None:
         """Begin again: every page gets a snapshot."""
-        self._events.clear()
-        self._bytes, self.last = 0, self.last + 1
+        self.clear()
+        self.last += 1
         for wake in self._watching:
             wake()
 
@@ -85,33 +94,46 @@ class Ring:
 
 @dataclass(slots=True)
 class _Message:
-    """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the worker that tells."""
+    """What a page has to know of a message. ``began``: its turn has begun. ``origin``: the worker that tells.
+
+    The events of a settled one are stored as JSON, which takes a fraction of the memory.
+    """
 
     origin: str = ""
-    events: list[Event] = field(default_factory=list)
     began: bool = False
     settled: bool = False
+    _live: list[Event] = field(default_factory=list)
+    _stored: str = "[]"
+
+    @property
+    def events(self) -> list[Event]:
+        stored: list[Event] = json.loads(self._stored) if self.settled else self._live
+        return stored
 
     def note(self, event: Event) -> None:
+        events = self._after(event, self.events)
+        self._live, self._stored = ([], json.dumps(events)) if self.settled else (events, "[]")
+
+    def _after(self, event: Event, events: list[Event]) -> list[Event]:
         match event["op"]:
-            case "delta" if self.events and self.events[-1]["op"] == "delta":
-                self.events[-1] = {**event, "text": f"{self.events[-1]['text']}{event['text']}"}
-                return
+            case "delta" if events and events[-1]["op"] == "delta":
+                events[-1] = {**event, "text": f"{events[-1]['text']}{event['text']}"}
+                return events
             case "reset":
-                while self.events and self.events[-1]["op"] == "delta":
-                    self.events.pop()
+                while events and events[-1]["op"] == "delta":
+                    events.pop()
             case "resumed":
-                self.events = [noted for noted in self.events if noted["op"] not in {"wait", "resumed"}]
-                return
+                return [noted for noted in events if noted["op"] not in {"wait", "resumed"}]
             case "started":
                 self.began = True
             case "settled":
                 self.settled = True
-                self.events = [noted for noted in self.events if noted["op"] not in {"delta", "wait"}]
+                events = [noted for noted in events if noted["op"] not in {"delta", "wait"}]
             case _:
                 pass
-        if len(self.events) < MOST_NOTED or event["op"] in {"settled", "post", "closed"}:
-            self.events.append(event)
+        if len(events) < MOST_NOTED or event["op"] in {"settled", "post", "closed"}:
+            events.append(event)
+        return events
 
 
 class Feed:
@@ -126,6 +148,11 @@ class Feed:
     @property
     def running(self) -> bool:
         return any(not message.settled for message in self._messages.values())
+
+    @property
+    def at_rest(self) -> bool:
+        """Return whether no page shows the thread, and nothing of it is unsettled."""
+        return not self.ring.watched and not self.running
 
     def knows(self, message_id: str) -> bool:
         """Return whether anything was told of a message here."""
@@ -192,6 +219,9 @@ class Feeds:
                 self._drop_oldest()
             self._threads[thread] = Feed()
         self._threads.move_to_end(thread)
+        old = next(islice(reversed(self._threads.values()), MOST_RINGS, None), None)
+        if old and old.at_rest:
+            old.ring.clear()
         return self._threads[thread]
 
     def list_of(self, person: str) -> Ring:
@@ -205,6 +235,6 @@ class Feeds:
 
     def _drop_oldest(self) -> None:
         for name, feed in self._threads.items():
-            if not feed.running and not feed.ring.watched:
+            if feed.at_rest:
                 del self._threads[name]
                 return

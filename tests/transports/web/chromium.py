@@ -39,7 +39,7 @@ async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterat
                 lambda one: None if one.url.startswith((site.url, "data:")) else faults.append(one.url),
             )
             await page.goto(f"{site.url}/enter#{site.link(person)}")
-            await page.wait_for_selector("#text")
+            await page.wait_for_selector("#text:not([readonly])")  # its script runs
             yield page
         finally:
             await browser.close()

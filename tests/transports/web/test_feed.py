@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.web.feed import MOST_FEEDS, MOST_MESSAGES, RING_EVENTS, Feed, Feeds, Ring
+from transports.web.feed import MOST_FEEDS, MOST_MESSAGES, MOST_RINGS, RING_EVENTS, Feed, Feeds, Ring
 
 
 def texts(lines):
@@ -84,6 +84,27 @@ def test_feeds_of_quiet_threads_are_forgotten_and_running_ones_are_not():
             feeds.of(f"t{number}")
         assert {"busy", "open"} <= set(feeds.known)
     assert len(feeds.known) <= MOST_FEEDS
+
+
+def test_a_page_of_a_thread_at_rest_that_many_others_followed_gets_a_snapshot_of_all_it_knows():
+    feeds = Feeds()
+    told = [{"op": op, "id": "m1"} for op in ("started", "post", "settled")]
+    for event in told:
+        feeds.of("old").publish(event)
+    for number in range(MOST_RINGS):
+        feeds.of(f"t{number}").publish({"op": "started", "id": "m"})
+    old = feeds.known["old"]
+    assert old.ring.since(old.ring.last - 1) is None
+    assert old.ring.since(old.ring.last) == []
+    assert list(old.noted()) == told
+    assert feeds.known["t0"].ring.since(0), "a running one stays whole"
+
+
+def test_a_settled_message_takes_what_is_told_of_it_later():
+    feed = Feed()
+    for op in ("started", "settled", "closed"):
+        feed.publish({"op": op, "id": "m1"})
+    assert [event["op"] for event in feed.noted()] == ["started", "settled", "closed"]
 
 
 def test_what_an_earlier_process_settled_is_left_to_the_log():
