@@ -130,7 +130,8 @@ async def test_what_is_found_too_late_gets_an_honest_note(tmp_path):
             found = await until_settled(tmp_path, *(said.ts for said in late))
         assert {found[said.ts] for said in late} == {"failed"}
         assert model.requests == []
-        assert 1 <= sum("too old" in text for text in answers(slack, "C1", first.ts)) <= 2
+        # One note covers what came while another was being posted; how many there are depends on the machine.
+        assert 1 <= sum("too old" in text for text in answers(slack, "C1", first.ts)) <= len(late)
 
 
 async def test_what_is_said_during_a_lost_link_is_found_after_the_reconnect(tmp_path):
