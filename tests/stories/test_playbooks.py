@@ -550,13 +550,14 @@ async def test_a_stage_that_takes_too_long_is_a_failure_of_its_own_type(tmp_path
             act: {prompt: Say so.}
         """,
     )
-    async with playing(tmp_path, stalled(), text("Too slow.")) as (chat, fake):
+    async with playing(tmp_path, text("hi"), stalled(), text("Too slow.")) as (chat, fake):
+        await chat.say("hello")  # the first call loads the SDK, which takes longer than the stage may
         outcome = await chat.say("/play slow")
         assert (
             outcome.text
             == "**slow**: done\n✗ wait\n✓ mend\n\nwait: The stage took longer than 0.2 s.\n\nToo slow."
         )
-        assert "The stage wait failed (timeout): The stage took longer than 0.2 s." in prompts(fake)[1]
+        assert "The stage wait failed (timeout): The stage took longer than 0.2 s." in prompts(fake)[2]
 
 
 async def test_the_time_of_the_whole_playbook_ends_it(tmp_path):
