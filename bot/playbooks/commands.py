@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.playbooks import wording
-from bot.playbooks.library import Library
+from bot.playbooks.folder import Library
 from bot.playbooks.player import may_direct
 from bot.playbooks.run_state import Run
 from bot.playbooks.runs import Runs
@@ -43,7 +43,7 @@ class PlayCommands:
     ``forget_return`` takes back that a parked run goes on by itself.
     """
 
-    library: Library
+    playbooks: Library
     runs: Runs
     schedules: Schedules | None
     forget_return: Callable[[Run], Awaitable[None]]
@@ -81,7 +81,7 @@ class PlayCommands:
             await self.forget_return(run)
 
     async def _list(self) -> str:
-        entries = await self.offload(self.library.read_all)
+        entries = await self.offload(self.playbooks.read_all)
         problems = [f"{entry.file_name}: {entry.faults[0]}" for entry in entries if entry.faults]
         return wording.listing([entry.playbook for entry in entries if entry.playbook], problems)
 
@@ -122,7 +122,7 @@ class PlayCommands:
         if len(rest) < 2:
             return AT
         zone, name, *more = rest
-        playbook = await self.offload(self.library.find, name)
+        playbook = await self.offload(self.playbooks.find, name)
         if isinstance(playbook, str):
             return playbook
         try:

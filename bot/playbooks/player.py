@@ -17,7 +17,7 @@ import anyio
 from bot.agent.prompt.user_message import user_message
 from bot.playbooks import wording
 from bot.playbooks.definition import Playbook
-from bot.playbooks.library import Library
+from bot.playbooks.folder import Library
 from bot.playbooks.parsing import digest_of
 from bot.playbooks.run_state import Failure, Run
 from bot.playbooks.runs import Runs, TooManyRuns
@@ -54,7 +54,7 @@ class Player:
     makes the files of a thread as durable as its conversation.
     """
 
-    library: Library
+    playbooks: Library
     parts: StageParts
     spending: Callable[[str], Awaitable[Spending]]
     return_later: Callable[[Run], Awaitable[datetime | None]]
@@ -103,7 +103,7 @@ class Player:
     async def _new(self, turn: Turn, before: Run | None, name: str, words: str) -> Run | str:
         if before and before.state == "parked":
             return f"{before.playbook.name} waits here. First say {wording.CONTROLS}."
-        playbook = await self.offload(self.library.find, name)
+        playbook = await self.offload(self.playbooks.find, name)
         if isinstance(playbook, str):
             return playbook
         return new_run(turn, playbook, words)

@@ -15,7 +15,7 @@ from bot.config.settings import Settings
 from bot.llm.policies.structured_output import FittingModels
 from bot.playbooks.commands import PlayCommands
 from bot.playbooks.definition import Stage
-from bot.playbooks.library import FOLDER, Library
+from bot.playbooks.folder import FOLDER, Library
 from bot.playbooks.player import Player, Spending
 from bot.playbooks.run_state import Failure, Run, RunsFile
 from bot.playbooks.runs import Runs

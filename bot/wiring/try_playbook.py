@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from bot.config.settings import Settings
 from bot.observe.logs import configure_logging
 from bot.playbooks.definition import Playbook
-from bot.playbooks.library import FOLDER
+from bot.playbooks.folder import FOLDER
 from bot.playbooks.run_state import RunsFile
 from bot.wiring.app import serve
 from bot.wiring.chat import with_owner

@@ -21,7 +21,7 @@ from bot.agent.prompt.compaction import INSTRUCTION
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Tools
 from bot.playbooks.definition import Playbook
-from bot.playbooks.library import Entry
+from bot.playbooks.folder import Entry
 from bot.playbooks.parsing import parse_playbook
 from bot.ports.model import Request
 from bot.ports.tool import Arguments, Tool, ToolContext
@@ -111,7 +111,7 @@ _VISIT = re.compile(r"(.+)\.([a-z]+)\.(\d+)\.(\d+)")
 
 
 class Shelf:
-    """A `bot.playbooks.library.Library` in memory."""
+    """A `bot.playbooks.folder.Library` in memory."""
 
     def read_all(self) -> list[Entry]:
         return [Entry(f"{name}.yaml", playbook) for name, playbook in PLAYBOOKS.items()]
@@ -204,13 +204,13 @@ async def with_plays(
     current, own = CurrentSettings(settings), SimTools(tools, returns, _spill)
     agents = Agents(current, chain, own, SimInstructions(), parts.store, ledger, lambda tell: tell)
     opened = await open_playbooks(agents, AccessControl(current), resources, states, settings)
-    player, usual = replace(opened.player, library=Shelf()), parts.run
+    player, usual = replace(opened.player, playbooks=Shelf()), parts.run
 
     async def run(turn: Turn) -> str:
         plays = as_turn(turn.incoming).first == "play" and not turn.known_answer
         return await (player.run(turn) if plays else usual(turn))
 
-    return replace(parts, run=run, plays=replace(opened.commands, library=Shelf())), returns
+    return replace(parts, run=run, plays=replace(opened.commands, playbooks=Shelf())), returns
 
 
 async def _spill(workspace: Path, name: str, text: str, *, outside: bool) -> str:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from bot.playbooks.library import examples
+from bot.playbooks.folder import examples
 from bot.playbooks.parsing import parse_playbook
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, error

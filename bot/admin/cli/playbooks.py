@@ -14,7 +14,7 @@ from bot.ports.config_error import EX_CONFIG
 
 if TYPE_CHECKING:
     from bot.playbooks.definition import Playbook
-    from bot.playbooks.library import Library
+    from bot.playbooks.folder import Library
 
 
 @click.group()
@@ -99,7 +99,7 @@ def try_playbook(name: str, words: tuple[str, ...], settings_file: Path | None, 
 @data_option
 def add_playbook(name: str | None, settings_file: Path | None, data: Path | None) -> None:
     """Copy the example NAME into the data folder. Without NAME, list the examples."""
-    from bot.playbooks.library import FOLDER, examples
+    from bot.playbooks.folder import FOLDER, examples
 
     if name is None:
         for example in _examples().values():
@@ -121,13 +121,13 @@ def add_playbook(name: str | None, settings_file: Path | None, data: Path | None
 
 
 def _library(settings_file: Path | None, data: Path | None) -> Library:
-    from bot.playbooks.library import FOLDER, Library
+    from bot.playbooks.folder import FOLDER, Library
 
     return Library(load(settings_file, data, only_looks=True).settings.data / FOLDER)
 
 
 def _examples() -> dict[str, Playbook]:
-    from bot.playbooks.library import examples
+    from bot.playbooks.folder import examples
     from bot.playbooks.parsing import parse_playbook
 
     found = [parse_playbook(file_name, text) for file_name, text in examples().items()]

@@ -178,7 +178,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.playbooks.library import FOLDER, Library
+    from bot.playbooks.folder import FOLDER, Library
     from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:

@@ -11,7 +11,7 @@ import anyio
 from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import McpServer
-from bot.playbooks.library import FOLDER, Library
+from bot.playbooks.folder import FOLDER, Library
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
 from transports.shared.checks import Finding, State

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from bot.playbooks.definition import Playbook, json_schema
-from bot.playbooks.library import examples
+from bot.playbooks.folder import examples
 from bot.playbooks.parsing import PlaybookInvalid, digest_of, parse_playbook
 
 WHOLE = """\

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.playbooks.library import examples
+from bot.playbooks.folder import examples
 
 
 def tried(*arguments, data):

@@ -1,6 +1,6 @@
 """The folder of playbooks: read anew each time, only what its owner alone can change, and no file stops another."""
 
-from bot.playbooks.library import Library
+from bot.playbooks.folder import Library
 
 ONE = "name: {0}\ndescription: The {0}.\nstages:\n  - name: only\n    act: {{prompt: Do it.}}\n"
 
