@@ -44,3 +44,13 @@ def test_a_chart_of_years_is_bounded(draw):
 def test_the_library_leaves_nothing_behind_that_other_imports_ask(draw):
     draw(["a"], [1.0])
     assert [finder for finder in sys.meta_path if type(finder).__module__ == "pygal"] == []
+
+
+def test_a_scale_of_small_counts_has_no_number_twice_and_one_of_nothing_has_none():
+    def scale(*counts):
+        drawn = ET.fromstring(charts.bars("Retries", ["a", "b"], {"retries": counts}))
+        texts = [one.text for one in drawn.iter() if one.tag.endswith("text")]
+        return [text for text in texts if text and text.replace(".", "").isdigit()]
+
+    assert scale(0, 1) == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
+    assert scale(0, 0) == []
