@@ -69,7 +69,6 @@ class FileStore:
                 await self.history.run()
 
         # Not in a group of their own: anyio would not cancel what a last record starts in the group of the actors.
-        tasks.start_soon(self._checkpoints.run)
         tasks.start_soon(write_journal)
         tasks.start_soon(write_logs)
 

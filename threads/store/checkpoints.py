@@ -1,47 +1,77 @@
-"""Replaces the conversation files of all threads. Each of a few writers takes a share of those that wait."""
+"""Replaces the conversation files of all threads. A few tasks write at a time, each a share of the files that wait.
+
+A task writes its own file where it need not wait: an idle bot pays for no hop to another task.
+"""
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
 from pathlib import Path
 
 import anyio
 
 from .disk import Bytes, Disk, Offload, Replacement, replace_files
-from .group_commit import GroupWriter
 
-WRITERS = 2
-"""While the disk works for one, the other prepares files. More writers cost CPU and gain nothing."""
+WRITERS = 3
+"""While the disk works for one, the others prepare files. More writers cost CPU and gain nothing."""
 
 SHARE = 8
-"""Files that one writer takes before the next one is used. Fewer are not worth another thread."""
+"""Files that one writer takes if so many wait. Fewer are not worth another thread."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job(Replacement):
+    """A replacement in the queue. ``wake`` is set when it is done, or when its task may be the next to write."""
+
+    taken: bool = False
+    done: bool = False
+    wake: anyio.Event | None = None
 
 
 class Checkpoints:
-    """Keep `run` going in a task."""
+    """Use it on the event loop only."""
 
     def __init__(self, disk: Disk, offload: Offload) -> None:
         self._disk, self._offload = disk, offload
-        self._groups = [GroupWriter(self._commit) for _ in range(WRITERS)]
+        self._queue: deque[_Job] = deque()
+        self._writers = 0
 
     async def replace(self, path: Path, data: Bytes, new: bool) -> None:
         """Replace the file, or create a *new* one, durably. Raises OSError, and leaves the old one in place.
 
         It waits even if the task is cancelled: the next replacement of the file must not overtake this one.
         """
-        replacement = Replacement(path, data, new)
-        group = min(self._groups, key=lambda one: len(one.filling.items) // SHARE)
-        batch = group.put(replacement)
+        job = _Job(path, data, new)
+        self._queue.append(job)
         with anyio.CancelScope(shield=True):
-            await batch.done.wait()
-        if error := batch.error or replacement.error:
-            raise error
+            while not job.done:
+                if job.taken or self._writers == WRITERS:
+                    job.wake = anyio.Event()
+                    await job.wake.wait()
+                else:
+                    await self._write_share()
+        if job.error:
+            raise job.error
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        async with anyio.create_task_group() as tasks:
-            for group in self._groups:
-                tasks.start_soon(group.run)
-
-    async def _commit(self, replacements: list[Replacement]) -> None:
-        if replacements:
-            await self._offload(replace_files, self._disk, replacements)
+    async def _write_share(self) -> None:
+        size = min(len(self._queue), max(SHARE, ceil(len(self._queue) / WRITERS)))
+        share = [self._queue.popleft() for _ in range(size)]
+        self._writers += 1
+        for job in share:
+            job.taken = True
+        try:
+            await self._offload(replace_files, self._disk, share)
+        except BaseException:  # a bug: nobody may take a file for durable
+            for job in share:
+                job.error = job.error or OSError("the write was interrupted")
+            raise
+        finally:
+            self._writers -= 1
+            for job in share:
+                job.done = True
+            for job in (*share, *islice(self._queue, 1)):
+                if job.wake:
+                    job.wake.set()
