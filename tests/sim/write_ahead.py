@@ -33,7 +33,8 @@ class WriteAhead:
         if question:
             self.before_effect(key, "a question")
             return
-        intent = next((line for line in self._journal(key) if line["kind"] == "intent"), None)
+        intents = [line for line in self._journal(key) if line["kind"] == "intent"]
+        intent = intents[-1] if intents else None  # an answer that became too old has a note after it
         if intent is None:
             self._record.violations.append(f"{key}: a post before its intent is durable")
         elif intent["outcome"] == "answered" and NOT_SAVED not in outgoing.text:
