@@ -48,7 +48,7 @@ from threads.model import (
     TurnSettled,
 )
 from threads.store.attachments import AttachmentStore
-from threads.store.data_folder import thread_folder
+from threads.store.data_folder import Spill, thread_folder
 from threads.store.disk import Disk, File, Offload, PosixDisk, replace_file
 from threads.store.json_file import F, JsonFile
 from transports.base.transport import Capabilities
@@ -321,12 +321,18 @@ def core_parts(
     def workspace(thread: ThreadId) -> Path:
         return thread_folder(data, thread) / "workspace"
 
+    def spill_of(thread: ThreadId) -> Spill:
+        async def write(name: str, text: str, *, outside: bool) -> str:
+            return await spill(disk, offload, workspace(thread), name, text, outside=outside)
+
+        return write
+
     fields = {
         "models": model,
         "tools": toolbox,
         "system": "You are kind.",
         "workspace": store.workspace,
-        "spill": lambda thread: partial(spill, disk, offload, workspace(thread)),
+        "spill": spill_of,
         **agent,
     }
     parts = Parts(

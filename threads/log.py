@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -72,7 +72,8 @@ class Log:
     """Writes the logs of all threads, each into its ``folder``. Keep `run` going in a task."""
 
     def __init__(self, disk: Disk, *, folder: Callable[[ThreadId], Path], offload: Offload) -> None:
-        self._disk, self._folder, self._offload = disk, folder, offload
+        self._disk, self._offload = disk, offload
+        self._path = lru_cache(MAX_CHECKED)(lambda thread: folder(thread) / "log.jsonl")
         self._group = GroupWriter(self._commit)
         self._refused: list[Work] = []
         self._checked: set[Path] = set()  # logs that end with a complete line
@@ -90,9 +91,6 @@ class Log:
         """As `put`, for the entries of each message, by its id, that the log does not show as settled."""
         lines = {message_id: _encode(entries) for message_id, entries in settled.items()}
         return self._group.put(Work(self._path(thread), lines, then))
-
-    def _path(self, thread: ThreadId) -> Path:
-        return self._folder(thread) / "log.jsonl"
 
     async def run(self) -> None:
         """Write until cancelled. The next start adds what was not written."""

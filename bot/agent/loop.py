@@ -127,8 +127,9 @@ class Agent:
     def _model_calls(self, turn: Turn, model: TurnModel, keep: int) -> ModelCalls:
         thread = turn.incoming.thread
         compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
-        empty = replace(self.empty, system=self.system, tools=self.tools.specs, cache_key=str(thread))
-        return ModelCalls(turn, model, compaction, empty, self.compaction.threshold, self.veil(turn.tell))
+        key = str(thread)
+        request = partial(replace, self.empty, system=self.system, tools=self.tools.specs, cache_key=key)
+        return ModelCalls(turn, model, compaction, request, self.compaction.threshold, self.veil(turn.tell))
 
     async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:
         """Take one completion; return the whole answer, or None if the turn goes on."""

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -36,12 +37,12 @@ CUT_BY = 2000
 
 @dataclass(frozen=True, slots=True)
 class ModelCalls:
-    """``empty`` is the request without its messages; ``threshold`` is the share of the window that may be used."""
+    """``request`` makes a request of its messages; ``threshold`` is the share of the window that may be used."""
 
     turn: Turn
     model: TurnModel
     compaction: Compaction
-    empty: Request
+    request: Callable[..., Request]
     threshold: float
     tell: OnEvent
 
@@ -101,7 +102,7 @@ class ModelCalls:
     def _request(self, tool_choice: Literal["auto", "none"]) -> Request:
         if (repaired := repair(self.turn.messages)) is not self.turn.messages:
             self.turn.replace_messages(repaired)
-        return replace(self.empty, messages=tuple(self.turn.messages), tool_choice=tool_choice)
+        return self.request(messages=tuple(self.turn.messages), tool_choice=tool_choice)
 
     async def _complete(self, request: Request) -> Completion:
         completion = await self.model.complete(request, self.tell)

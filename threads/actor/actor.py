@@ -39,14 +39,12 @@ class Actor:
         self._conversing = anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
         self.life = anyio.CancelScope()
-        self._scope: anyio.CancelScope | None = None
-        self._stopped_by = ""
-        self._turn_over = anyio.Event()
+        self._turn: ActorTurn | None = None
 
     @property
     def settling(self) -> bool:
         """Whether the turn of the current message has ended and the message has no outcome yet."""
-        return self.current is not None and self._scope is None
+        return self.current is not None and self._turn is None
 
     @property
     def conversation(self) -> list[Message] | None:
@@ -75,11 +73,9 @@ class Actor:
     async def stop(self, request: StopRequest) -> tuple[int, int]:
         """End the turn and drop messages that waited before *request*. Return how many of each. Takes at most 2 s."""
         running = self.current is not None and self.current.received.seq < request.seq
-        if running and self._scope is not None:
-            self._stopped_by = request.id
-            self._scope.cancel()
+        if running and self._turn is not None:
             with anyio.move_on_after(STOP_WITHIN_S):
-                await self._turn_over.wait()
+                await self._turn.stop(request.id)
         dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < request.seq)
         await retry_until_stored(lambda: self._shared.delivery.cover(dropped, "stopped", request.id))
         return int(running), len(dropped)
@@ -114,21 +110,22 @@ class Actor:
         turn = ActorTurn(pending, self._conversation, self.mailbox, self._shared)
         turn.attempt, turn.correlation_id = attempt, correlation_id(pending.incoming.key, attempt)
         turn.notes += headings(pending.incoming)
-        self._turn_over = anyio.Event()
-        with anyio.CancelScope() as scope:
-            self._scope = scope
-            try:
+        self._turn = turn
+        try:
+            with turn.scope:
                 async with self._conversing:
                     return await self._take_turn(pending, turn)
-            except Exception as error:  # the boundary of a turn
-                if turn.started is None or isinstance(error, Fenced):
-                    raise
-                await turn.begun()
-                return self._failed(pending, error, turn)
-            finally:
-                self._scope = None
-                self._turn_over.set()
-        return Ending("stopped", "", by=self._stopped_by)
+            if turn.stopped_by:
+                return Ending("stopped", "", by=turn.stopped_by)
+            raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
+        except Exception as error:  # the boundary of a turn
+            if turn.started is None or isinstance(error, Fenced):
+                raise
+            await turn.begun()
+            return self._failed(pending, error, turn)
+        finally:
+            self._turn = None
+            turn.done.set()
 
     async def _take_turn(self, pending: PendingMessage, turn: ActorTurn) -> Ending:
         shared, attempt = self._shared, turn.attempt
@@ -146,13 +143,10 @@ class Actor:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
             if attempt > 1 or pending.recovered or pending.received.unsure:
                 await turn.recognise()
-            turn.clock.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
-            with turn.clock:
-                text = await shared.run(turn)
-                await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts
-                await shared.store.keep_workspace(pending.incoming.thread)
-            if turn.clock.cancelled_caught:
-                raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
+            turn.scope.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
+            text = await shared.run(turn)
+            await anyio.lowlevel.checkpoint_if_cancelled()  # a stop at the last moment counts
+            await shared.store.keep_workspace(pending.incoming.thread)
         except BaseException:
             turn.add_interrupted_text()
             raise

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -89,8 +89,9 @@ class ActorParts:
 
 
 class ActorTurn:
-    """A `threads.model.Turn`. ``notes`` go above the answer, once each. ``clock`` has the turn's deadline.
+    """A `threads.model.Turn`. ``notes`` go above the answer, once each.
 
+    ``scope`` has the turn's deadline, once it runs. ``done`` is set at its end.
     ``started`` is the write of its ``started`` record. Nobody sees anything of the turn before that is durable. While
     the disk refuses, events are held back.
     """
@@ -100,11 +101,11 @@ class ActorTurn:
     ) -> None:
         self.incoming, self.known_answer = pending.incoming, ""
         self.notes = list[str]()
-        self.attempt, self.correlation_id = 0, ""
+        self.attempt, self.correlation_id, self.stopped_by = 0, "", ""
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
-        self.clock = anyio.CancelScope()
+        self.scope, self.done = anyio.CancelScope(), anyio.Event()
         self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
         self._asked, self._open, self._left = 0, 0, math.inf
 
@@ -114,11 +115,17 @@ class ActorTurn:
 
     @property
     def timed_out(self) -> bool:
-        return self.clock.cancel_called
+        return self.scope.cancel_called and not self.stopped_by
+
+    async def stop(self, by: str) -> None:
+        """Cancel the turn, and return when it is over. ``by`` is the id of the request."""
+        self.stopped_by = by
+        self.scope.cancel()
+        await self.done.wait()
 
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
-        self.messages.extend(replace(message, at=at) for message in messages)
+        self.messages.extend([message.stamped(at) for message in messages])
         self._conversation.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
@@ -172,14 +179,14 @@ class ActorTurn:
     def _clock_stopped(self) -> Iterator[None]:
         """Stop the turn's clock while any of its questions is open."""
         if not self._open:
-            self._left, self.clock.deadline = self.clock.deadline - anyio.current_time(), math.inf
+            self._left, self.scope.deadline = self.scope.deadline - anyio.current_time(), math.inf
         self._open += 1
         try:
             yield
         finally:
             self._open -= 1
             if not self._open:
-                self.clock.deadline = anyio.current_time() + self._left
+                self.scope.deadline = anyio.current_time() + self._left
 
     async def checkpoint(self) -> None:
         if not await self._conversation.checkpoint(self.tell):

@@ -92,10 +92,11 @@ class FileJournal:
         A duplicate of a message that is being written waits for that write. To acknowledge it earlier would promise
         something that a crash can still take back.
         """
-        for key in incoming.keys:
+        keys = incoming.keys
+        for key in keys:
             if await self.knows(key):
                 return False
-        self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
+        self._receiving.update(dict.fromkeys(keys, self._group.filling))
         await self.append(Received.of(incoming))
         return True
 

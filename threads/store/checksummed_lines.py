@@ -31,10 +31,10 @@ _TAIL = len(',"crc":"00000000"}')
 def encode(adapter: TypeAdapter[R], record: R) -> bytes:
     """Return the line of *record* with its newline. Lone surrogates become question marks."""
     try:
-        body = adapter.serializer.to_json(record)
+        body = adapter.serializer.to_json(record)[:-1]
     except PydanticSerializationError:
-        body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")
-    return b'%b,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body[:-1]))
+        body = json.dumps(adapter.dump_python(record), ensure_ascii=False).encode("utf-8", "replace")[:-1]
+    return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
 class Lines(Generic[R]):

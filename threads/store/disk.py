@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeVar, TypeVarTuple
 
@@ -208,6 +209,7 @@ def _write_temporary(disk: Disk, temporary: Path, data: Bytes) -> None:
         raise
 
 
+@lru_cache(4096)
 def temporary_of(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 

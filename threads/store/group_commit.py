@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -61,7 +61,8 @@ class GroupWriter(Generic[Item]):
         """Write batches until cancelled, then the last one. An error other than OSError ends the writer."""
         try:
             while True:
-                with anyio.move_on_after(RETRY_S if self.filling.carried else math.inf):
+                refused = self.filling.carried and not self._wake.is_set()
+                with anyio.move_on_after(RETRY_S) if refused else nullcontext():
                     await self._wake.wait()
                 await self._next()
         finally:
