@@ -3,9 +3,9 @@
 It has the same freedoms. For each message of a thread, one after the other: a line of one shared file is awaited
 (received), the next one is not (started); a line (intent) and the file that is replaced whole (write, fsync, rename,
 fsync of the folder) are awaited side by side; two more lines (posted and settled) are not awaited, and an append to a
-log follows, not synced. The folders of new threads are synced into their parent together. Three threads write: one
-the shared file, one the files that are replaced, one the logs. Each takes all that waits and wakes the loop once for
-it. No actors, no checks, no JSON: asyncio and system calls.
+log follows, not synced. The folders of new threads are synced into their parent together. One thread writes the
+shared file, one the logs, and as many as the core has replace files. Each takes all that waits and wakes the loop
+once for it. No actors, no checks, no JSON: asyncio and system calls.
 """
 
 # ruff: noqa: PTH102, PTH104 - plain calls on strings: the bare loop must not pay for pathlib
@@ -18,10 +18,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 from benchmarks.stopwatch import Cost, Stopwatch
+from threads.store.checkpoints import WRITERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,13 @@ class Sizes:
     context: int = 330
 
 
-Item = tuple[str, bytes]
+Item = tuple[str, bytes | bytearray]
 """A folder and what is to be written there."""
 
 Job = tuple[Item, asyncio.Future[None]]
 
 
-class _Writer:
+class Writer:
     """A thread that takes all that waits."""
 
     def __init__(self, write: Callable[[list[Item]], None]) -> None:
@@ -49,7 +51,7 @@ class _Writer:
         self._thread = Thread(target=self._run)
         self._thread.start()
 
-    def put(self, folder: str, data: bytes) -> asyncio.Future[None]:
+    def put(self, folder: str, data: bytes | bytearray) -> asyncio.Future[None]:
         done = self._loop.create_future()
         self._queue.put(((folder, data), done))
         return done
@@ -76,13 +78,18 @@ class _Writer:
             future.set_result(None)
 
 
+def append_journal(fd: int, items: list[Item]) -> None:
+    os.write(fd, b"".join([data for _, data in items]))
+    os.fsync(fd)
+
+
 def _fsync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.close(fd)
 
 
-def _replace(items: list[Item]) -> None:
+def replace_files(items: list[Item]) -> None:
     new = [folder for folder, _ in items if not os.path.isdir(folder)]  # noqa: PTH112
     for folder in new:
         os.mkdir(folder)
@@ -99,7 +106,7 @@ def _replace(items: list[Item]) -> None:
         _fsync_folder(folder)
 
 
-def _log(items: list[Item]) -> None:
+def append_logs(items: list[Item]) -> None:
     for folder, data in items:
         fd = os.open(f"{folder}/log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.write(fd, data)
@@ -113,7 +120,8 @@ class BareLoop:
         os.mkdir(folder)
         self._folder, self._sizes = folder, sizes
         self._fd = os.open(f"{folder}/journal.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._journal, self._checkpoints, self._logs = map(_Writer, (self._append, _replace, _log))
+        self._journal, self._logs = Writer(partial(append_journal, self._fd)), Writer(append_logs)
+        self._checkpoints = [Writer(replace_files) for _ in range(WRITERS)]
         self._contexts: dict[int, bytes] = {}
 
     async def message(self, thread: int) -> tuple[float, float]:
@@ -125,7 +133,7 @@ class BareLoop:
         context = self._contexts.get(thread, b"") + bytes(self._sizes.context)
         self._contexts[thread] = context
         intent = self._journal.put("", line)
-        await self._checkpoints.put(place, context)
+        await self._checkpoints[thread % WRITERS].put(place, context)
         await intent
         posted = time.perf_counter()
         self.settled = self._journal.put("", line + line)
@@ -134,13 +142,9 @@ class BareLoop:
 
     def close(self) -> None:
         """Return when all is written."""
-        for writer in (self._journal, self._checkpoints, self._logs):
+        for writer in (self._journal, *self._checkpoints, self._logs):
             writer.end()
         os.close(self._fd)
-
-    def _append(self, items: list[Item]) -> None:
-        os.write(self._fd, b"".join(data for _, data in items))
-        os.fsync(self._fd)
 
 
 def run_bare(folder: str, threads: int, messages: int, sizes: Sizes) -> Cost:
