@@ -97,7 +97,8 @@ class Message:
         return "".join(block.text for block in self.blocks if isinstance(block, Text))
 
     def stamped(self, at: str) -> Message:
-        """Return this message, added *at* that time. `dataclasses.replace` takes five times as long."""
+        """Return this message, added *at* that time."""
+        # Not `dataclasses.replace`: it takes half as long again, and every message is stamped.
         return Message(self.role, self.blocks, self.source, self.model, self.tokens, at, self.setup)
 
     @property
