@@ -345,11 +345,6 @@ def money_of_a_stage_ignored() -> Plant:
     return patch.object(Run, "most_usd", property(most))
 
 
-def outcome_made_again() -> Plant:
-    """After a restart an outcome that is in the conversation is made once more."""
-    return patch.object(bot.playbooks.player, "_answer_in", lambda turn: "")
-
-
 def left_in_the_middle() -> Plant:
     """A turn ends after a border, though its run has a stage to play."""
     attempt = Player._attempt
@@ -401,7 +396,6 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "parked for ever": (parked_for_ever, "never comes again"),
     "money anew in each turn": (money_anew_in_each_turn, "billed for a playbook"),
     "money of a stage ignored": (money_of_a_stage_ignored, "billed for a playbook"),
-    "outcome made again": (outcome_made_again, "times"),
     "left in the middle": (left_in_the_middle, "answered, and its playbook is|on disk, and"),
 }
 """Each wrong protocol with the broken promise that it must be caught by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
 from tests.serving import Chat, anthropic, compatible, serving
 from threads.errors import StoreUnavailable
+from threads.journal.journal import FileJournal
 from threads.model import Author, Deleted, Edited, StagesChanged
 
 pytestmark = pytest.mark.anyio
@@ -320,6 +322,36 @@ async def test_a_question_is_open_again_after_a_restart_and_its_stage_is_not_pai
         assert len(fake.requests) == 1
         assert "(send went on in stage draft.)" in chat.posts[-1].text
         assert chat.posts[-1].text.endswith("**send**: done\n✓ draft\n✓ send\n\nSent.")
+
+
+async def test_an_outcome_that_only_the_conversation_holds_is_posted_and_not_made_again(
+    tmp_path, monkeypatch
+):
+    write(tmp_path, "triage", TRIAGE)
+    append = FileJournal._write
+
+    def refuse(self, data):
+        if b'"kind":"intent"' in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(self, data)
+
+    def outcomes():
+        files = (tmp_path / "threads").rglob("context.jsonl")
+        return [line for file in files for line in file.read_text().splitlines() if "**triage**" in line]
+
+    replies = text('{"severity": "low"}'), text("Noted.")
+    with monkeypatch.context() as full:
+        full.setattr(FileJournal, "_write", refuse)
+        async with playing(tmp_path, *replies) as (chat, _):
+            await chat.send("/play triage the site is down")
+            await chat.until(outcomes)
+    assert not chat.posts
+    async with playing(tmp_path, chat=chat) as (chat, fake):
+        await chat.settled("m1")
+        assert len(chat.posts) == 1
+        assert chat.posts[0].text.endswith("**triage**: done\n✓ assess\n○ page\n✓ note\n\nNoted.")
+        assert not fake.requests
+    assert len(outcomes()) == 1
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
