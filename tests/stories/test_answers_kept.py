@@ -82,6 +82,7 @@ async def stop_before_the_conversation_is_saved(data, platform, disk):
     async with running(data, platform, Scripted(one), disk=disk) as bot:
         await bot.orchestrator.receive(message(1))
         await platform.until(lambda: any(isinstance(e, Waiting) for _, e in platform.events))
+        await anyio.wait_all_tasks_blocked()  # the answer is in the journal
     assert platform.texts == [], "the post waits for the conversation"
 
 

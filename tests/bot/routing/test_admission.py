@@ -95,11 +95,11 @@ async def test_a_message_that_comes_again_under_another_id_is_one_message_also_a
         async with anyio.create_task_group() as both:
             both.start_soon(bot.orchestrator.receive, first)
             both.start_soon(bot.orchestrator.receive, replace(message(2), alias="c1"))
-        await platform.settled("m1")
+        await platform.until(lambda: bool(platform.outcomes))
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(replace(message(3), alias="c1"))
         await serve(bot, platform, message(4))
-    assert set(platform.outcomes) == {"m1", "m4"}
+    assert set(platform.outcomes) in ({"m1", "m4"}, {"m2", "m4"}), "the first of them, and nothing again"
 
 
 async def test_messages_that_were_found_too_late_share_notes_and_are_not_served(tmp_path):
