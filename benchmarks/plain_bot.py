@@ -1,8 +1,9 @@
 """A bot in one file that keeps the promises of the core on the way from a message to its answer, and has no more.
 
 It does to the disk what the bare loop does, through the same writers. What it writes can be read back: JSON lines
-with a checksum. A message that comes again is not taken again. Each thread has a task, which answers one message at a
-time and has a limit for the turn, for the post and for its own idleness. A failure ends the turn with a text.
+with a checksum. A message that comes again later is not taken again. Each thread has a task, which answers one
+message at a time and has a limit for the turn, for the post and for its own idleness. A failure ends the turn with a
+text.
 
 It has no commands, tools, attachments, budgets, retries, recovery, events or logs of its own.
 """
