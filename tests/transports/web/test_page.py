@@ -34,6 +34,29 @@ async def test_a_person_writes_and_reads_the_answer(tmp_path):
         await expect(page.locator("#messages .meta").last).to_contain_text("offline/demo")
 
 
+async def test_a_list_that_arrives_late_does_not_hide_a_thread_that_began_meanwhile(tmp_path):
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        answered, asked = anyio.Event(), anyio.Event()
+
+        async def late(route):
+            answer = await route.fetch()
+            asked.set()
+            await answered.wait()
+            await route.fulfill(response=answer)
+
+        await page.route("**/api/threads", late)
+        await page.reload()
+        await asked.wait()
+        await page.wait_for_selector("#text:not([readonly])")
+        await say(page, "hello")
+        await expect(page.locator("#list a")).to_have_text("hello")
+        async with page.expect_response("**/api/threads"):
+            answered.set()
+        await page.unroute_all(behavior="wait")
+        await expect(page.locator(".post.reply").first).to_contain_text("offline/demo")
+        await expect(page.locator("#list a")).to_have_text("hello")
+
+
 async def test_what_is_written_while_a_message_is_on_its_way_is_sent_after_it(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
 

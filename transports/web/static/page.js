@@ -73,19 +73,30 @@ async function reopen(closed) {
 // --- the list of threads
 
 let threads = [];
+let later = null; // changes that arrive while the list is on its way, and may be newer than it
 
 function listed(event) {
   if (!event.thread) return loadList();
-  const known = threads.find((one) => one.thread === event.thread);
-  threads = [{ ...event, title: known?.title || event.title }, ...threads.filter((one) => one !== known)];
+  later?.push(event);
+  place(event);
   showList();
 }
 
+function place(event) {
+  const known = threads.find((one) => one.thread === event.thread);
+  threads = [{ ...event, title: known?.title || event.title }, ...threads.filter((one) => one !== known)];
+}
+
 async function loadList() {
+  const mine = later = [];
   try {
-    threads = (await call("/api/threads", undefined, "GET")).threads;
+    const answer = await call("/api/threads", undefined, "GET");
+    if (mine !== later) return; // it was asked for again
+    threads = answer.threads;
+    mine.forEach(place);
     showList();
   } catch { /* the stream says that the bot is away */ }
+  if (mine === later) later = null;
 }
 
 function showList() {
