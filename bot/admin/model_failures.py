@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.errors import ProviderError
+from bot.ports.errors import ApiNotFound, ProviderError
 from bot.wiring.remedy import title
 
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}
@@ -36,6 +36,10 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     "config_invalid": ("{said}", "Correct the settings, or set the secret."),
 }
+NO_API = (
+    "{who} has no such API at its `base_url`, or sends us to another address.",
+    "Correct `base_url`: it usually ends in /v1.",
+)
 OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
 
 
@@ -50,5 +54,5 @@ def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[s
         "keys": f" from {keys}" if keys else "",
         "credit": f" at {credit}" if credit else "",
     }
-    what, fix = MEANINGS.get(error.code, OTHER)
+    what, fix = NO_API if isinstance(error, ApiNotFound) else MEANINGS.get(error.code, OTHER)
     return what.format_map(facts), fix.format_map(facts)

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from bot.ports.errors import (
+    ApiNotFound,
     BadRequest,
     ContentPolicy,
     ContextOverflow,
@@ -164,12 +165,17 @@ RULES = (
     ),
     Rule(ToolsUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_TOOLS),
     Rule(VisionUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_VISION),
-    Rule(ModelNotFound, codes=_any("model_not_found")),
+    Rule(ModelNotFound, codes=_any("model_not_found|DeploymentNotFound")),
     Rule(
         ModelNotFound,
         statuses=frozenset({404}),
-        words=_any(r"\bmodel: ?\S", r"\bmodel\b.{0,200}\b(not found|does not exist)"),
+        words=_any(
+            r"\bmodel: ?\S",
+            r"\bmodel\b.{0,200}\b(not found|does not exist)",
+            r"no endpoints found",  # OpenRouter
+        ),
     ),
+    Rule(ApiNotFound, statuses=frozenset({404, 405, *range(300, 400)})),
     Rule(ModelNotFound, statuses=frozenset({400}), words=_any(r"\bmodel\b.{0,200}\bdoes not exist")),
     Rule(
         ThinkingRejected, codes=_any("invalid_encrypted_content"), statuses=frozenset({400}), words=_THINKING
@@ -208,7 +214,7 @@ RULES = (
             r"not_found_error|data_residency_mismatch",
             r"(invalid|unsupported|unknown|missing|empty|failed_to_download|image)_\w+",
         ),
-        statuses=frozenset(range(300, 500)),
+        statuses=frozenset(range(400, 500)),
     ),
 )
 

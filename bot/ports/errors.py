@@ -11,7 +11,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN, WayOn, ways_on
+from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, ways_on
 from threads.errors import BotError
 from threads.wording import code_of, first_cause, friendly, ways_of
 
@@ -90,6 +90,12 @@ class PaymentRequired(ProviderError):
 
 class ModelNotFound(ProviderError):
     code = "model_not_found"
+
+
+class ApiNotFound(ModelNotFound):
+    """There is no such API at the address in the settings, or it is elsewhere: redirects are not followed."""
+
+    friendly = API_NOT_FOUND
 
 
 class BadRequest(ProviderError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bot.config.settings import Settings
-from bot.ports.errors import AllProvidersFailed
+from bot.ports.errors import AllProvidersFailed, ApiNotFound
 from threads import wording
 from threads.errors import BotError
 
@@ -17,10 +17,15 @@ TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "ollama": "Ollama"}
 
 SENTENCES: Mapping[str, str] = {
     "auth": "{who} does not accept {key}.",
-    "payment": "The {who} account of {key} is out of credit and needs topping up.",
+    "payment": "{who} says that the account of {key} is out of credit and needs topping up.",
     "model_not_found": "{who} does not know the model {name}, or {key} may not use it.",
 }
 """Failures that a person has to fix."""
+
+WRONG_ADDRESS = (
+    "{who} has no such API at the address in providers.{provider}.base_url. "
+    "It usually ends in /v1, and redirects are not followed."
+)
 
 NEXT = "`threadfast init` sets another key or model; `threadfast why {reference}` tells more."
 
@@ -43,8 +48,8 @@ def explain_to_operator(error: BaseException, reference: str, settings: Settings
 def sentence(model: str, error: BotError, settings: Settings) -> str:
     """Return what a person has to fix so that *model* answers, or a blank if the failure may pass."""
     provider, _, name = model.partition("/")
-    words = SENTENCES.get(error.code, "")
-    return words.format(who=title(provider), name=name, key=_key(provider, settings))
+    words = WRONG_ADDRESS if isinstance(error, ApiNotFound) else SENTENCES.get(error.code, "")
+    return words.format(who=title(provider), provider=provider, name=name, key=_key(provider, settings))
 
 
 def _key(provider: str, settings: Settings) -> str:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent, Restart
+from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -157,6 +158,7 @@ class ChatReader:
         self._model = model
         self._text: list[str] = []
         self._thinking: dict[str, list[str]] = {}
+        self._tags = ThoughtTags()
         self._calls: list[_OpenCall] = []
         self._by_index: dict[int, _OpenCall] = {}
         self._by_id: dict[str, _OpenCall] = {}
@@ -186,19 +188,29 @@ class ChatReader:
         for call in delta.get("tool_calls") or ():
             unseen += self._extend_call(call, seen)
             self.writing = False
-        thought = self._think(delta)
-        if not (text := _text_of(delta.get("content"))):
-            return ThinkingDelta(scrub(thought)) if thought else HiddenContent(unseen) if unseen else None
-        self._text.append(text)
-        self.writing = True
-        return scrub(text)
+        name = next((name for name in REASONING if delta.get(name)), "")
+        thought = self._think(name, str(delta[name])) if name else ""
+        content = _text_of(delta.get("content"))
+        split = self._tags.feed(content)
+        if split.all_before:
+            self._think("", "".join(self._text))
+            self._text.clear()
+            self.writing = False
+        thought += self._think("", split.thought)
+        if split.text:
+            self._text.append(split.text)
+            self.writing = True
+        if split.all_before:
+            return Restart(scrub(split.text), len(content))
+        if split.text:
+            return scrub(split.text)
+        unseen += len(content)
+        return ThinkingDelta(scrub(thought)) if thought else HiddenContent(unseen) if unseen else None
 
-    def _think(self, delta: JsonEvent) -> str:
-        name = next((name for name in REASONING if delta.get(name)), None)
-        if name is None:
-            return ""
-        thought = str(delta[name])
-        self._thinking.setdefault(name, []).append(thought)
+    def _think(self, name: str, thought: str) -> str:
+        """Add to the thoughts of a field of the delta; a blank name is for those among the text."""
+        if thought:
+            self._thinking.setdefault(name, []).append(thought)
         return thought
 
     def _extend_call(self, delta: JsonEvent, seen: set[_OpenCall]) -> int:
@@ -257,9 +269,12 @@ class ChatReader:
         )
 
     def _close(self) -> Iterator[Block]:
+        held = self._tags.finish()
+        self._think("", held.thought)
+        self._text.append(held.text)
         for name, parts in self._thinking.items():
             text = scrub("".join(parts))
-            raw: dict[str, JsonValue] = {name: text}
+            raw: dict[str, JsonValue] = {name: text} if name else {}
             yield Thinking(text, self._model, raw)
         if text := scrub("".join(self._text)):
             yield Text(text)

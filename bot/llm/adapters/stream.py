@@ -47,7 +47,7 @@ from bot.ports.errors import (
 )
 from bot.ports.model import Completion, Usage, ignore_usage
 from threads.errors import BotError
-from threads.model import OnEvent, TextDelta, ThinkingDelta
+from threads.model import OnEvent, TextDelta, TextReset, ThinkingDelta
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,7 +96,15 @@ class HiddenContent:
     length: int
 
 
-Content = str | ThinkingDelta | HiddenContent
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The text until now was thought, and the answer begins with ``text``. ``length`` is that of all that is new."""
+
+    text: str
+    length: int
+
+
+Content = str | ThinkingDelta | HiddenContent | Restart
 """The content of an event: visible text, readable thinking, or hidden content, which includes blank text."""
 
 
@@ -169,7 +177,7 @@ class _UsageCounter:
             case str(text) | ThinkingDelta(text):
                 self.length += len(text)
                 self.most_streamed += max_tokens_in(text)
-            case HiddenContent(length):
+            case HiddenContent(length) | Restart(_, length):
                 self.length += length
         if content is not None:
             now = anyio.current_time()
@@ -278,7 +286,7 @@ class Call:
 
     async def _deltas(
         self, scope: anyio.CancelScope, count: _UsageCounter
-    ) -> AsyncGenerator[TextDelta | ThinkingDelta, None]:
+    ) -> AsyncGenerator[TextDelta | ThinkingDelta | TextReset, None]:
         end = anyio.current_time() + self.timeouts.total
         with typed_errors(self.provider, self.model, self.now):
             count.send()
@@ -293,7 +301,15 @@ class Call:
                         continue
                     if content and not isinstance(content, HiddenContent):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
-                        yield content if isinstance(content, ThinkingDelta) else TextDelta(content)
+                        match content:
+                            case str(text):
+                                yield TextDelta(text)
+                            case ThinkingDelta():
+                                yield content
+                            case Restart(text):
+                                yield TextReset()
+                                if text:
+                                    yield TextDelta(text)
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0

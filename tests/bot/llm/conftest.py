@@ -11,7 +11,7 @@ from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.model import Completion, Model, Request
 from tests.fakes import anthropic, openai
 from tests.fakes.http import FakeHttp, Reply, Seen
-from threads.model import Answer, Message, Question, Text, TextDelta, ThinkingDelta, TurnEvent
+from threads.model import Answer, Message, Question, Text, TextDelta, TextReset, ThinkingDelta, TurnEvent
 
 NO_COUNTS = (float("nan"), float("inf"), -5, 1.5, 10**40, "7", [7], True)
 """What a server may say in place of a count of tokens."""
@@ -74,8 +74,15 @@ class Listener:
     thoughts: list[str] = field(default_factory=list)
 
     async def __call__(self, event: TurnEvent) -> None:
-        assert isinstance(event, TextDelta | ThinkingDelta)
-        (self.heard if isinstance(event, TextDelta) else self.thoughts).append(event.text)
+        match event:
+            case TextDelta(text):
+                self.heard.append(text)
+            case ThinkingDelta(text):
+                self.thoughts.append(text)
+            case TextReset():
+                self.heard.clear()
+            case _:
+                raise AssertionError(event)
 
     @property
     def text(self) -> str:

@@ -19,6 +19,7 @@ from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.llm.classify import RULES, classify
 from bot.ports.errors import (
+    ApiNotFound,
     BadRequest,
     ContentPolicy,
     ContextOverflow,
@@ -140,7 +141,7 @@ ANTHROPIC = {
     "request timeout": Row(ModelTimeout, 408, "timeout_error"),
     "overloaded, 503": Row(ModelUnavailable, 503, "overloaded_error"),
     "no such model": Row(ModelNotFound, 404, "not_found_error", "model: claude-2"),
-    "no such path": Row(BadRequest, 404, "not_found_error", "Not Found"),
+    "no such path": Row(ApiNotFound, 404, "not_found_error", "Not Found"),
     "too many bytes": Row(ContextOverflow, 413, "request_too_large", "Request exceeds the maximum size"),
     "nonsense": Row(BadRequest, 400, BAD, "messages.0: nonsense"),
     "spend limit with its end": Row(
@@ -273,6 +274,14 @@ COMPATIBLE = {
                 404,
                 {"object": "error", "message": f"The model `x.1` does not exist. {CANARY}", "code": 404},
             ),
+            "OpenRouter has no such model": (
+                404,
+                {"error": {"message": f"No endpoints found for x/y. {CANARY}"}},
+            ),
+            "Azure has no such deployment": (
+                404,
+                {"error": {"code": "DeploymentNotFound", "message": CANARY}},
+            ),
             "Ollama's own missing model": (
                 404,
                 {"error": f"model 'llama9.2' not found, try pulling it {CANARY}"},
@@ -280,10 +289,18 @@ COMPATIBLE = {
         },
     ),
     **by_body(
-        BadRequest,
+        ApiNotFound,
         {
             "no such path": (404, f"404 page not found {CANARY}"),
             "no such path, as JSON": (404, {"detail": "Not Found", "x": CANARY}),
+            "a page that takes no questions": (405, f"<h1>Method Not Allowed</h1> {CANARY}"),
+            "moved": (301, f"<h1>Moved</h1> {CANARY}"),
+            "moved, ask again there": (308, CANARY),
+        },
+    ),
+    **by_body(
+        BadRequest,
+        {
             "no overflow, in plain text": (400, f"no {CANARY}"),
             "no overflow, in another field": (400, {"detail": CANARY}),
             "no overflow, in one word": (400, {"error": CANARY}),
@@ -348,7 +365,7 @@ PROXIES = {
     "bad gateway": Row(ModelUnavailable, 502, body=PAGE),
     "gateway timeout": Row(ModelTimeout, 504, body=PAGE),
     "nginx: too many bytes": Row(ContextOverflow, 413, body=PAGE),
-    "redirect": Row(BadRequest, 307, body=PAGE, headers=(("location", "http://127.0.0.1:1/"),)),
+    "redirect": Row(ApiNotFound, 307, body=PAGE, headers=(("location", "http://127.0.0.1:1/"),)),
     "bad request": Row(BadRequest, 400, body=PAGE),
     "log in first": Row(Unauthorized, 401, body=PAGE),
 }
@@ -648,7 +665,7 @@ async def test_every_row_in_every_shape_has_its_type(providers, case):
         assert providers.shown.startswith("Hello, w") or not case.began
 
 
-STATUSES = {400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 499, 500, 502, 503, 504, 529}
+STATUSES = {301, 308, 400, 401, 402, 403, 404, 405, 408, 409, 413, 422, 429, 499, 500, 502, 503, 504, 529}
 
 
 def body_of(case: Case) -> str:

@@ -19,6 +19,7 @@ from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 from bot.ports.errors import (
+    ApiNotFound,
     BadRequest,
     ModelConnection,
     ModelTimeout,
@@ -208,7 +209,7 @@ async def test_a_redirect_is_not_followed(http, api, status):
     async with FakeProvider([]) as elsewhere:
         head = (("location", f"{elsewhere.base_url}/v1/messages"),)
         failure, _ = await fail_with(api, http, Reply((), status, head))
-    assert type(failure) is BadRequest
+    assert type(failure) is ApiNotFound
     assert elsewhere.requests == []
 
 

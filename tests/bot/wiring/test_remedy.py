@@ -1,7 +1,7 @@
 """What an admin is told of a model that fails until a person acts."""
 
 from bot.config.settings import Settings
-from bot.ports.errors import AllProvidersFailed, ModelUnavailable, PaymentRequired, Unauthorized
+from bot.ports.errors import AllProvidersFailed, ApiNotFound, ModelUnavailable, PaymentRequired, Unauthorized
 from bot.ports.wording import UNREACHABLE
 from bot.wiring.remedy import explain_to_operator
 from threads.errors import StoreUnavailable
@@ -22,7 +22,14 @@ def test_a_key_is_named_by_its_variable_or_its_file_and_never_by_a_path():
         f"Anthropic does not accept the key in ANTHROPIC_API_KEY. {NEXT}"
     )
     assert told(("mine/x", PaymentRequired())) == (
-        f"The mine account of the key in the file mine_key is out of credit and needs topping up. {NEXT}"
+        f"mine says that the account of the key in the file mine_key is out of credit and needs topping up. {NEXT}"
+    )
+
+
+def test_a_wrong_address_is_named_by_its_setting():
+    assert told(("mine/x", ApiNotFound("Error code: 404"))) == (
+        "mine has no such API at the address in providers.mine.base_url. It usually ends in /v1, and redirects are "
+        f"not followed. {NEXT}"
     )
 
 
