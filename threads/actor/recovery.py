@@ -28,8 +28,9 @@ from threads.model import ThreadId
 class Plan:
     """What to do with the pending messages.
 
-    ``serve`` is in the order of receipt, those whose turns had begun first. ``stale`` and ``cut`` map a thread to the messages that get one note; the
-    turns of ``cut`` had begun. The transport of those ``elsewhere`` is not served now.
+    ``serve`` is in the order of receipt, those whose turns had begun first. ``stale`` and ``cut`` map a thread to
+    the messages that get one note; the turns of ``cut`` had begun. The transport of those ``elsewhere`` is not
+    served now.
     """
 
     serve: list[PendingMessage] = field(default_factory=list)
