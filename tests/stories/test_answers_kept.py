@@ -12,8 +12,8 @@ import pytest
 from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
 from threads import wording
-from threads.errors import StoreUnavailable
-from threads.model import Deleted, Limits, Message, Outgoing, Waiting
+from threads.errors import StoreUnavailable, TransportUnavailable
+from threads.model import Deleted, Limits, Message, Outgoing, ThreadId, Waiting
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -70,6 +70,27 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
     assert posts["m4"].endswith("four")
     assert posts["m5"].endswith("five"), "the answer that was there, not asked for again"
     assert len(again.requests) == len(fourth)
+
+
+class NoSearch(Platform):
+    """A platform that does not say what was posted."""
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        raise TransportUnavailable("no search")
+
+
+async def test_an_answer_that_cannot_have_been_posted_is_not_marked_as_a_repeat(tmp_path):
+    """The disk refuses the start of the turn, which begins again with its message in the conversation."""
+    disk, platform = FaultyDisk(), NoSearch()
+    model = Scripted(calls("list_files"), says("one"))
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
+            disk.refuse[call] = OSError(errno.EIO, "broken")
+        await platform.until(lambda: any(isinstance(event, Waiting) for _, event in platform.events))
+        disk.refuse.clear()
+        await platform.settled("m1")
+    assert platform.texts == ["one"]
 
 
 async def stop_before_the_conversation_is_saved(data, platform, disk):
