@@ -81,7 +81,10 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class Views:
-    """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets."""
+    """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets.
+
+    ``worker`` is the name of the process, if it shares its store with others: the status is its own.
+    """
 
     name: str
     open_reader: Callable[[], Reader]
@@ -90,6 +93,7 @@ class Views:
     mask: Callable[[str], str]
     policy: Policy
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    worker: str = ""
 
     def routes(self) -> Sequence[BaseRoute]:
         return [
@@ -113,7 +117,9 @@ class Views:
         return templates(self.name, self.mask)
 
     def _render(self, page: str, **values: object) -> Response:
-        return HTMLResponse(self._templates.get_template(f"{page}.html").render(page=page, **values))
+        return HTMLResponse(
+            self._templates.get_template(f"{page}.html").render(page=page, worker=self.worker, **values)
+        )
 
     @cached_property
     def _recent(self) -> TTLCache[str, Any]:

@@ -64,6 +64,8 @@ class Storage:
     restored: Callable[[], Awaitable[Restored | None]]
     notices: Notices | None = None
     """Texts to all workers of the store; None if this process is the only one."""
+    worker: str = ""
+    """The name of this process among the workers; blank if it is the only one."""
 
 
 @asynccontextmanager
@@ -115,13 +117,8 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
     except ModuleNotFoundError as error:
         raise ConfigInvalid(NO_DRIVER) from error
     dsn = resolve_secret(settings.store.dsn, environ)
-    store = PostgresStore(
-        dsn,
-        settings.data,
-        name=f"{socket.gethostname()}:{os.getpid()}",
-        version=version("threadfast"),
-        now=resources.now,
-    )
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    store = PostgresStore(dsn, settings.data, name=name, version=version("threadfast"), now=resources.now)
     ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
     return Storage(
         store,
@@ -133,6 +130,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.prepare,
         store.restored,
         store.worker.notices,
+        name,
     )
 
 

@@ -255,7 +255,12 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
-        await self._hands.rows(REAP, (self.number, self._lease_s))
+        for (name,) in await self._hands.rows(REAP, (self.number, self._lease_s)):
+            log.warning(
+                "worker.gone: %s died or was cut off; the others serve its threads",
+                name,
+                extra={"worker": name},
+            )
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
         if journal.accepting and not leaves:
