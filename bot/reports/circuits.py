@@ -3,7 +3,7 @@
 Each worker has a circuit of its own for each model.
 
 | circuit | records                                                | then it is                                      |
-|---------|--------------------------------------------------------|------------------------------------------------|
+|---------|--------------------------------------------------------|-------------------------------------------------|
 | closed  | ``circuit.opened``                                     | open                                            |
 | open    | ``circuit.closed``                                     | closed                                          |
 | open    | ``start`` or ``stop`` of its worker, ``worker.gone``   | closed: it ended with its process               |
