@@ -292,19 +292,24 @@ class _Bot:
     def start_schedules(
         self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the task that sends scheduled messages when they are due, or only lets parked playbooks go on."""
-        scheduler = Scheduler(
-            self.agents.tool_set.returns,
-            core.orchestrator.receive,
-            core.journal.knows,
-            self.access.allowed,
-            lambda: self.accounts().may_schedule(),
-            post,
-            frozenset(self.outboxes),
-            self.current.settings.recovery.max_age_s,
-            only_returns=self.agents.tool_set.schedules is None,
-        )
-        tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
+        """Start the tasks that send scheduled messages when they are due, or only let parked playbooks go on.
+
+        Each transport has its own: a process that serves only some of them, such as a chat in the terminal beside the
+        workers, must not keep the others from sending theirs.
+        """
+        for transport in self.outboxes:
+            scheduler = Scheduler(
+                self.agents.tool_set.returns,
+                core.orchestrator.receive,
+                core.journal.knows,
+                self.access.allowed,
+                lambda: self.accounts().may_schedule(),
+                post,
+                [transport],
+                self.current.settings.recovery.max_age_s,
+                only_returns=self.agents.tool_set.schedules is None,
+            )
+            tasks.start_soon(self.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""

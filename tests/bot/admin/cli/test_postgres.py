@@ -131,6 +131,24 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
     assert re.search(r"workers +none", (await in_a_thread(run, "status")).output)
 
 
+def test_the_status_of_this_machine_is_told_while_the_database_is_away(server, tmp_path):
+    run = over_postgres(tmp_path, server.dsn("nowhere"))
+    text, as_json = run("status"), run("status", "--json")
+    assert (text.exit_code, as_json.exit_code) == (4, 4), "it is about this machine, where no bot runs"
+    assert "not running" in text.output
+    assert re.search(r'workers +unknown: postgres: .*"nowhere" does not exist', text.output)
+    found = json.loads(as_json.output)
+    assert (found["state"], found["workers"]) == ("absent", None)
+    assert "does not exist" in found["workers_unknown"]
+
+
+def test_the_status_of_this_machine_is_told_beside_tables_of_a_newer_version(dsn, tmp_path):
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE meta SET schema = 999, min_reader = 999")
+    found = over_postgres(tmp_path, dsn)("status")
+    assert (found.exit_code, "written by a newer Threadfast" in found.output) == (4, True)
+
+
 async def test_new_entries_of_a_thread_are_followed(dsn, tmp_path):
     said = []
     store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
