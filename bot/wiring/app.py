@@ -155,6 +155,7 @@ async def serve(
                 reload,
                 Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
                 await storage.restored(),
+                storage.trouble,
             )
             core = await open_core(tasks, bot.parts())
             bot.start_schedules(tasks, core, post)
@@ -195,7 +196,10 @@ def _models(
 
 @dataclass(frozen=True, slots=True)
 class _Bot:
-    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from."""
+    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from.
+
+    ``store_trouble`` returns what is wrong with the store, blank if nothing is.
+    """
 
     current: CurrentSettings
     access: AccessControl
@@ -208,6 +212,7 @@ class _Bot:
     reload: Reload | None
     escalation: Escalation
     restore: Restored | None
+    store_trouble: Callable[[], str]
 
     def troubles(self) -> list[str]:
         """Return a clause for each thing that does not work now."""
@@ -215,6 +220,7 @@ class _Bot:
             *link_troubles(self.transports),
             *self.agents.tool_set.troubles,
             *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
+            *filter(None, [self.store_trouble()]),
         ]
 
     def accounts(self) -> Accounts:

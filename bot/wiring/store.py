@@ -66,6 +66,8 @@ class Storage:
     """Texts to all workers of the store; None if this process is the only one."""
     worker: str = ""
     """The name of this process among the workers; blank if it is the only one."""
+    trouble: Callable[[], str] = lambda: ""
+    """Returns what is wrong with the store now, for people; blank if nothing is."""
 
 
 @asynccontextmanager
@@ -131,6 +133,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.restored,
         store.worker.notices,
         name,
+        lambda: store.trouble,
     )
 
 

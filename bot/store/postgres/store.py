@@ -177,6 +177,12 @@ class PostgresStore:
     def workers(self) -> int:
         return self.worker.alive
 
+    @property
+    def trouble(self) -> str:
+        """Return what is wrong with the store, for people; blank if nothing is."""
+        away = "the database does not answer; nothing is acknowledged or posted until it does"
+        return away if self.worker.is_cut_off else ""
+
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
