@@ -52,7 +52,6 @@ from bot.reports.message_story import stories
 from bot.reports.thread import Summary, entries, summary, tools_used, waiting
 from bot.reports.transcript import Transcript, pieces
 from bot.reports.usage import By, Report, period, reports
-from bot.reports.workspace_files import files_of
 from bot.store.reader import Reader
 
 ROWS = 200
@@ -174,7 +173,7 @@ class Views:
                 return None
             shown = [*entries(reader, thread, Damage(), last=MESSAGES)]
             transcript = Transcript(
-                thread.name, shown, tools_used(reader, thread), files_of(thread.path), self.mask
+                thread.name, shown, tools_used(reader, thread), reader.files(thread), self.mask
             )
             return {
                 "thread": thread.name,

@@ -5,8 +5,9 @@ Each method is one statement, or one for each look. Lines are the very bytes tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from bot.store.reader import Thread, Wait
+from bot.store.reader import Thread, Wait, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
@@ -23,6 +24,7 @@ from threads.store.checksummed_lines import encode, read_line
 from threads.store.data_folder import thread_folder
 
 from .journal import ANYBODY, KNOWN, RING
+from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
 from .session import DEFAULTS, SessionLost
 from .worker import LEASE_S, LOCKS
@@ -70,6 +72,12 @@ HOLDING = (
     f"t.id IN (SELECT m.thread FROM message m WHERE EXISTS ({PIECES.format(ALL_TEXT)}) "  # noqa: S608
     f"UNION SELECT l.thread FROM log l WHERE EXISTS ({PIECES.format('l.line::text')}))"
 )
+FILES = (
+    "SELECT f.path, sum(octet_length(b.data))::bigint FROM file f JOIN blob b USING (sha) "
+    "WHERE f.thread = %s GROUP BY f.path"
+)
+PARTS = "SELECT path, array_agg(sha ORDER BY part) FROM file WHERE thread = %s GROUP BY path"
+PART = "SELECT data FROM blob WHERE sha = %s"
 SPENT = "SELECT EXISTS (SELECT FROM spending)"
 SPENDING = (
     "SELECT s.line::text FROM spending s WHERE s.at >= %(since)s "  # noqa: S608
@@ -185,6 +193,21 @@ class PostgresReader:
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         return (line.encode() for (line,) in self._rows(CONVERSATION, (thread.name,)))
+
+    def files(self, thread: Thread) -> list[WorkspaceFile]:
+        found = [WorkspaceFile(os.fsdecode(path), size) for path, size in self._rows(FILES, (thread.name,))]
+        return sorted(found, key=lambda file: file.name)
+
+    def copy_files(self, thread: Thread, target: Path) -> int:
+        stored = self._rows(PARTS, (thread.name,))
+        for path, shas in stored:
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(NewFile(target, StoredFile(path, tuple(shas), 0o600))) as file:
+                for sha in shas:
+                    [(data,)] = self._rows(PART, (sha,))
+                    file.write(data)
+                file.place()
+        return len(stored)
 
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
         if self._rows(SPENT) == [(False,)]:
