@@ -29,4 +29,6 @@ async def check_store(context: Context) -> Findings:
             yield Finding("store", "warn", risk, "Set synchronous_standby_names before you rely on it.", FIX)
         if not database.faults:
             plural = "" if database.workers == 1 else "s"
-            yield Finding("store", "ok", f"PostgreSQL {database.version}, {database.workers} worker{plural}")
+            waiting = f"{database.waiting:,} wait{'s' if database.waiting == 1 else ''}"
+            found = f"PostgreSQL {database.version}, {database.workers} worker{plural}"
+            yield Finding("store", "ok", f"{found}; {waiting if database.waiting else 'nothing waits'}")

@@ -10,7 +10,7 @@ import psycopg
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
-from .session import SessionLost
+from .session import REFUSED, SessionLost
 
 LOCK = 7_777_000
 """The advisory lock of a migration: one worker migrates at a time."""
@@ -35,7 +35,7 @@ def migrate(dsn: str) -> None:
                 raise ConfigInvalid(
                     f"The store was moved to {moved[0]}; name that in the settings (`store`)."
                 )
-    except psycopg.OperationalError as error:
+    except REFUSED as error:
         raise SessionLost(f"postgres: {error}") from error
 
 

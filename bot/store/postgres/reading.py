@@ -26,7 +26,7 @@ from threads.store.data_folder import thread_folder
 from .journal import ANYBODY, KNOWN, RING
 from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
-from .session import DEFAULTS, SessionLost
+from .session import DEFAULTS, REFUSED, SessionLost
 from .worker import LEASE_S, LOCKS
 
 OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
@@ -134,13 +134,13 @@ class PostgresReader:
             self._connection = psycopg.connect(
                 make_conninfo(dsn, **DEFAULTS, options=OPTIONS), autocommit=True
             )
-        except psycopg.OperationalError as error:
+            with ExitStack() as stack:
+                stack.callback(self.close)
+                if schema_of(self._connection) < STEPS:
+                    raise SessionLost(NO_TABLES)
+                stack.pop_all()
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            if schema_of(self._connection) < STEPS:
-                raise SessionLost(NO_TABLES)
-            stack.pop_all()
 
     def close(self) -> None:
         self._connection.close()
@@ -269,14 +269,14 @@ class PostgresReader:
         try:
             cursor = self._connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
-        except psycopg.OperationalError as error:
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
 
     def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
         """Return rows a few at a time. Only one such statement can be under way."""
         try:
             yield from self._connection.cursor().stream(statement.encode(), values, size=AT_ONCE)
-        except psycopg.OperationalError as error:
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
 
 

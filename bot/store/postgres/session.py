@@ -43,6 +43,10 @@ DEFAULTS = {
 }
 
 
+REFUSED = (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege)
+"""What a server or a connection raises that is away, or does not let this user in."""
+
+
 class SessionLost(ConnectionError):
     """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
 
