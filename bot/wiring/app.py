@@ -153,7 +153,14 @@ async def serve(
                 agents,
                 playbooks,
                 reload,
-                Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
+                Escalation(
+                    tasks,
+                    settings.escalation,
+                    post,
+                    partial(_link, transports),
+                    storage.now,
+                    storage.claim_report,
+                ),
                 await storage.restored(),
                 storage.trouble,
             )

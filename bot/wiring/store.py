@@ -27,6 +27,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
 from bot.store.restored_answers import Restored, restored
+from bot.wiring.escalation import Claim, always
 from threads.file_store import FileStore
 from threads.ports import Store
 from threads.store.disk import Disk, Offload, PosixDisk
@@ -68,6 +69,8 @@ class Storage:
     """The name of this process among the workers; blank if it is the only one."""
     trouble: Callable[[], str] = lambda: ""
     """Returns what is wrong with the store now, for people; blank if nothing is."""
+    claim_report: Claim = always
+    """Returns whether this process is to report something to the operators."""
 
 
 @asynccontextmanager
@@ -134,6 +137,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.worker.notices,
         name,
         lambda: store.trouble,
+        store.claim_report,
     )
 
 

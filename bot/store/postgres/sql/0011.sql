@@ -18,3 +18,16 @@ BEGIN
     WHERE t.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
 END
 $$;
+
+-- Returns true if the worker is to report something: it did so before, or no other one did within so many seconds.
+CREATE FUNCTION claim_report(of_name text, me int, within_s float8) RETURNS SETOF boolean LANGUAGE sql AS $$
+    INSERT INTO bucket AS b (name, level, at) VALUES ('report:' || of_name, me, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET level = me, at = clock_timestamp()
+    WHERE b.level = me OR b.at < clock_timestamp() - within_s * interval '1s'
+    RETURNING true
+$$;
+
+CREATE OR REPLACE FUNCTION collect_buckets() RETURNS void LANGUAGE sql AS $$
+    DELETE FROM bucket b WHERE b.at < clock_timestamp() - interval '1 hour'
+      AND (starts_with(b.name, 'sender:') OR starts_with(b.name, 'report:'))
+$$;
