@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
@@ -130,10 +130,12 @@ class PostgresReader:
         self, dsn: str, data: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
     ) -> None:
         self._data, self._link = data, link
+        self._dsn = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+        self._connect()
+
+    def _connect(self) -> None:
         try:
-            self._connection = psycopg.connect(
-                make_conninfo(dsn, **DEFAULTS, options=OPTIONS), autocommit=True
-            )
+            self._connection = psycopg.connect(self._dsn, autocommit=True)
             with ExitStack() as stack:
                 stack.callback(self.close)
                 if schema_of(self._connection) < STEPS:
@@ -174,7 +176,11 @@ class PostgresReader:
         since, seen = "-infinity", list[int]()
         while True:
             wanted = {"thread": thread.name, "since": since, "seen": seen, "most": None if wait else last}
-            rows = self._rows(ENDED, wanted)[::-1]
+            try:
+                rows = self._rows(ENDED, wanted)[::-1]
+            except SessionLost as error:
+                self._wait_for_server(error, wait)
+                continue
             if since == "-infinity":
                 yield from self._imported(thread, last, len(rows))
                 [[since]] = self._rows(NOW)
@@ -225,9 +231,13 @@ class PostgresReader:
         after = 0
         while True:
             wanted = {"since": since[:10] or "-infinity", "after": after, "pieces": _texts(having)}
-            for number, line in self._stream(AUDIT, wanted):
-                after = number
-                yield line.encode()
+            try:
+                for number, line in self._stream(AUDIT, wanted):
+                    after = number
+                    yield line.encode()
+            except SessionLost as error:
+                self._wait_for_server(error, wait)
+                continue
             if wait is None:
                 return
             wait()
@@ -249,6 +259,14 @@ class PostgresReader:
         for _, thread, owner in rows:
             self._rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
         return bool(rows[0][0])
+
+    def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:
+        """Wait, and connect again if the server is back. Raises the error if nobody waits."""
+        if wait is None:
+            raise error
+        wait()
+        with suppress(SessionLost):
+            self._connect()
 
     def _imported(self, thread: Thread, last: int | None, later: int) -> list[bytes]:
         """Return what the files of one machine had, or so much of it that there are *last* messages in all."""

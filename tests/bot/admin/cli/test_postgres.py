@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import anyio
 import psycopg
@@ -177,6 +179,48 @@ async def test_new_entries_of_a_thread_are_followed(dsn, tmp_path):
     reader.close()
     assert said == [3, 5, 5]  # the last message, then what is new, each once
     await store.leave()
+
+
+MORE = {
+    "audit": "INSERT INTO audit (line) VALUES ('{}')",
+    "log": "INSERT INTO message (key, thread, received, settled, settled_at) SELECT key || '+', thread, received, "
+    "settled, clock_timestamp() FROM message WHERE thread = 'fake:W:C1:1.0' LIMIT 1",
+}
+
+
+@pytest.mark.parametrize("what", MORE)
+async def test_what_is_followed_goes_on_after_the_server_was_away(server, tmp_path, what):
+    dsn = server.new_database()
+    store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    await talk(tmp_path / "a", store=store)
+    await store.leave()
+    await in_a_thread(follow_over_a_crash, server, dsn, what)
+
+
+def follow_over_a_crash(server, dsn, what):
+    class Enough(Exception):
+        pass
+
+    def come_back():
+        server.start()
+        with psycopg.connect(dsn) as connection:
+            connection.execute(MORE[what])
+
+    def end():
+        raise Enough
+
+    def read(wait=None):
+        return reader.audit(wait=wait) if what == "audit" else reader.log(thread, wait=wait)
+
+    steps, lines = iter([server.crash, lambda: None, come_back, lambda: None, end]), []
+    with closing(PostgresReader(dsn, Path("/nowhere"), linked)) as reader:
+        [thread] = reader.find("1.0")
+        before = [*read()]
+        with pytest.raises(Enough):
+            for line in read(lambda: next(steps)()):
+                lines.append(line)
+        assert lines == [*read()]
+        assert len(lines) > len(before)
 
 
 def test_a_backup_names_the_one_of_postgres(dsn, tmp_path):
