@@ -141,16 +141,15 @@ class Agent:
             await turn.checkpoint()
             await turn.steer(partial(self.user_messages.build, turn))
             return None
-        if completion.stop == "pause":
-            turn.add(message)
-            await turn.checkpoint()
-            return None
         if completion.stop == "length" and len(progress.parts) < CONTINUATIONS:
             turn.add(message, CONTINUE)
             progress.parts.append(message.text)
-            await turn.checkpoint()
-            return None
-        return _answer_of(turn, message, progress)
+        elif completion.stop == "pause":
+            turn.add(message)
+        else:
+            return _answer_of(turn, completion, progress)
+        await turn.checkpoint()
+        return None
 
     async def _finish(self, turn: Turn, progress: _Progress, error: Exception) -> str:
         """Ask once more without tools; raise *error* if that shows nothing either."""
@@ -161,7 +160,7 @@ class Agent:
             raise error from empty
         if completion.stop == "pause" or not completion.message.text.strip():
             raise error
-        return _answer_of(turn, completion.message, progress)
+        return _answer_of(turn, completion, progress)
 
     async def _use_tools(self, turn: Turn, calls: Sequence[ToolCall], progress: _Progress) -> list[Message]:
         refusals = progress.loops.refusals(calls)
@@ -189,9 +188,11 @@ def _result_messages(results: Sequence[ToolResult], context: ToolContext) -> lis
     return [Message("user", tuple(results)), *images]
 
 
-def _answer_of(turn: Turn, message: Message, progress: _Progress) -> str:
-    turn.add(replace(message, source=turn.incoming.id))
-    return "".join([*progress.parts, message.text])
+def _answer_of(turn: Turn, completion: Completion, progress: _Progress) -> str:
+    turn.add(replace(completion.message, source=turn.incoming.id))
+    if completion.stop == "length":
+        turn.note(wording.CUT_SHORT)
+    return "".join([*progress.parts, completion.message.text])
 
 
 def _unfinished(messages: Sequence[Message]) -> list[Message]:

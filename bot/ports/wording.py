@@ -162,6 +162,9 @@ OUTSIDE_READ = (
     "I ask because I have read text from outside (a file, a page, another program), "
     "and it may have talked me into this."
 )
+CUT_SHORT = (
+    "(This is longer than I may write for one message, so it stops before its end. Say “go on” for the rest.)"
+)
 COMPACTED = "Done."
 SUMMARISING = "summarising the earlier part of our conversation"
 NOTHING_TO_COMPACT = "There is nothing here that I could make shorter."

@@ -101,6 +101,19 @@ def test_what_was_said_behind_a_turn_that_goes_on_goes_on_too():
     assert not found.stale
 
 
+def test_a_turn_that_had_begun_goes_on_before_an_earlier_message_that_was_to_be_refused():
+    ledger = owing(received_s=60)
+    for n in (2, 3):
+        later = Received.of(message(n))
+        later.at, later.seq = ago(50), n
+        ledger.apply(later)
+    begun = next(pending for pending in ledger.pending.values() if pending.received.seq == 2).start(1, "ref")
+    begun.at, begun.seq = ago(40), 4
+    ledger.apply(begun)
+    found = plan(ledger.pending.values(), NOW, max_age_s=600, resume=True)
+    assert [pending.received.message_id for pending in found.serve] == ["m2", "m1", "m3"]
+
+
 async def test_what_is_settled_and_not_in_the_log_is_added_at_the_next_start_however_much_it_is(tmp_path):
     """More messages than a start shows again are settled by one post, and the process dies before their lines."""
     clock, platform = Clock(), Platform()

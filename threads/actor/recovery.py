@@ -10,7 +10,8 @@ older, or resuming is switched off   -> one note for all such messages of a thre
 its text was lost to a damaged line  -> a note
 
 The age of a turn that had begun counts from the start of its attempt, and its limit is longer by the time that a turn
-may take. Later messages of its thread are served with it, because the turn may have read them already.
+may take. Later messages of its thread are served with it, because the turn may have read them already. It goes on
+before an earlier message that was on its way to a refusal: that one would find it in the conversation.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from threads.model import ThreadId
 class Plan:
     """What to do with the pending messages.
 
-    ``serve`` is in the order of receipt. ``stale`` and ``cut`` map a thread to the messages that get one note; the
-    turns of ``cut`` had begun. The transport of those ``elsewhere`` is not served now.
+    ``serve`` is in the order of receipt, those whose turns had begun first. ``stale`` and ``cut`` map a thread to
+    the messages that get one note; the turns of ``cut`` had begun. The transport of those ``elsewhere`` is not
+    served now.
     """
 
     serve: list[PendingMessage] = field(default_factory=list)
@@ -82,4 +84,5 @@ def plan(
             result.serve.append(pending)
         else:
             result.stale.setdefault(thread, []).append(pending)
+    result.serve.sort(key=lambda pending: pending.started is None)
     return result

@@ -10,6 +10,7 @@ import pytest
 
 from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
+from bot.ports import wording
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit, ToolTimeout
 from bot.ports.model import Completion, Usage
 from bot.tools.files.read import ListFiles, ReadFile
@@ -234,8 +235,13 @@ async def test_an_answer_cut_by_its_length_is_continued_and_posted_whole():
     model = Stops((says("one "), "length"), (says("two"), "end"))
     turn = FakeTurn()
     assert await agent(model).run(turn) == "one two"
-    model = Stops(*[(says("x"), "length")] * (CONTINUATIONS + 1))
-    assert await agent(model).run(FakeTurn()) == "x" * (CONTINUATIONS + 1)
+    assert not any(did.startswith("note") for did in turn.did)
+
+
+async def test_an_answer_that_never_reaches_its_end_says_so():
+    model, turn = Stops(*[(says("x"), "length")] * (CONTINUATIONS + 1)), FakeTurn()
+    assert await agent(model).run(turn) == "x" * (CONTINUATIONS + 1)
+    assert f"note {wording.CUT_SHORT}" in turn.did
 
 
 async def test_calls_of_an_answer_cut_by_its_length_are_never_run():
