@@ -21,7 +21,8 @@ async def check_store(context: Context) -> Findings:
         yield Finding("store", "fail", "no driver", "The bot cannot start.", NO_DRIVER)
     except (ConfigInvalid, OSError) as error:
         meaning = "Nothing is acknowledged while the database is away, and the bot cannot start."
-        yield Finding("store", "fail", context.mask(str(error)), meaning, FIX)
+        found = context.mask(str(error))  # it has the server's address, its user and its database
+        yield Finding("store", "fail", found, meaning, FIX, (found,))
     else:
         for fault in database.faults:
             yield Finding("store", "fail", fault, "Messages can be lost, or answered twice.", FIX)

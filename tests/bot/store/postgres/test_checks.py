@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import anyio
 import psycopg
 import pytest
 
+from bot.admin.doctor.bundle import bundle
 from bot.admin.doctor.checks import Context
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.store import check_store
@@ -92,6 +95,12 @@ async def test_a_server_that_is_away_is_a_fault_without_its_password():
     [finding] = await findings("host=/nowhere dbname=x user=y password=hidden-word")
     assert finding.state == "fail"
     assert "hidden-word" not in finding.found
+    settings = {"data": "/nowhere", "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    context = Context(Settings.model_validate(settings, strict=False), {})
+    text = bundle(context, [finding], at=datetime(2026, 11, 22, tzinfo=UTC))
+    assert "fail  store" in text
+    assert "/nowhere" not in text
+    assert "records: 0" not in text, "the journal is in the database"
 
 
 async def test_with_files_there_is_nothing_to_check():
