@@ -95,7 +95,7 @@ async def test_a_server_that_is_away_is_a_fault_without_its_password():
     [finding] = await findings("host=/nowhere dbname=x user=y password=hidden-word")
     assert finding.state == "fail"
     assert "hidden-word" not in finding.found
-    settings = {"data": "/nowhere", "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    settings = {"data": "/empty", "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
     context = Context(Settings.model_validate(settings, strict=False), {})
     text = bundle(context, [finding], at=datetime(2026, 11, 22, tzinfo=UTC))
     assert "fail  store" in text
