@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from .session import DEFAULTS, OPTIONS, REFUSED, SessionLost
+from .session import OPTIONS, REFUSED, SessionLost, address
 
 FACTS = (
     "SELECT current_setting('server_version'), current_setting('fsync') = 'on', "
@@ -42,12 +41,12 @@ class Database:
 
 
 def examine(dsn: str) -> Database:
-    """Examine a server. Blocking. Raises `SessionLost`."""
-    address = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+    """Examine a server. Blocking. Raises `SessionLost` and `ConfigInvalid`."""
+    server = address(dsn, options=OPTIONS)
     try:
         with (
-            psycopg.connect(address, autocommit=True) as one,
-            psycopg.connect(address, autocommit=True) as other,
+            psycopg.connect(server, autocommit=True) as one,
+            psycopg.connect(server, autocommit=True) as other,
         ):
             # A pooler gives a session that has just become free to the next client.
             pooled = one.execute(PID).fetchone() == other.execute(PID).fetchone()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
 from bot.store.reader import Thread, Wait, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
@@ -26,7 +25,7 @@ from threads.store.data_folder import thread_folder
 from .journal import ANYBODY, KNOWN, RING
 from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
-from .session import DEFAULTS, REFUSED, SessionLost
+from .session import REFUSED, SessionLost, address
 from .worker import LEASE_S, LOCKS
 
 OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
@@ -123,14 +122,14 @@ class WorkerRow:
 class PostgresReader:
     """A `bot.store.reader.Reader`. *link* finds the thread's root in a link to a message.
 
-    Raises `SessionLost`, and `NewerSchema` when a newer version made the tables.
+    Raises `SessionLost`, `NewerSchema` when a newer version made the tables, and `ConfigInvalid` for no address.
     """
 
     def __init__(
         self, dsn: str, data: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
     ) -> None:
         self._data, self._link = data, link
-        self._dsn = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+        self._dsn = address(dsn, options=OPTIONS)
         self._connect()
 
     def _connect(self) -> None:
@@ -261,8 +260,11 @@ class PostgresReader:
         return bool(rows[0][0])
 
     def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:
-        """Wait, and connect again if the server is back. Raises the error if nobody waits."""
-        if wait is None:
+        """Wait, and connect again if the server is back.
+
+        Raises the error if nobody waits, or if the connection still works: it would come again.
+        """
+        if wait is None or not self._connection.closed:
             raise error
         wait()
         with suppress(SessionLost):

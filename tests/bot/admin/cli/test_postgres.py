@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.ports.config_error import ConfigInvalid
 from bot.reports.links import linked
 from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.store import PostgresStore
@@ -230,6 +232,18 @@ def test_a_backup_names_the_one_of_postgres(dsn, tmp_path):
         assert result.exit_code == 78
         assert "pg_restore" in result.output or "pg_dump" in result.output
     assert "one snapshot of all of it, while the workers run" in run("backup").output
+
+
+@pytest.mark.parametrize("dsn", ["postgresql//ann:hunter2@host/x", "host=x dbnam=x password=hunter2"])
+@pytest.mark.parametrize("words", ["threads list", "status", "migrate --to {}/new"])
+def test_what_is_no_address_is_told_without_its_password(tmp_path, dsn, words):
+    told = over_postgres(tmp_path, dsn)(*words.format(tmp_path).split())
+    assert told.exit_code == 78
+    assert "store.dsn: what it names is not an address of PostgreSQL" in told.output
+    assert "hunter2" not in told.output
+    with pytest.raises(ConfigInvalid, match="not an address") as raised:
+        PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_database_that_is_away_or_empty_is_told_in_one_line(server, tmp_path):
