@@ -82,7 +82,8 @@ class GroupWriter(Generic[Item]):
             self._written(batch.items)
         except OSError as error:
             batch.error = error
-            self.filling.items[:0] = batch.carried
-            self.filling.carried[:0] = batch.carried
         finally:
+            if batch.error is not None:  # also if it is cancelled: the last write has the carried items then
+                self.filling.items[:0] = batch.carried
+                self.filling.carried[:0] = batch.carried
             batch.done.set()
