@@ -197,7 +197,8 @@ class Actor:
     async def _save_conversation(self) -> None:
         """Save what the last turn could not save, or what an interrupted turn left."""
         try:
-            await self._conversation.save()
+            async with self._conversing:  # else it could bring back what `forget` archives meanwhile
+                await self._conversation.save()
         except StoreUnavailable as error:
             log.warning("context.not_saved: kept in memory: %s", error, extra=error_fields(error))
 
