@@ -99,9 +99,7 @@ class Actor:
         else:
             # Kept until the message is settled: a disk that refuses must not make the turn run and cost again.
             self._ending = self._ending or await self._attempt(pending)
-            answered = self._ending.outcome == "answered"
-            save = partial(self._last_checkpoint, pending) if answered else None
-            await self._shared.delivery.settle(pending, self._ending, save=save)
+            await self._shared.delivery.settle(pending, self._ending, save=self._last_checkpoint)
         self._ending = None
 
     async def _attempt(self, pending: PendingMessage) -> Ending:
