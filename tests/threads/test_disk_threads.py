@@ -67,6 +67,24 @@ async def test_a_disk_that_hangs_does_not_hold_up_who_only_asks_whether_it_answe
     await disk_threads.respond()
 
 
+async def test_the_end_of_the_process_waits_only_so_long_for_a_disk_that_hangs(disk_threads):
+    go_on, refused = threading.Event(), []
+    writer = GroupWriter(partial(disk_threads, lambda items: items and go_on.wait(10)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        hung = writer.put(1)
+        await anyio.wait_all_tasks_blocked()
+        waiting = writer.put(2)
+        tasks.cancel_scope.cancel()
+        disk_threads.end_within(0.01)
+    go_on.set()
+    for batch in (hung, waiting):
+        assert isinstance(batch.error, TimeoutError)
+    with pytest.raises(TimeoutError):
+        await disk_threads(refused.append, 1)
+    assert not refused
+
+
 async def test_the_loop_is_woken_once_for_all_jobs_that_are_over_by_then(disk_threads, monkeypatch):
     loop, woken = asyncio.get_running_loop(), []
     wake = loop.call_soon_threadsafe

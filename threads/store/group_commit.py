@@ -15,7 +15,7 @@ RETRY_S = 2.0
 """Seconds that carried items wait after a failed write, unless others arrive."""
 
 LAST_WRITE_S = 3.0
-"""Seconds that the end of the process waits for the last write. A disk that hangs must not delay it for ever."""
+"""Seconds that the end of the process waits for the last write to begin. `DiskThreads.end_within` bounds its end."""
 
 CLOSED = OSError("the writer is closed")
 
