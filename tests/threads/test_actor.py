@@ -23,6 +23,7 @@ from tests.world import (
     running,
     says,
 )
+from threads.errors import Fenced
 from threads.model import StopRequest
 
 pytestmark = pytest.mark.anyio
@@ -131,3 +132,27 @@ async def test_a_message_behind_a_fresh_start_of_a_quiet_thread_finds_nothing_of
         await platform.settled("m2", "m3")
         await anyio.wait_all_tasks_blocked()
     assert [said.text[-4:] for said in model.requests[-1].messages] == ["two!"]
+
+
+async def test_a_thread_that_comes_back_while_its_old_actor_ends_is_served_by_a_new_one(tmp_path):
+    platform, began, end = Platform(), anyio.Event(), anyio.Event()
+
+    async def run(turn):
+        if turn.incoming.id == "m1":
+            began.set()
+            with anyio.CancelScope(shield=True):
+                await end.wait()
+            raise Fenced
+        await anyio.lowlevel.checkpoint()
+        return "two"
+
+    async with running(tmp_path, platform, Scripted(), run=run) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        [_, pending] = bot.journal.ledger.pending.values()
+        bot.registry.lose(T1)
+        bot.registry.tell(pending)
+        end.set()
+        await platform.settled("m2")
+    assert platform.texts == ["two"]

@@ -161,7 +161,7 @@ class Registry:
         failures = _Failures()
         try:
             with actor.life:
-                while actor.current is not None or len(actor.mailbox):
+                while not actor.life.cancel_called and (actor.current is not None or len(actor.mailbox)):
                     try:
                         await actor.serve()
                     except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice
