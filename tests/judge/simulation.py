@@ -215,9 +215,12 @@ class _Audit:
     def _pardoned(self, before: Post, late: Post) -> bool:
         """A message on its way to a refusal when the process died is served after the restart, late.
 
-        The post *before* it may have been on its way then too, and have landed after the death.
+        The post *before* it may have been on its way then too, and have landed after the death. Or its turn had
+        begun, and goes on first.
         """
-        return self._overflowed(late.thread, before.at - LANDS_WITHIN_S, late.at)
+        starts = self._lifecycles[before.key].started
+        began = [0.0 if start["attempt"] > 1 else clock(start["at"]) for start in starts]
+        return self._overflowed(late.thread, min([before.at - LANDS_WITHIN_S, *began]), late.at)
 
     def _overflowed(self, thread: str, start: float, end: float) -> bool:
         """Say whether the process died in that time, with messages of the thread on their way to a refusal."""

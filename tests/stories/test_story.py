@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 from datetime import timedelta
@@ -274,6 +275,16 @@ async def test_a_deleted_waiting_message_is_withdrawn(tmp_path, platform):
         await platform.settled("m1", "m2")
     assert platform.outcomes == {"m2": "withdrawn", "m1": "answered"}
     assert platform.texts == ["one"]
+
+
+async def test_a_delete_that_finds_the_threads_gone_because_the_bot_stops_is_not_acknowledged(
+    tmp_path, platform
+):
+    async with running(tmp_path, platform, Scripted()) as bot:
+        with anyio.CancelScope() as stopping:
+            asyncio.get_running_loop().call_soon(stopping.cancel)
+            await bot.orchestrator.receive(Deleted("m1", T1))
+    assert stopping.cancelled_caught
 
 
 async def test_a_message_that_cannot_be_saved_is_not_acknowledged_and_its_redelivery_is_taken(tmp_path):

@@ -125,20 +125,20 @@ class Actor:
             return self._ending or self._failed(pending, error, turn)  # a stop may have come meanwhile
 
     async def _take_turn(self, pending: PendingMessage, turn: ActorTurn) -> Ending:
-        shared, attempt = self._shared, turn.attempt
+        shared, attempt, first = self._shared, turn.attempt, not pending.begun
         shared.delivery.show(pending, TurnStarted(pending.incoming.text, pending.incoming.author.id))
         try:
             await turn.begin()
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 turn.notes.append(self._damaged(damaged))
-            # The conversation has more than the journal: records are lost, and it may have been posted.
+            # Another process wrote more than the journal has: records are lost, and it may have posted the answer.
             written = [turn.messages[n].role for n in places_of(turn.messages, turn.incoming.id)]
-            pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
+            pending.received.unsure |= first and bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
             if attempt > 1 or written:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
-            if attempt > 1 or pending.recovered or pending.received.unsure:
+            if attempt > 1 or pending.recovered or written:
                 await turn.recognise()
             turn.scope.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
             text = await shared.run(turn)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from threads.delivery import retry_pauses, retry_until_stored
@@ -63,6 +64,9 @@ class Registry:
         async with self._withdrawing:  # a duplicate of the event must not be acknowledged before the first
             actor = self.actors.get(deleted.thread)
             if actor is None:
+                await (
+                    anyio.lowlevel.checkpoint_if_cancelled()
+                )  # at a stop the actor ends, and its message waits
                 return
             with (
                 actor.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import psycopg
 import pytest
 
+from bot.observe.audit import Audit
+from bot.observe.audit_sinks import audit_logs
+from bot.reports.audit_trail import Filter, describe, read_audit
+from bot.reports.circuits import openings
+from bot.reports.line_reader import Damage
 from bot.store.postgres.journal import event_adapter
+from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.worker import CLAIMED_AT_ONCE, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
@@ -317,3 +326,50 @@ async def test_a_worker_serves_itself_what_no_other_takes(dsn, monkeypatch, hang
             received += 1
         assert (one.journal.left_at > 0) == hangs
         await one.until(lambda: len(one.routed) == received)
+
+
+def circuit(event):
+    return {"event": f"circuit.{event}", "model": "a/b", "reason": "a/b: overloaded"}
+
+
+async def test_a_worker_that_was_killed_leaves_no_circuit_open_in_the_audit(dsn):
+    async with workers(dsn, 2, name="host:{}".format) as seats:
+        audits = [Audit(seat.store.append_audit, seat.store.now, worker=seat.name) for seat in seats]
+        async with audit_logs(audits[1], str):  # both workers' lines go to one handler in one process
+            for audit in audits:
+                audit.tell("circuit", circuit("opened"))
+                await audit.flush()
+            killed, other = seats
+            await killed.kill()
+            with anyio.fail_after(20):
+                while True:
+                    await audits[1].flush()
+                    found = await anyio.to_thread.run_sync(read_records, dsn)
+                    if any(one.kind == "stop" for one in found):
+                        break
+                    await anyio.sleep(0.05)
+        *_, stop = found
+        assert (stop.worker, stop.details["worker"]) == (other.name, killed.name)
+        assert (
+            describe(stop)
+            == "worker.gone: host:0 died or was cut off; the others serve its threads, on host:1"
+        )
+        assert [(one.worker, one.ended_at) for one in openings(found)] == [
+            (killed.name, stop.at),
+            (other.name, ""),
+        ]
+
+
+async def test_the_same_record_of_two_workers_at_one_time_is_two_records(dsn):
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    async with workers(dsn, 2, name="host:{}".format) as seats:
+        for seat in seats:
+            audit = Audit(seat.store.append_audit, lambda: at, worker=seat.name)
+            audit.tell("start", {"model": "a/b"})
+            await audit.flush()
+        assert len(await anyio.to_thread.run_sync(read_records, dsn)) == 2
+
+
+def read_records(dsn):
+    with closing(PostgresReader(dsn, Path("/nowhere"))) as reader:
+        return [*read_audit(reader, Filter(), Damage())]
