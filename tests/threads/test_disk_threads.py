@@ -17,7 +17,7 @@ from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 from threads.store.group_commit import CLOSED, GroupWriter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]  # a task that is shielded can wait for ever
 
 turn = ContextVar("turn", default="")
 
