@@ -72,6 +72,9 @@ TOOL_THREADS = 4
 DISK_THREADS = 8
 """The bot's own disk operations that run at once. A slow disk takes several in the time of one."""
 
+LAST_WRITES_S = 8.0
+"""Seconds that the end waits for the disk once the links are closed. Both fit into `supervision.LEAVE_S`."""
+
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
@@ -170,8 +173,12 @@ async def serve(
             if reload:
                 check = partial(_can_reload, agents, environ, offload)
                 reload.start(tasks, offload, check, bot.escalation.report)
-            async with watch(bot.live(core, model, (offload, journal_offload))):
-                await bot.serve_transports(core, stopped)
+            try:
+                async with watch(bot.live(core, model, (offload, journal_offload))):
+                    await bot.serve_transports(core, stopped)
+            finally:
+                for threads in (offload, journal_offload):
+                    threads.end_within(LAST_WRITES_S)
             tasks.cancel_scope.cancel()
     if stopped:
         raise ConfigInvalid("\n".join(stopped))

@@ -40,6 +40,7 @@ from threads.model import (
     Waiting,
 )
 from threads.ports import Store
+from threads.scheduled_messages import headings
 from threads.store.thread_files import ThreadFiles
 
 from .conversation import Conversation
@@ -100,8 +101,9 @@ class ActorTurn:
         self, pending: PendingMessage, conversation: Conversation, mailbox: Mailbox, shared: ActorParts
     ) -> None:
         self.incoming, self.known_answer = pending.incoming, ""
-        self.notes = list[str]()
-        self.attempt, self.correlation_id, self.stopped_by = 0, "", ""
+        self.notes = headings(pending.incoming)
+        self.attempt, self.stopped_by = pending.attempts + 1, ""
+        self.correlation_id = correlation_id(pending.incoming.key, self.attempt)
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
@@ -208,10 +210,11 @@ class ActorTurn:
         the disk has refused it once, so that the model is not paid again.
         """
         await self.acquire()
-        again = self._pending.recovered or self._pending.begun
+        awaited = self._pending.recovered or self._pending.begun or self._pending.edits
+        write = self._shared.store.journal.put if awaited else self._shared.store.journal.carry
         start = self._pending.start(self.attempt, self.correlation_id)
-        self.started, self._pending.begun = self._shared.store.journal.carry(start), True
-        if again or self._pending.edits:
+        self.started, self._pending.begun = write(start), True
+        if awaited:
             await self.begun()
         self.incoming = self._pending.incoming  # with its last edit
 

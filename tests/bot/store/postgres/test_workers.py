@@ -16,8 +16,9 @@ from bot.observe.audit_sinks import audit_logs
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.circuits import openings
 from bot.reports.line_reader import Damage
+from bot.store.postgres.journal import event_adapter
 from bot.store.postgres.reading import PostgresReader
-from bot.store.postgres.worker import CLAIMED_AT_ONCE, PATIENCE_S, SPARE, WorkerLost
+from bot.store.postgres.worker import CLAIMED_AT_ONCE, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
@@ -249,6 +250,34 @@ async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn)
         assert await other.journal.forward(Deleted("m1", THREAD))
         await one.until(lambda: one.changes)
         assert one.died is None
+
+
+async def test_mail_that_takes_long_in_one_thread_holds_up_nothing_of_the_others(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await other.journal.receive(message(2, OTHER))
+        await other.until(lambda: other.routed)
+        await one.until(lambda: one.routed)
+        changed = one.changed
+
+        async def hang_in_one(event):
+            await changed(event)
+            if event.thread == THREAD:
+                await anyio.sleep_forever()
+
+        one.changed = hang_in_one
+        assert await other.journal.forward(Deleted("m1", THREAD))
+        await one.until(lambda: one.changes)
+        await other.kill()
+        await other.store.leave()
+        await one.until(lambda: one.taken)
+        await one.journal.receive(message(3, OTHER))
+        assert not await one.journal.forward(Deleted("m3", OTHER))
+        body = event_adapter().dump_json(Deleted("m3", OTHER)).decode()
+        run(dsn, f"INSERT INTO mail (thread, event) VALUES ('{OTHER}', '{body}')")
+        await one.until(lambda: len(one.changes) == 2)
+        await anyio.sleep(3 * LOOK_S)
+        assert [event.thread for event in one.changes] == [THREAD, OTHER], "each is opened once"
 
 
 async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(dsn, monkeypatch):
