@@ -382,7 +382,7 @@ async def running(
     toolbox = make_toolbox([ReadFile(inline), ListFiles(inline), *tools], permits=permits, recovery=recovery)
     surroundings = {"disk": disk or PosixDisk(), "offload": inline, "now": clock or Clock()}
     async with anyio.create_task_group() as tasks:
-        yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings, **changes))
+        yield await open_core(tasks, core_parts(data, platform, model, toolbox, **surroundings | changes))
         tasks.cancel_scope.cancel()
 
 

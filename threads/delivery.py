@@ -108,12 +108,12 @@ class Delivery:
         pending: PendingMessage,
         ending: Ending,
         also: Sequence[PendingMessage] = (),
-        save: Callable[[], Awaitable[str]] | None = None,
+        save: Callable[[PendingMessage], Awaitable[str]] | None = None,
     ) -> None:
         """Show the outcome and make it final. The same post covers *also*.
 
-        *save* makes the conversation durable, and returns a note for above the text. Raises `StoreUnavailable`. Call
-        it again then: nothing is posted twice.
+        *save* makes the conversation with an answer durable, and returns a note for above the text. Raises
+        `StoreUnavailable`. Call it again then: nothing is posted twice.
         """
         ends = [other.settled(ending.outcome, by=pending.received.message_id) for other in also]
         if pending.intent is not None:
@@ -122,7 +122,7 @@ class Delivery:
             await self.cover([pending], ending.outcome, ending.by)
         else:
             written = self._journal.put(self._intent(pending, ending), *ends)
-            note = await save() if save else ""
+            note = await save(pending) if save and ending.outcome == "answered" else ""
             await self._journal.durable(written)
             if note:
                 pending.say_above(note)

@@ -99,7 +99,7 @@ class Log:
     async def _commit(self, work: list[Work]) -> None:
         work = [*self._refused, *work]
         refused = await self._offload(self._write, work)
-        self._refused = refused[-MAX_WAITING:]
+        self._refused = list(refused)[-MAX_WAITING:]
         for one in work:
             if one not in refused:
                 one.then()
@@ -110,14 +110,19 @@ class Log:
                 len(refused) - len(self._refused),
             )
 
-    def _write(self, work: list[Work]) -> list[Work]:
-        refused = []
+    def _write(self, work: list[Work]) -> dict[Work, None]:
+        """Append the lines, and return in their order the works that a log refused."""
+        refused: dict[Work, None] = {}
+        behind = set[Path]()  # later lines must not overtake those that a log refused
         for one in work:
             try:
-                self._append(one.path, one.lines)
+                if one.path not in behind:
+                    self._append(one.path, one.lines)
+                    continue
             except OSError as error:
                 log.warning("log.write_failed: %s", error, extra=error_fields(StoreUnavailable(str(error))))
-                refused.append(one)
+                behind.add(one.path)
+            refused[one] = None
         return refused
 
     def _append(self, path: Path, lines: dict[str, bytes]) -> None:

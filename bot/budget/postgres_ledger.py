@@ -164,6 +164,7 @@ class PostgresLedger:
             await session.close()
 
     async def _refresh(self) -> None:
+        is_away = False
         while True:
             today = self.today
             keys: list[Key] = [("day", today), ("month", today[:7]), ("schedule_day", today)]
@@ -171,8 +172,10 @@ class PostgresLedger:
             try:
                 await self._calls.rows(LAPSE)
                 self._take(await self._calls.rows(READ, _columns(keys)))
+                is_away = False
             except OSError as error:
-                log.warning("usage.not_read: %s", error)
+                log.log(logging.DEBUG if is_away else logging.WARNING, "usage.not_read: %s", error)
+                is_away = True
             if len(self.budgets.totals) > MOST_TOTALS:
                 self.budgets.totals.clear()  # each is read again when it is needed
             await anyio.sleep(REFRESH_S)

@@ -15,7 +15,7 @@
 | budget      | a limit was nearly reached, or stopped a turn to ask       | the same                         |
 | circuit     | the calls to a model were stopped, or go out again         | the same                         |
 | error       | a failure that a boundary caught, with its reason          | the same; limited per event      |
-| start, stop | the process                                                | the same, also at the end        |
+| start, stop | the process; a dead worker's stop is written by another    | the same, also at the end        |
 
 Lines have checksums, and ``correlation_id`` is the ``(ref …)`` of their turn. A damaged end of a file is set aside
 before the first append. If the disk refuses, lines wait in memory, and the log counts those that do not fit. A line
@@ -72,7 +72,11 @@ LAST_WRITE_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """One line. ``author`` is the id of the person; ``details`` depend on the kind."""
+    """One line. ``author`` is the id of the person; ``details`` depend on the kind.
+
+    ``worker`` is the name of the process that wrote it, blank for the only one of a data folder. Lines of earlier
+    versions have none.
+    """
 
     at: str
     kind: str
@@ -82,6 +86,7 @@ class AuditRecord:
     author: str = ""
     details: dict[str, JsonValue] = field(default_factory=dict)
     correlation_id: str = ""
+    worker: str = ""
     v: int = SCHEMA_VERSION
 
 
@@ -106,9 +111,13 @@ class Audit:
     """
 
     def __init__(
-        self, append: Append, now: Callable[[], datetime], listener: Callable[[AuditRecord], None] = ignore
+        self,
+        append: Append,
+        now: Callable[[], datetime],
+        listener: Callable[[AuditRecord], None] = ignore,
+        worker: str = "",
     ) -> None:
-        self._append, self._now, self._listener = append, now, listener
+        self._append, self._now, self._listener, self._worker = append, now, listener, worker
         self._writing = anyio.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
@@ -219,6 +228,7 @@ class Audit:
             author=author,
             details=dict(details),
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
+            worker=self._worker,
         )
         self._listener(record)
         return record

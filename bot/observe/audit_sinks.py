@@ -10,6 +10,7 @@ Every failure boundary logs what it caught. A line that is an error, or that has
 | ``tool.failed``                            | tool     | none                                  |
 | ``budget.paused``, ``budget.warning``      | budget   | none                                  |
 | ``circuit.opened``, ``circuit.closed``     | circuit  | none                                  |
+| ``worker.gone``                            | stop     | none                                  |
 | any other                                  | error    | `MOST_A_MINUTE` of each event         |
 
 A failure is recorded with the report of its line: whether the same may succeed later, and the ways to go on.
@@ -49,6 +50,7 @@ KINDS: Mapping[str, AuditKind] = {
     "budget.warning": "budget",
     "circuit.opened": "circuit",
     "circuit.closed": "circuit",
+    "worker.gone": "stop",
 }
 DETAILS = (
     *(
@@ -61,6 +63,7 @@ DETAILS = (
         "call",
         "server",
         "transport",
+        "worker",
         "attempt",
         "wait_s",
     ),

@@ -52,7 +52,6 @@ from bot.reports.message_story import stories
 from bot.reports.thread import Summary, entries, summary, tools_used, waiting
 from bot.reports.transcript import Transcript, pieces
 from bot.reports.usage import By, Report, period, reports
-from bot.reports.workspace_files import files_of
 from bot.store.reader import Reader
 
 ROWS = 200
@@ -81,7 +80,10 @@ class _Trouble:
 
 @dataclass(frozen=True)
 class Views:
-    """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets."""
+    """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets.
+
+    ``worker`` is the name of the process, if it shares its store with others: the status is its own.
+    """
 
     name: str
     open_reader: Callable[[], Reader]
@@ -90,6 +92,7 @@ class Views:
     mask: Callable[[str], str]
     policy: Policy
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    worker: str = ""
 
     def routes(self) -> Sequence[BaseRoute]:
         return [
@@ -113,7 +116,9 @@ class Views:
         return templates(self.name, self.mask)
 
     def _render(self, page: str, **values: object) -> Response:
-        return HTMLResponse(self._templates.get_template(f"{page}.html").render(page=page, **values))
+        return HTMLResponse(
+            self._templates.get_template(f"{page}.html").render(page=page, worker=self.worker, **values)
+        )
 
     @cached_property
     def _recent(self) -> TTLCache[str, Any]:
@@ -171,7 +176,7 @@ class Views:
                 return None
             shown = [*entries(reader, thread, Damage(), last=MESSAGES)]
             transcript = Transcript(
-                thread.name, shown, tools_used(reader, thread), files_of(thread.path), self.mask
+                thread.name, shown, tools_used(reader, thread), reader.files(thread), self.mask
             )
             return {
                 "thread": thread.name,

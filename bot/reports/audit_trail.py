@@ -53,7 +53,7 @@ def describe(record: AuditRecord) -> str:
     """Return the details of a record as text: a summary for the kinds that have one, then the rest by name.
 
     The id of a call, which links a question to its answer, means nothing to a person and is left out. Of a failure's
-    report, the ways to go on are shown.
+    report, the ways to go on are shown. The worker that wrote the record comes last.
     """
     details = {name: value for name, value in record.details.items() if value not in ("", None)}
     report = details.pop("report", None)
@@ -69,6 +69,8 @@ def describe(record: AuditRecord) -> str:
             summary, summarized = _cause(details), {*CAUSE}
         case "failover" | "circuit", {"event": _}:
             summary, summarized = _cause(details), {*CAUSE, "model", "from_model"}
+        case "stop", {"event": _}:
+            summary, summarized = _cause(details), {*CAUSE, "worker"}
         case "approval", {"tool": tool, "verdict": verdict}:
             summary = f"{verdict}: {tool} {details.get('about', '')}".rstrip()
             summarized = {"tool", "verdict", "about"}
@@ -82,6 +84,8 @@ def describe(record: AuditRecord) -> str:
             rest.append(f"can be helped by: {', '.join(map(str, ways))}")
         case _:
             pass
+    if record.worker:
+        rest.append(f"on {record.worker}")
     return ", ".join([summary, *rest] if summary else rest)
 
 

@@ -13,7 +13,8 @@ from urllib.parse import unquote
 
 from bot.reports.line_reader import Damage, lines_from, lines_of, records
 from bot.reports.links import linked
-from bot.store.reader import Thread, Wait
+from bot.reports.workspace_files import copy_files, files_of
+from bot.store.reader import Thread, Wait, WorkspaceFile
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
@@ -96,6 +97,12 @@ class FileReader:
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         for name in ("context.old.jsonl", "context.jsonl"):
             yield from lines_of(thread.path / name)
+
+    def files(self, thread: Thread) -> list[WorkspaceFile]:
+        return files_of(thread.path)
+
+    def copy_files(self, thread: Thread, target: Path) -> int:
+        return copy_files(thread.path, target)
 
     def spending(self, month: str = "", _: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
         from bot.budget.ledger import names_in, parts

@@ -9,7 +9,7 @@ from typing import Literal, TextIO
 
 from bot.reports.safe_text import line, plain
 from bot.reports.thread import ToolUse, as_value
-from bot.reports.workspace_files import WorkspaceFile
+from bot.store.reader import WorkspaceFile
 from threads.log import Entry
 
 BOT = "Threadfast"

@@ -6,21 +6,14 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from bot.store.reader import WorkspaceFile
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 DEEPEST = 100
 """Folders in one another: a command may nest any number, and what is deeper is left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceFile:
-    """A file, by its path in the workspace; ``size`` is in bytes."""
-
-    name: str
-    size: int
 
 
 def files_of(thread: Path) -> list[WorkspaceFile]:

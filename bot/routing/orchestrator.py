@@ -20,6 +20,7 @@ from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, as_turn, command_of, obey, parse, retried, take_typed
 from bot.routing.rate_limit import RateLimiter
+from bot.routing.thread_tasks import ThreadTasks
 from threads.actor.recovery import Plan
 from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
@@ -69,7 +70,8 @@ class Orchestrator:
         controls: Controls,
         on_feedback: Callable[[Feedback], Awaitable[None]],
     ) -> None:
-        self._tasks, self._journal, self._registry, self._delivery = tasks, journal, registry, delivery
+        self._journal, self._registry, self._delivery = journal, registry, delivery
+        self._thread_tasks = ThreadTasks(tasks)
         self._admission, self._rates = admission, rates
         self._controls, self._on_feedback = controls, on_feedback
         self._sharing: dict[tuple[ThreadId, SharedEnding], list[PendingMessage]] = {}
@@ -113,7 +115,7 @@ class Orchestrator:
         elif incoming.stale:
             self._share(pending, _too_old)
         elif (command := self._controls.command_of(pending)) and self._controls.is_control(command, incoming):
-            self._tasks.start_soon(self._obey, command, pending)
+            self._thread_tasks.start(incoming.thread, self._obey, command, pending)
         elif not self._rates.allows(pending):
             self._share(pending, _too_fast)
         elif command and command.name == "retry" and (ending := self._take_up(pending, command.words)):
@@ -146,6 +148,12 @@ class Orchestrator:
                 len(found.serve),
                 len(found.stale | found.cut),
             )
+
+    def lose(self, thread: ThreadId) -> None:
+        """End all work about a thread, because another worker serves it now. Messages get no outcome here."""
+        self._registry.lose(thread)
+        self._thread_tasks.lose(thread)
+        self._sharing = {note: pending for note, pending in self._sharing.items() if note[0] != thread}
 
     def _limit(self, incoming: Incoming) -> int | None:
         """Return how many messages a minute the author may send, or None if this one does not count."""
@@ -247,7 +255,7 @@ class Orchestrator:
             self._sharing[note].append(pending)
         else:
             self._sharing[note] = [pending]
-            self._tasks.start_soon(self._end_all, note)
+            self._thread_tasks.start(pending.incoming.thread, self._end_all, note)
 
     async def _end_all(self, note: tuple[ThreadId, SharedEnding]) -> None:
         while pending := self._sharing[note]:
@@ -257,4 +265,5 @@ class Orchestrator:
 
     def _end_together(self, pending: list[PendingMessage], ending: Ending) -> None:
         """End several messages of a thread with one post, which answers the last of them."""
-        self._tasks.start_soon(self._delivery.insist, pending[-1], ending, pending[:-1])
+        thread = pending[-1].incoming.thread
+        self._thread_tasks.start(thread, self._delivery.insist, pending[-1], ending, pending[:-1])

@@ -102,7 +102,8 @@ class Scheduler:
     _notifying: set[str] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled. It may run again: a worker that is not sure of its role stops, and goes on later."""
+        self._notifying.clear()  # a notice that was cancelled is posted again
         async with anyio.create_task_group() as tasks:
             while True:
                 changed = self.schedules.changed

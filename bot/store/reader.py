@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,6 +23,14 @@ class Thread(Protocol):
 
     @property
     def changed_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceFile:
+    """A file of a thread, by its path in the workspace; ``size`` is in bytes."""
+
+    name: str
+    size: int
 
 
 class Reader(Protocol):
@@ -59,6 +68,14 @@ class Reader(Protocol):
 
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         """Return the lines of its conversation, archived ones first."""
+        ...
+
+    def files(self, thread: Thread) -> Sequence[WorkspaceFile]:
+        """Return the thread's files, by name."""
+        ...
+
+    def copy_files(self, thread: Thread, target: Path) -> int:
+        """Copy the thread's files below *target*, readable by their owner alone, and return how many."""
         ...
 
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> Sequence[Iterable[bytes]]:

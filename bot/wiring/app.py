@@ -72,6 +72,9 @@ TOOL_THREADS = 4
 DISK_THREADS = 8
 """The bot's own disk operations that run at once. A slow disk takes several in the time of one."""
 
+LAST_WRITES_S = 8.0
+"""Seconds that the end waits for the disk once the links are closed. Both fit into `supervision.LEAVE_S`."""
+
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
@@ -153,8 +156,16 @@ async def serve(
                 agents,
                 playbooks,
                 reload,
-                Escalation(tasks, settings.escalation, post, partial(_link, transports), storage.now),
+                Escalation(
+                    tasks,
+                    settings.escalation,
+                    post,
+                    partial(_link, transports),
+                    storage.now,
+                    storage.claim_report,
+                ),
                 await storage.restored(),
+                storage.trouble,
             )
             core = await open_core(tasks, bot.parts())
             bot.start_schedules(tasks, core, post)
@@ -162,8 +173,12 @@ async def serve(
             if reload:
                 check = partial(_can_reload, agents, environ, offload)
                 reload.start(tasks, offload, check, bot.escalation.report)
-            async with watch(bot.live(core, model, (offload, journal_offload))):
-                await bot.serve_transports(core, stopped)
+            try:
+                async with watch(bot.live(core, model, (offload, journal_offload))):
+                    await bot.serve_transports(core, stopped)
+            finally:
+                for threads in (offload, journal_offload):
+                    threads.end_within(LAST_WRITES_S)
             tasks.cancel_scope.cancel()
     if stopped:
         raise ConfigInvalid("\n".join(stopped))
@@ -195,7 +210,10 @@ def _models(
 
 @dataclass(frozen=True, slots=True)
 class _Bot:
-    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from."""
+    """The parts of one bot, and how they meet. ``restore`` is the backup that its data came from.
+
+    ``store_trouble`` returns what is wrong with the store, blank if nothing is.
+    """
 
     current: CurrentSettings
     access: AccessControl
@@ -208,6 +226,7 @@ class _Bot:
     reload: Reload | None
     escalation: Escalation
     restore: Restored | None
+    store_trouble: Callable[[], str]
 
     def troubles(self) -> list[str]:
         """Return a clause for each thing that does not work now."""
@@ -215,6 +234,7 @@ class _Bot:
             *link_troubles(self.transports),
             *self.agents.tool_set.troubles,
             *filter(None, [self.agents.instructions.problem, self.reload.trouble if self.reload else ""]),
+            *filter(None, [self.store_trouble()]),
         ]
 
     def accounts(self) -> Accounts:
@@ -292,19 +312,24 @@ class _Bot:
     def start_schedules(
         self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the task that sends scheduled messages when they are due, or only lets parked playbooks go on."""
-        scheduler = Scheduler(
-            self.agents.tool_set.returns,
-            core.orchestrator.receive,
-            core.journal.knows,
-            self.access.allowed,
-            lambda: self.accounts().may_schedule(),
-            post,
-            frozenset(self.outboxes),
-            self.current.settings.recovery.max_age_s,
-            only_returns=self.agents.tool_set.schedules is None,
-        )
-        tasks.start_soon(self.store.hold, "schedules", scheduler.run, lambda: None)
+        """Start the tasks that send scheduled messages when they are due, or only let parked playbooks go on.
+
+        Each transport has its own: a process that serves only some of them, such as a chat in the terminal beside the
+        workers, must not keep the others from sending theirs.
+        """
+        for transport in self.outboxes:
+            scheduler = Scheduler(
+                self.agents.tool_set.returns,
+                core.orchestrator.receive,
+                core.journal.knows,
+                self.access.allowed,
+                lambda: self.accounts().may_schedule(),
+                post,
+                [transport],
+                self.current.settings.recovery.max_age_s,
+                only_returns=self.agents.tool_set.schedules is None,
+            )
+            tasks.start_soon(self.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""

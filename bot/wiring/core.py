@@ -194,7 +194,7 @@ class _Taker:
         self.orchestrator.recover(self.plan(pending, self.parts.now()))
 
     def lose(self, thread: ThreadId) -> None:
-        self.registry.lose(thread)
+        self.orchestrator.lose(thread)
 
     def serves(self, thread: ThreadId) -> bool:
         return self.registry.serves(thread)

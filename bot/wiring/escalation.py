@@ -7,8 +7,8 @@
 | a transport went, came back, or stopped for good   | as `bot.wiring.outages` says                              |
 | a changed settings.json does not count             | once for each other list of faults                        |
 
-A post about a message has its reference and a link to its thread, never its words. All of it is in the log and the
-audit too.
+Of several workers that noticed the same, one posts it. A post about a message has its reference and a link to its
+thread, never its words. All of it is in the log and the audit too.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ REMEMBERED = 1_000
 """Kinds of failures, and threads, that are remembered as reported."""
 
 
+Claim = Callable[[str, float], Awaitable[bool]]
+"""Returns whether this process is to report something: no other one did so within so many seconds."""
+
+
+async def always(_: str, __: float) -> bool:
+    """Claim a report for the only process."""
+    return True
+
+
 class Escalation:
     """Posts to ``settings.channel`` ("transport:workspace:channel"). Does nothing if that is None.
 
@@ -56,7 +65,9 @@ class Escalation:
         post: Callable[[Outgoing], Awaitable[str]],
         link: Callable[[ThreadId], str],
         now: Callable[[], datetime],
+        claim: Claim = always,
     ) -> None:
+        self._claim = claim
         self._tasks, self._settings, self._post, self._link, self._now = tasks, settings, post, link, now
         self._thread = ThreadId.parse(f"{settings.channel}:") if settings.channel else None
         self._reported = TTLCache[str, bool](REMEMBERED, AGAIN_AFTER_S, timer=anyio.current_time)
@@ -79,7 +90,7 @@ class Escalation:
             return
         self._reported[kind] = True
         where = wording.where(self._link(thread) or str(thread), reference)
-        self._tasks.start_soon(self._send, reference, f"{what} {where}")
+        self._tasks.start_soon(self._send, reference, f"{what} {where}", kind)
 
     def report(self, text: str) -> None:
         """Report something about the bot itself. Returns at once."""
@@ -108,15 +119,18 @@ class Escalation:
             await anyio.sleep(LOOK_S)
 
     async def _tell(self, key: str, news: News) -> None:
-        if await self._send(key, news.text):
+        kind = news.text if news.fault else f"{news.transport} is {'back' if news.back else 'down'}"
+        if await self._send(key, news.text, kind):
             self._outages.told(news, anyio.current_time())
         else:
             await anyio.sleep(FAILED_S)
         self._reporting.discard(news.transport)
 
-    async def _send(self, what: str, text: str) -> bool:
-        """Post the text. Returns False if another try may work."""
+    async def _send(self, what: str, text: str, kind: str = "") -> bool:
+        """Post the text, unless another worker has reported the *kind*. Returns False if another try may work."""
         assert self._thread is not None
+        if kind and not await self._claim(kind, AGAIN_AFTER_S):
+            return True
         try:
             await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))
         except PostFailed as error:

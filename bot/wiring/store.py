@@ -27,6 +27,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from bot.store.migrations import prepare
 from bot.store.restored_answers import Restored, restored
+from bot.wiring.escalation import Claim, always
 from threads.file_store import FileStore
 from threads.ports import Store
 from threads.store.disk import Disk, Offload, PosixDisk
@@ -64,6 +65,12 @@ class Storage:
     restored: Callable[[], Awaitable[Restored | None]]
     notices: Notices | None = None
     """Texts to all workers of the store; None if this process is the only one."""
+    worker: str = ""
+    """The name of this process among the workers; blank if it is the only one."""
+    trouble: Callable[[], str] = lambda: ""
+    """Returns what is wrong with the store now, for people; blank if nothing is."""
+    claim_report: Claim = always
+    """Returns whether this process is to report something to the operators."""
 
 
 @asynccontextmanager
@@ -115,13 +122,8 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
     except ModuleNotFoundError as error:
         raise ConfigInvalid(NO_DRIVER) from error
     dsn = resolve_secret(settings.store.dsn, environ)
-    store = PostgresStore(
-        dsn,
-        settings.data,
-        name=f"{socket.gethostname()}:{os.getpid()}",
-        version=version("threadfast"),
-        now=resources.now,
-    )
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    store = PostgresStore(dsn, settings.data, name=name, version=version("threadfast"), now=resources.now)
     ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
     return Storage(
         store,
@@ -133,6 +135,9 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
         store.prepare,
         store.restored,
         store.worker.notices,
+        name,
+        lambda: store.trouble,
+        store.claim_report,
     )
 
 

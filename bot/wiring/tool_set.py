@@ -190,7 +190,7 @@ async def open_tool_set(
     enabled, work = enabled_anywhere(settings), resources.work
     quota = Quota(settings.limits.workspace_mb * 1_000_000, settings.limits.workspace_files)
     writer = Writer(resources.disk, work, quota)
-    audit = Audit(storage.append_audit, resources.now, resources.on_audit)
+    audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
     async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:

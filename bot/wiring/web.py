@@ -102,6 +102,7 @@ def make_web(
         page.events,
         Masker(secrets_of(settings, environ)),
         Policy.of(settings.budget),
+        worker=storage.worker,
     )
     options = Options(
         address=address_of(given),

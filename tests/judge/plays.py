@@ -117,8 +117,9 @@ def _outcome(run: dict[str, Any], record: Record, lives: Mapping[str, Lifecycle]
 
 
 def _return(run: dict[str, Any], record: Record, lives: Mapping[str, Lifecycle]) -> Iterator[str]:
-    """A run that is parked has a message by which it comes again."""
-    if run["state"] != "parked":
+    """A run that is parked has a message by which it comes again, unless a person stopped it before it had one."""
+    message = lives.get(f"{run['thread'].rsplit(':', 1)[0]}:{run['message_id']}")
+    if run["state"] != "parked" or (message and message.outcome == "stopped"):
         return
     parked = clock(run["border_at"])
     received = (

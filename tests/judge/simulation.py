@@ -218,7 +218,8 @@ class _Audit:
         The post *before* it may have been on its way then too, and have landed after the death. Or its turn had
         begun, and goes on first.
         """
-        began = [clock(start["at"]) for start in self._lifecycles[before.key].started]
+        starts = self._lifecycles[before.key].started
+        began = [0.0 if start["attempt"] > 1 else clock(start["at"]) for start in starts]
         return self._overflowed(late.thread, min([before.at - LANDS_WITHIN_S, *began]), late.at)
 
     def _overflowed(self, thread: str, start: float, end: float) -> bool:

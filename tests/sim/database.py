@@ -301,15 +301,17 @@ class Database:
         mine = self.locks.get(me)
         if mine is None or mine.began > clock() - timedelta(seconds=lease_s):
             return []
-        for other, until in list(self.workers.items()):
-            if other != me and (until < clock() or other not in self.locks):
-                del self.workers[other]
-        freed = [
-            name for name, t in self.threads.items() if t.owner is not None and t.owner not in self.workers
+        dead = [
+            other
+            for other, until in self.workers.items()
+            if other != me and (until < clock() or other not in self.locks)
         ]
-        for name in freed:
-            self.threads[name].owner = None
-        return [(name,) for name in freed]
+        for other in dead:
+            del self.workers[other]
+        for thread in self.threads.values():
+            if thread.owner not in self.workers:
+                thread.owner = None
+        return [(f"worker {other}",) for other in dead]
 
     def claim(self, me, transports, room):
         owed = {m.thread for m in self.messages.values() if m.outcome is None}

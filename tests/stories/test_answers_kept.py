@@ -12,8 +12,8 @@ import pytest
 from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
 from threads import wording
-from threads.errors import StoreUnavailable
-from threads.model import Deleted, Limits, Message, Outgoing, Waiting
+from threads.errors import StoreUnavailable, TransportUnavailable
+from threads.model import Deleted, Edited, Limits, Message, Outgoing, ThreadId, Waiting
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -72,6 +72,27 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
     assert len(again.requests) == len(fourth)
 
 
+class NoSearch(Platform):
+    """A platform that does not say what was posted."""
+
+    async def find(self, thread: ThreadId, key: str) -> str | None:
+        raise TransportUnavailable("no search")
+
+
+async def test_an_answer_that_cannot_have_been_posted_is_not_marked_as_a_repeat(tmp_path):
+    """The disk refuses the start of the turn, which begins again with its message in the conversation."""
+    disk, platform = FaultyDisk(), NoSearch()
+    model = Scripted(calls("list_files"), says("one"))
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await bot.orchestrator.receive(message(1))
+        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
+            disk.refuse[call] = OSError(errno.EIO, "broken")
+        await platform.until(lambda: any(isinstance(event, Waiting) for _, event in platform.events))
+        disk.refuse.clear()
+        await platform.settled("m1")
+    assert platform.texts == ["one"]
+
+
 async def stop_before_the_conversation_is_saved(data, platform, disk):
     """Leave an answer in the journal alone: the disk refuses the conversation, and the process ends."""
 
@@ -101,6 +122,30 @@ async def test_an_answer_that_only_the_journal_holds_is_in_the_conversation_afte
         await platform.exchange(bot, message(2))
     assert platform.texts == [f"{note}one", "two"]
     assert [m.text for m in model.requests[0].messages if m.role == "assistant"] == ["one"]
+
+
+async def test_an_edit_counts_of_a_message_that_a_turn_took_in_and_could_not_settle_in_time(tmp_path):
+    began, go_on, disk, platform = anyio.Event(), anyio.Event(), FaultyDisk(), Platform()
+
+    async def first() -> Message:
+        began.set()
+        await go_on.wait()
+        for call in ("write journal.jsonl", "create journal.jsonl.tmp"):
+            disk.refuse[call] = OSError(errno.EIO, "broken")
+        return calls("list_files", path=".")
+
+    model = Scripted(first, says("two"))
+    async with running(tmp_path, platform, model, disk=disk, limits=Limits(turn_timeout_s=60)) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2, "before"))
+        go_on.set()
+        await anyio.sleep(70)
+        disk.refuse.clear()
+        await bot.orchestrator.receive(Edited("m2", T1, "after"))
+        await platform.settled("m1", "m2")
+    assert platform.outcomes == {"m1": "failed", "m2": "answered"}
+    assert model.requests[1].messages[-1].text.endswith("after")
 
 
 async def test_a_message_that_cannot_be_saved_with_the_running_turn_is_answered_on_its_own(tmp_path):

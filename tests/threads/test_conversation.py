@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from threads.model import History, Message, Text, known, places_of
 
 
@@ -36,3 +38,11 @@ def test_a_conversation_that_is_replaced_is_read_anew():
 
 def test_a_fact_about_a_plain_list_takes_no_memory():
     assert places_of([said("a")], "a") == [0]
+
+
+def test_a_message_with_its_time_is_the_same_in_every_other_field():
+    fields = {
+        field.name: object() for field in dataclasses.fields(Message)
+    }  # a new field is another argument
+    stamped = Message(**fields).stamped("2026-11-21T10:00:00+00:00")
+    assert {name: getattr(stamped, name) for name in fields} == {**fields, "at": "2026-11-21T10:00:00+00:00"}

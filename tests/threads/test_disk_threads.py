@@ -1,4 +1,4 @@
-"""Threads of the disk, batches with one writer, and many files replaced at once."""
+"""Threads of the disk, and batches with one writer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import asyncio
 import errno
 import threading
 from contextvars import ContextVar
-from pathlib import Path
+from functools import partial
 
 import anyio
-import anyio.lowlevel
 import pytest
 
-from tests.world import Clock, FaultyDisk, FaultyFile, inline
+from tests.world import Clock, FaultyFile, inline
 from threads.file_store import FileStore
-from threads.store.checkpoints import SHARE, WRITERS, Checkpoints
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 from threads.store.group_commit import CLOSED, GroupWriter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]  # a task that is shielded can wait for ever
 
 turn = ContextVar("turn", default="")
 
@@ -69,6 +67,24 @@ async def test_a_disk_that_hangs_does_not_hold_up_who_only_asks_whether_it_answe
     await disk_threads.respond()
 
 
+async def test_the_end_of_the_process_waits_only_so_long_for_a_disk_that_hangs(disk_threads):
+    go_on, refused = threading.Event(), []
+    writer = GroupWriter(partial(disk_threads, lambda items: items and go_on.wait(10)))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        hung = writer.put(1)
+        await anyio.wait_all_tasks_blocked()
+        waiting = writer.put(2)
+        tasks.cancel_scope.cancel()
+        disk_threads.end_within(0.01)
+    go_on.set()
+    for batch in (hung, waiting):
+        assert isinstance(batch.error, TimeoutError)
+    with pytest.raises(TimeoutError):
+        await disk_threads(refused.append, 1)
+    assert not refused
+
+
 async def test_the_loop_is_woken_once_for_all_jobs_that_are_over_by_then(disk_threads, monkeypatch):
     loop, woken = asyncio.get_running_loop(), []
     wake = loop.call_soon_threadsafe
@@ -105,6 +121,19 @@ async def test_what_nobody_waits_for_is_written_before_what_comes_after_a_failur
     assert writer.put(4).error is CLOSED
 
 
+async def test_what_nobody_waits_for_is_in_the_last_batch_even_if_the_end_comes_before_its_write():
+    written: list[int] = []
+    writer = GroupWriter(partial(inline, written.extend))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run)
+        await anyio.wait_all_tasks_blocked()
+        refused = writer.put(1)
+        writer.carry(2)
+        tasks.cancel_scope.cancel()  # the writer is awake already, and is cancelled when it gives its batch away
+    assert written == [2]
+    assert refused.error is CLOSED
+
+
 async def test_a_journal_that_cannot_be_closed_ends_the_process_and_does_not_hang_it(tmp_path):
     class Uncloseable(FaultyFile):
         def close(self) -> None:
@@ -122,92 +151,3 @@ async def test_a_journal_that_cannot_be_closed_ends_the_process_and_does_not_han
             store.start(tasks, None)
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
-
-
-class Offload:
-    """Notes the files of each write. Nothing is written before ``go``."""
-
-    def __init__(self) -> None:
-        self.go = anyio.Event()
-        self.files: list[list[str]] = []
-
-    async def __call__(self, function, disk, replacements):
-        self.files.append([one.path.name for one in replacements])
-        await self.go.wait()
-        return function(disk, replacements)
-
-
-async def replace(checkpoints: Checkpoints, path: Path, outcomes: dict[str, object]) -> None:
-    try:
-        await checkpoints.replace(path, path.name.encode(), True)
-        outcomes[path.name] = path.read_bytes()
-    except OSError as error:
-        outcomes[path.name] = error.errno
-
-
-async def test_files_that_wait_share_a_write_and_one_that_cannot_be_replaced_fails_alone(tmp_path):
-    disk, offload, outcomes = FaultyDisk(), Offload(), {}
-    disk.refuse["create broken.tmp"] = OSError(errno.EIO, "broken")
-    checkpoints, first = Checkpoints(disk, offload), [f"first-{n}" for n in range(WRITERS)]
-    async with anyio.create_task_group() as tasks:
-        for name in (*first, "a", "broken", "b"):
-            tasks.start_soon(replace, checkpoints, tmp_path / name / name, outcomes)
-            await anyio.wait_all_tasks_blocked()
-        assert offload.files == [[name] for name in first], "each writes its own"
-        offload.go.set()
-    assert offload.files[WRITERS:] == [["a", "broken", "b"]], "one hop for all that waited"
-    assert outcomes == {name: name.encode() for name in (*first, "a", "b")} | {"broken": errno.EIO}
-
-
-async def test_every_file_of_a_crowd_is_replaced_by_a_few_writers(tmp_path):
-    offload, outcomes = Offload(), {}
-    checkpoints, names = Checkpoints(FaultyDisk(), offload), [f"{n:03}" for n in range(200)]
-    async with anyio.create_task_group() as tasks:
-        for name in names:
-            tasks.start_soon(replace, checkpoints, tmp_path / name / name, outcomes)
-        await anyio.wait_all_tasks_blocked()
-        assert len(offload.files) == WRITERS
-        offload.go.set()
-    assert outcomes == {name: name.encode() for name in names}
-    assert sorted(name for files in offload.files for name in files) == names
-    assert len(offload.files) < len(names) / SHARE
-
-
-async def test_a_write_that_breaks_off_makes_no_file_durable_and_the_next_one_goes_on(tmp_path):
-    gate, outcomes = Offload(), {}
-
-    async def offload(function, disk, replacements):
-        if replacements[0].path.name == "bug":
-            return await gate(int, disk, replacements)  # a TypeError
-        return function(disk, replacements)
-
-    async def break_off(checkpoints: Checkpoints) -> None:
-        with pytest.raises(TypeError):
-            await checkpoints.replace(tmp_path / "bug", b"", True)
-
-    checkpoints = Checkpoints(FaultyDisk(), offload)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(WRITERS + 1):
-            tasks.start_soon(break_off, checkpoints)
-            await anyio.wait_all_tasks_blocked()
-        for name in map(str, range(SHARE)):
-            tasks.start_soon(replace, checkpoints, tmp_path / name / name, outcomes)
-            await anyio.wait_all_tasks_blocked()
-        assert not outcomes
-        gate.go.set()
-    last = str(SHARE - 1)
-    beside = dict.fromkeys(map(str, range(SHARE - 1)))
-    assert outcomes == {**beside, last: last.encode()}, "those of the same share fail, without an errno"
-
-
-async def test_a_cancelled_task_waits_until_its_file_is_replaced(tmp_path):
-    offload = Offload()
-    checkpoints, path = Checkpoints(FaultyDisk(), offload), tmp_path / "a" / "a"
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(replace, checkpoints, path, {})
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
-        await anyio.lowlevel.cancel_shielded_checkpoint()
-        assert not path.exists()
-        offload.go.set()
-    assert path.read_bytes() == b"a"

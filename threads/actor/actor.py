@@ -18,7 +18,6 @@ from threads.delivery import Ending, retry_until_stored
 from threads.errors import Fenced, StoreUnavailable, TurnTimeout, error_fields
 from threads.journal.records import Intent, PendingMessage
 from threads.model import Message, StopRequest, ThreadId, TurnEvent, TurnStarted, places_of
-from threads.scheduled_messages import headings
 
 from .conversation import Conversation
 from .mailbox import Mailbox
@@ -76,6 +75,9 @@ class Actor:
         if running and self._turn is not None:
             with anyio.move_on_after(STOP_WITHIN_S):
                 await self._turn.stop(request.id)
+        elif running and self.current is not None and self.current.intent is None:
+            # Its outcome waits for the disk. One that is being written now still counts.
+            self._ending = Ending("stopped", "", by=request.id)
         dropped = self.mailbox.withdraw(lambda pending: pending.received.seq < request.seq)
         await retry_until_stored(lambda: self._shared.delivery.cover(dropped, "stopped", request.id))
         return int(running), len(dropped)
@@ -97,24 +99,22 @@ class Actor:
         else:
             # Kept until the message is settled: a disk that refuses must not make the turn run and cost again.
             self._ending = self._ending or await self._attempt(pending)
-            answered = self._ending.outcome == "answered"
-            save = partial(self._last_checkpoint, pending) if answered else None
-            await self._shared.delivery.settle(pending, self._ending, save=save)
+            await self._shared.delivery.settle(pending, self._ending, save=self._last_checkpoint)
         self._ending = None
 
     async def _attempt(self, pending: PendingMessage) -> Ending:
         """Run the turn and return its ending. Raises `StoreUnavailable` if its start is not durable."""
-        attempt = pending.attempts + 1
-        if attempt > self._shared.limits.attempts:
+        if pending.attempts >= self._shared.limits.attempts:
             return self._dead_letter(pending, pending.attempts)
-        turn = ActorTurn(pending, self._conversation, self.mailbox, self._shared)
-        turn.attempt, turn.correlation_id = attempt, correlation_id(pending.incoming.key, attempt)
-        turn.notes += headings(pending.incoming)
-        self._turn = turn
+        self._turn = turn = ActorTurn(pending, self._conversation, self.mailbox, self._shared)
         try:
-            with turn.scope:
-                async with self._conversing:
-                    return await self._take_turn(pending, turn)
+            try:
+                with turn.scope:
+                    async with self._conversing:
+                        return await self._take_turn(pending, turn)
+            finally:
+                self._turn = None
+                turn.done.set()
             if turn.stopped_by:
                 return Ending("stopped", "", by=turn.stopped_by)
             raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
@@ -122,26 +122,23 @@ class Actor:
             if turn.started is None or isinstance(error, Fenced):
                 raise
             await turn.begun()
-            return self._failed(pending, error, turn)
-        finally:
-            self._turn = None
-            turn.done.set()
+            return self._ending or self._failed(pending, error, turn)  # a stop may have come meanwhile
 
     async def _take_turn(self, pending: PendingMessage, turn: ActorTurn) -> Ending:
-        shared, attempt = self._shared, turn.attempt
+        shared, attempt, first = self._shared, turn.attempt, not pending.begun
         shared.delivery.show(pending, TurnStarted(pending.incoming.text, pending.incoming.author.id))
         try:
             await turn.begin()
             if not self._conversation.loaded and (damaged := await self._conversation.load()):
                 turn.notes.append(self._damaged(damaged))
-            # The conversation has more than the journal: records are lost, and it may have been posted.
+            # Another process wrote more than the journal has: records are lost, and it may have posted the answer.
             written = [turn.messages[n].role for n in places_of(turn.messages, turn.incoming.id)]
-            pending.received.unsure |= bool(written) and (attempt == 1 or "assistant" in written)
+            pending.received.unsure |= first and bool(written) and (attempt == 1 or "assistant" in written)
             if attempt > 1:
                 turn.notes.insert(0, wording.RESUMED)
             if attempt > 1 or written:
                 await turn.checkpoint()  # what a killed process wrote may not be durable yet
-            if attempt > 1 or pending.recovered or pending.received.unsure:
+            if attempt > 1 or pending.recovered or written:
                 await turn.recognise()
             turn.scope.deadline = anyio.current_time() + shared.limits.turn_s(turn.incoming)
             text = await shared.run(turn)
@@ -197,7 +194,8 @@ class Actor:
     async def _save_conversation(self) -> None:
         """Save what the last turn could not save, or what an interrupted turn left."""
         try:
-            await self._conversation.save()
+            async with self._conversing:  # else it could bring back what `forget` archives meanwhile
+                await self._conversation.save()
         except StoreUnavailable as error:
             log.warning("context.not_saved: kept in memory: %s", error, extra=error_fields(error))
 

@@ -119,7 +119,14 @@ class Registry:
         """Archive the thread's conversation. Returns False if a turn is running or messages wait."""
         if any(self.status(thread)):
             return False
-        await (self.actors.get(thread) or Actor(thread, self._shared)).forget()
+        if actor := self.actors.get(thread):
+            await actor.forget()
+            return True
+        actor = self.actors[thread] = Actor(thread, self._shared)  # a message that comes now waits in it
+        try:
+            await actor.forget()
+        finally:
+            self._tasks.start_soon(self._supervise, thread, actor, name=f"actor {thread}")
         return True
 
     async def conversation(self, thread: ThreadId) -> Sequence[Message]:
@@ -158,7 +165,7 @@ class Registry:
         failures = _Failures()
         try:
             with actor.life:
-                while actor.current is not None or len(actor.mailbox):
+                while not actor.life.cancel_called and (actor.current is not None or len(actor.mailbox)):
                     try:
                         await actor.serve()
                     except Exception as error:  # noqa: BLE001 - the boundary of an actor: other threads never notice

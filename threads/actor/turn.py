@@ -40,6 +40,7 @@ from threads.model import (
     Waiting,
 )
 from threads.ports import Store
+from threads.scheduled_messages import headings
 from threads.store.thread_files import ThreadFiles
 
 from .conversation import Conversation
@@ -100,8 +101,9 @@ class ActorTurn:
         self, pending: PendingMessage, conversation: Conversation, mailbox: Mailbox, shared: ActorParts
     ) -> None:
         self.incoming, self.known_answer = pending.incoming, ""
-        self.notes = list[str]()
-        self.attempt, self.correlation_id, self.stopped_by = 0, "", ""
+        self.notes = headings(pending.incoming)
+        self.attempt, self.stopped_by = pending.attempts + 1, ""
+        self.correlation_id = correlation_id(pending.incoming.key, self.attempt)
         self.started: Write | None = None
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
@@ -208,10 +210,11 @@ class ActorTurn:
         the disk has refused it once, so that the model is not paid again.
         """
         await self.acquire()
-        again = self._pending.recovered or self._pending.begun
+        awaited = self._pending.recovered or self._pending.begun or self._pending.edits
+        write = self._shared.store.journal.put if awaited else self._shared.store.journal.carry
         start = self._pending.start(self.attempt, self.correlation_id)
-        self.started, self._pending.begun = self._shared.store.journal.carry(start), True
-        if again or self._pending.edits:
+        self.started, self._pending.begun = write(start), True
+        if awaited:
             await self.begun()
         self.incoming = self._pending.incoming  # with its last edit
 
@@ -288,22 +291,30 @@ class ActorTurn:
         which: Callable[[PendingMessage], bool],
         render: Callable[[Incoming], Awaitable[Message]] | None = None,
     ) -> None:
-        """Settle matching messages as part of this turn, except those that already have an answer of their own."""
-        done = self._sources("assistant")
-        with self._mailbox.withdrawing(lambda o: which(o) and o.received.message_id not in done) as joined:
-            if not joined:
-                return
-            sources = self._sources("user")
-            if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
-                before = len(self.messages)
-                self.add(*[await render(incoming) for incoming in new])
-                if not await self._conversation.checkpoint(self.tell):
-                    # They are not durable in the conversation, so each gets a turn of its own.
-                    self.messages.replace(self.messages[:before])
-                    self._mailbox.put_back(joined)
+        """Settle matching messages as part of this turn, except those that already have an answer of their own.
+
+        If they do not become durable in the conversation, or are not settled, each gets a turn of its own.
+        """
+        done, before = self._sources("assistant"), len(self.messages)
+        try:
+            with self._mailbox.withdrawing(
+                lambda o: which(o) and o.received.message_id not in done
+            ) as joined:
+                if not joined:
                     return
-                await self.begun()
-            await retry_until_stored(lambda: self._settle_merged(joined))
+                sources = self._sources("user")
+                if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
+                    self.add(*[await render(incoming) for incoming in new])
+                    if not await self._conversation.checkpoint(self.tell):
+                        self.messages.replace(self.messages[:before])
+                        self._mailbox.put_back(joined)
+                        return
+                    await self.begun()
+                await retry_until_stored(lambda: self._settle_merged(joined))
+        except BaseException:
+            if len(self.messages) > before:  # with its text of now: an edit may come before its turn
+                self.replace_messages(self.messages[:before])
+            raise
 
     async def _settle_merged(self, joined: list[PendingMessage]) -> None:
         with anyio.CancelScope(shield=True):  # a write that has begun cannot be undone

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
 from math import ceil
 from pathlib import Path
 
@@ -48,7 +47,8 @@ class Checkpoints:
         self._queue.append(job)
         with anyio.CancelScope(shield=True):
             while not job.done:
-                if job.taken or self._writers == WRITERS:
+                # Only the first in the queue: a writer always has its own file in its share.
+                if job.taken or self._writers == WRITERS or self._queue[0] is not job:
                     job.wake = anyio.Event()
                     await job.wake.wait()
                 else:
@@ -62,6 +62,7 @@ class Checkpoints:
         self._writers += 1
         for job in share:
             job.taken = True
+        self._wake_first()
         try:
             await self._offload(replace_files, self._disk, share)
         except BaseException:  # a bug: nobody may take a file for durable
@@ -72,6 +73,10 @@ class Checkpoints:
             self._writers -= 1
             for job in share:
                 job.done = True
-            for job in (*share, *islice(self._queue, 1)):
                 if job.wake:
                     job.wake.set()
+            self._wake_first()
+
+    def _wake_first(self) -> None:
+        if self._queue and self._writers < WRITERS and (wake := self._queue[0].wake):
+            wake.set()

@@ -180,11 +180,7 @@ def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
     The order makes it safe: first the content, then the name, then the folder of the name.
     """
     if new := [one for one in replacements if one.new]:
-        try:
-            disk.mkdir(*{one.path.parent: None for one in new})
-        except OSError as error:
-            for one in new:
-                one.error = error
+        _make_folders(disk, new)
     steps: Sequence[Callable[[Replacement, Path], None]] = (
         lambda one, temporary: _write_temporary(disk, temporary, one.data),
         lambda one, temporary: disk.rename(temporary, one.path),
@@ -198,6 +194,18 @@ def replace_files(disk: Disk, replacements: Sequence[Replacement]) -> None:
                     step(one, temporary)
                 except OSError as error:
                     one.error = error
+
+
+def _make_folders(disk: Disk, new: Sequence[Replacement]) -> None:
+    """Create the folders together, or one after another if that fails: a folder's failure is only its file's."""
+    try:
+        disk.mkdir(*{one.path.parent: None for one in new})
+    except OSError as error:
+        if len(new) == 1:
+            new[0].error = error
+        else:
+            for one in new:
+                _make_folders(disk, [one])
 
 
 def _write_temporary(disk: Disk, temporary: Path, data: Bytes) -> None:

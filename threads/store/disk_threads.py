@@ -7,6 +7,7 @@ fifth of one in `anyio.to_thread`.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +24,7 @@ Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Job:
     """A call. ``over`` wakes the task that waits for it."""
 
@@ -42,7 +43,8 @@ class DiskThreads:
         self._size = threads
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._done: deque[_Job] = deque()
-        self._announced = False
+        self._waiting = set[_Job]()
+        self._announced = self._given_up = False
         self._loop = asyncio.get_running_loop()
         for _ in range(threads):
             Thread(target=self._work, name="disk", daemon=True).start()
@@ -51,6 +53,13 @@ class DiskThreads:
         """End the threads once their jobs are done. Does not wait."""
         for _ in range(self._size):
             self._jobs.put(None)
+
+    def end_within(self, seconds: float) -> None:
+        """Wait only so long for jobs from now on: the process ends, and a disk that hangs must not delay it for ever.
+
+        Jobs that are not done by then, and all later ones, raise TimeoutError.
+        """
+        self._loop.call_later(seconds, self._give_up)
 
     async def __call__(self, function: Callable[[*Arguments], T], /, *args: *Arguments) -> T:
         result: list[T] = []
@@ -69,8 +78,24 @@ class DiskThreads:
 
     def _start(self, call: Callable[[], object]) -> _Job:
         job = _Job(call, self._loop.create_future())
-        self._jobs.put(job)
+        self._waiting.add(job)
+        if self._given_up:
+            self._give_up()
+        else:
+            self._jobs.put(job)
         return job
+
+    def _give_up(self) -> None:
+        self._given_up = True
+        while self._waiting:
+            job = self._waiting.pop()
+            job.error = TimeoutError(errno.ETIMEDOUT, "the disk hangs")
+            self._finish(job)
+
+    def _finish(self, job: _Job) -> None:
+        self._waiting.discard(job)
+        if not job.over.done():
+            job.over.set_result(None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -87,6 +112,4 @@ class DiskThreads:
     def _deliver(self) -> None:
         self._announced = False  # before the loop: a job that is appended now announces itself
         while self._done:
-            job = self._done.popleft()
-            if not job.over.done():
-                job.over.set_result(None)
+            self._finish(self._done.popleft())

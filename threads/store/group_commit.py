@@ -15,7 +15,7 @@ RETRY_S = 2.0
 """Seconds that carried items wait after a failed write, unless others arrive."""
 
 LAST_WRITE_S = 3.0
-"""Seconds that the end of the process waits for the last write. A disk that hangs must not delay it for ever."""
+"""Seconds that the end of the process waits for the last write to begin. `DiskThreads.end_within` bounds its end."""
 
 CLOSED = OSError("the writer is closed")
 
@@ -82,7 +82,8 @@ class GroupWriter(Generic[Item]):
             self._written(batch.items)
         except OSError as error:
             batch.error = error
-            self.filling.items[:0] = batch.carried
-            self.filling.carried[:0] = batch.carried
         finally:
+            if batch.error is not None:  # also if it is cancelled: the last write has the carried items then
+                self.filling.items[:0] = batch.carried
+                self.filling.carried[:0] = batch.carried
             batch.done.set()

@@ -30,7 +30,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -146,7 +153,7 @@ class Routes:
             Mount("/static", StaticFiles(directory=HERE / "static")),
         ]
         if self._views:
-            routes.append(Mount("/look", _AdminsOnly(Starlette(routes=self._views), self._admin)))
+            routes.append(Mount("/look", _AdminsOnly(self._looks(), self._admin)))
         failures = {
             HTTPException: _failed,
             StoreUnavailable: _not_stored,
@@ -158,6 +165,10 @@ class Routes:
             Exception: _broken,
         }
         return Starlette(routes=routes, exception_handlers=failures)
+
+    def _looks(self) -> ASGIApp:
+        # Its own: what an inner application raises has been answered with a bare error already.
+        return Starlette(routes=self._views, exception_handlers={OSError: _not_shown})
 
     def _person(self, request: Request) -> Person | None:
         person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
@@ -339,6 +350,11 @@ async def _not_stored(_: Request, error: Exception) -> Response:
 async def _not_read(_: Request, error: Exception) -> Response:
     log.warning("web.not_read: %s", error)
     return JSONResponse({"error": "I cannot read my store right now. Try again in a moment."}, 503)
+
+
+async def _not_shown(_: Request, error: Exception) -> Response:
+    log.warning("web.not_read: %s", error)
+    return PlainTextResponse("I cannot read my store right now. Reload this page in a moment.", 503)
 
 
 async def _too_many_streams(_: Request, __: Exception) -> Response:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.data_folder import postgres
 from bot.admin.cli.invocation import (
     data_option,
     fail,
@@ -18,6 +21,10 @@ from bot.admin.cli.invocation import (
     settings_option,
 )
 from bot.ports.config_error import ConfigInvalid
+
+if TYPE_CHECKING:
+    from bot.config.load import Loaded
+    from bot.store.postgres.reading import WorkerRow
 
 DATED = "<dated>"
 
@@ -91,15 +98,21 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
     loaded = load(settings_file, data, only_looks=True)
     try:
         many = loaded.settings.store.kind == "postgres" and not quiet
-        workers = postgres(loaded).workers if many else None
+        workers = partial(_workers, loaded) if many else None
         sys.exit(run_status(loaded, workers, json=as_json, quiet=quiet, watch=watch))
     except ConfigInvalid as error:
         refuse(str(error))
-    except ConnectionError as error:
-        fail(str(error))
     except PermissionError as error:
         where = error.filename or loaded.settings.data
         fail(f"{where}: {error.strerror}; run this as the bot's user or as root.")
+
+
+def _workers(loaded: Loaded) -> Sequence[WorkerRow]:
+    """Return the workers of the database, over a connection of its own: it may be away in between."""
+    from bot.reports.store_reader import open_postgres
+
+    with closing(open_postgres(loaded.settings, loaded.environ)) as reader:
+        return reader.workers()
 
 
 @click.command()

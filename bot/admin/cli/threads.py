@@ -131,10 +131,9 @@ def _transcript(
 ) -> Transcript:
     from bot.reports.thread import entries, tools_used
     from bot.reports.transcript import Transcript
-    from bot.reports.workspace_files import files_of
 
     messages = entries(data.reader, thread, data.damage, last, wait=wait)
-    return Transcript(thread.name, messages, tools_used(data.reader, thread), files_of(thread.path), mask)
+    return Transcript(thread.name, messages, tools_used(data.reader, thread), data.reader.files(thread), mask)
 
 
 @threads.command("show")
@@ -202,7 +201,6 @@ def export_thread(
     from bot.admin.terminal import progress
     from bot.page.export import write_thread
     from bot.reports.transcript import WRITERS
-    from bot.reports.workspace_files import copy_files
 
     write = write_thread if form == "html" else WRITERS[form]
     if every == bool(thread):
@@ -216,7 +214,7 @@ def export_thread(
         with _written(target) as out:
             write(out, _transcript(data, folder, str if raw else data.mask))
         if files:
-            copied += copy_files(folder.path, files / name if every else files)
+            copied += data.reader.copy_files(folder, files / name if every else files)
     if output:
         what = f"{len(found):,} thread{'' if len(found) == 1 else 's'}" if every else found[0].name
         click.echo(f"{what} written to {output}.", err=True)

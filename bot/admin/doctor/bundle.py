@@ -85,7 +85,7 @@ def bundle(context: Context, findings: Sequence[Finding], *, at: datetime) -> st
         ("Checks", _checks(findings, context)),
         ("Settings that are not the default", _settings(context.settings)),
         ("Running bot", _status(context)),
-        ("Journal", _journal(context.settings.data)),
+        ("Journal", _journal(context.settings)),
         ("Log", _log(context.settings.data / "threadfast.log")),
     )
     lines = [
@@ -171,9 +171,11 @@ def _status(context: Context) -> list[str]:
     return [f"{name}: {json.dumps(value)}" for name, value in values.items()]
 
 
-def _journal(data: Path) -> list[str]:
+def _journal(settings: Settings) -> list[str]:
+    if settings.store.kind != "files":
+        return ["in the database"]
     try:
-        summary = summarize_journal(data)
+        summary = summarize_journal(settings.data)
     except (NewerSchema, OSError) as error:
         return [f"not read: {type(error).__name__}"]
     ends = [f"{outcome}: {count}" for outcome, count in sorted(summary.outcomes.items())]

@@ -14,7 +14,8 @@ async def check_platforms(context: Context) -> Findings:
     """Report that no platform is configured; each configured one has its own checks."""
     named = context.settings.transports
     if named.slack is None and named.discord is None:
-        found = "no platform is configured: the bot works in the terminal only"
+        where = "on its page" if named.web else "in the terminal"
+        found = f"no platform is configured: the bot works {where} only"
         yield Finding("transports", "ok", found, fix="`threadfast init slack` or `init discord` sets one up.")
 
 

@@ -42,6 +42,9 @@ async def check_records(context: Context) -> Findings:
     if not await context.offload(is_open, data):
         return
     yield await context.offload(_version, data)
+    if context.settings.store.kind != "files":  # the messages are elsewhere, see `check_store`
+        yield await context.offload(_sidecars, data)
+        return
     try:
         summary = await context.offload(summarize_journal, data)
     except (NewerSchema, OSError) as error:

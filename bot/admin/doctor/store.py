@@ -21,7 +21,8 @@ async def check_store(context: Context) -> Findings:
         yield Finding("store", "fail", "no driver", "The bot cannot start.", NO_DRIVER)
     except (ConfigInvalid, OSError) as error:
         meaning = "Nothing is acknowledged while the database is away, and the bot cannot start."
-        yield Finding("store", "fail", context.mask(str(error)), meaning, FIX)
+        found = context.mask(str(error))  # it has the server's address, its user and its database
+        yield Finding("store", "fail", found, meaning, FIX, (found,))
     else:
         for fault in database.faults:
             yield Finding("store", "fail", fault, "Messages can be lost, or answered twice.", FIX)
@@ -29,4 +30,6 @@ async def check_store(context: Context) -> Findings:
             yield Finding("store", "warn", risk, "Set synchronous_standby_names before you rely on it.", FIX)
         if not database.faults:
             plural = "" if database.workers == 1 else "s"
-            yield Finding("store", "ok", f"PostgreSQL {database.version}, {database.workers} worker{plural}")
+            waiting = f"{database.waiting:,} wait{'s' if database.waiting == 1 else ''}"
+            found = f"PostgreSQL {database.version}, {database.workers} worker{plural}"
+            yield Finding("store", "ok", f"{found}; {waiting if database.waiting else 'nothing waits'}")

@@ -1,7 +1,8 @@
 """`threadfast status`: the status of the bot on a data folder, once or every second.
 
 In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`,
-and ``workers`` if many share a database. The exit code is about the bot on this machine alone.
+and ``workers`` if many share a database: null if it does not answer, and ``workers_unknown`` says why. The exit code
+is about the bot on this machine alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
 from bot.ports.status import Status
+from bot.reports.safe_text import flat
+from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
     from bot.store.postgres.reading import WorkerRow
@@ -33,24 +36,41 @@ EVERY_S = 1.0
 def run_status(
     loaded: Loaded, workers: Callable[[], Sequence[WorkerRow]] | None, *, json: bool, quiet: bool, watch: bool
 ) -> int:
-    """Print the status, with the *workers* if there are any to ask for, and return the exit code. Raises OSError."""
+    """Print the status, with the *workers* if there are any to ask for, and return the exit code.
+
+    *workers* may raise `ConnectionError` and `NewerSchema`. Raises `PermissionError`.
+    """
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
     def describe(found: Status | NoStatus) -> list[Line]:
         here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
-        return [*here, *(worker_lines(workers()) if workers else [])]
+        return [*here, *(_worker_lines(workers) if workers else [])]
 
     found = ask(data)
     if watch and is_terminal() and not (quiet or json):
         found = _watch(data, found, describe)
     elif json:
-        more = {"workers": [*map(asdict, workers())]} if workers else {}
+        more = _worker_values(workers) if workers else {}
         click.echo(json_text.dumps({"state": state_of(found), **asdict(found), **more}, indent=2))
     elif not quiet and is_terminal():
         console().print(on_terminal(describe(found)))
     elif not quiet:
         click.echo(through_pipe(describe(found)))
     return code_of(found)
+
+
+def _worker_lines(workers: Callable[[], Sequence[WorkerRow]]) -> list[Line]:
+    try:
+        return worker_lines(workers())
+    except (ConnectionError, NewerSchema) as error:
+        return [Line("workers", f"unknown: {flat(str(error))}", "fail")]
+
+
+def _worker_values(workers: Callable[[], Sequence[WorkerRow]]) -> dict[str, object]:
+    try:
+        return {"workers": [*map(asdict, workers())]}
+    except (ConnectionError, NewerSchema) as error:
+        return {"workers": None, "workers_unknown": str(error)}
 
 
 def state_of(found: Status | NoStatus) -> str:

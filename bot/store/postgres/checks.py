@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from .session import DEFAULTS, OPTIONS, SessionLost
+from .session import OPTIONS, REFUSED, SessionLost, address
 
 FACTS = (
     "SELECT current_setting('server_version'), current_setting('fsync') = 'on', "
@@ -16,7 +15,10 @@ FACTS = (
     "to_regclass('worker') IS NOT NULL"
 )
 PID = "SELECT pg_backend_pid()"
-WORKERS = "SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()"
+COUNTS = (
+    "SELECT (SELECT count(*) FROM worker WHERE alive_until > clock_timestamp()), "
+    "(SELECT count(*) FROM message WHERE settled IS NULL)"
+)
 
 POOLED = (
     "The connections go through a pooler that gives each transaction another session. Locks and notifications are "
@@ -28,29 +30,30 @@ POOLED = (
 class Database:
     """``faults`` are sentences about what loses messages, ``risks`` about what may.
 
-    ``workers`` counts the live ones.
+    ``workers`` counts the live ones, and ``waiting`` the messages without an outcome.
     """
 
     version: str
     workers: int
     faults: tuple[str, ...]
     risks: tuple[str, ...]
+    waiting: int = 0
 
 
 def examine(dsn: str) -> Database:
-    """Examine a server. Blocking. Raises `SessionLost`."""
-    address = make_conninfo(dsn, **DEFAULTS, options=OPTIONS)
+    """Examine a server. Blocking. Raises `SessionLost` and `ConfigInvalid`."""
+    server = address(dsn, options=OPTIONS)
     try:
         with (
-            psycopg.connect(address, autocommit=True) as one,
-            psycopg.connect(address, autocommit=True) as other,
+            psycopg.connect(server, autocommit=True) as one,
+            psycopg.connect(server, autocommit=True) as other,
         ):
             # A pooler gives a session that has just become free to the next client.
             pooled = one.execute(PID).fetchone() == other.execute(PID).fetchone()
             row = one.execute(FACTS).fetchone() or ("", False, False, False, False)
             version, fsync, commits, unsynchronised, has_tables = row
-            found = one.execute(WORKERS).fetchone() if has_tables else None
-    except psycopg.OperationalError as error:
+            counts = one.execute(COUNTS).fetchone() if has_tables else None
+    except REFUSED as error:
         if "unsupported startup parameter" in str(error):
             return Database("", 0, (POOLED,), ())
         raise SessionLost(f"postgres: {error}") from error
@@ -60,4 +63,5 @@ def examine(dsn: str) -> Database:
         *([] if commits else ["synchronous_commit is off: a crash loses what was acknowledged."]),
     ]
     risk = "A replica is not synchronous: if it is promoted, what was acknowledged last is lost."
-    return Database(version, found[0] if found else 0, tuple(faults), (risk,) if unsynchronised else ())
+    workers, waiting = counts or (0, 0)
+    return Database(version, workers, tuple(faults), (risk,) if unsynchronised else (), waiting)

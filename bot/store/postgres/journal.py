@@ -163,11 +163,13 @@ class PostgresJournal:
         self._unread: set[str] = set()
         self._being_read: set[str] = set()
         self._wake = anyio.Event()
+        self._opening: set[str] = set()
+        self._tasks: TaskGroup
         self._taker: Taker
 
     def start(self, tasks: TaskGroup, taker: Taker) -> None:
         """Write, and read new rows of own threads, until *tasks* are cancelled."""
-        self._taker = taker
+        self._tasks, self._taker = tasks, taker
         for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
             tasks.start_soon(run)
 
@@ -281,15 +283,15 @@ class PostgresJournal:
                 self.look([thread])
 
     async def open_mail(self) -> None:
-        """Carry out edits, deletions and stops that other workers received for own threads. Raises OSError.
+        """Begin to carry out edits, deletions and stops that other workers received for own threads. Raises OSError.
 
-        Those that cannot be carried out now wait for the next call.
+        Those that cannot be carried out now wait for the next call. A thread whose mail takes long delays no other.
         """
-        served = [thread for thread, owned in self.owned.items() if owned.served]
+        served = [thread for thread, own in self.owned.items() if own.served and thread not in self._opening]
         mail = await self._reader.rows(DELIVERED, (served,)) if served else []
-        async with anyio.create_task_group() as tasks:
-            for thread, letters in groupby(mail, itemgetter(1)):
-                tasks.start_soon(self._open, thread, list(letters))
+        for thread, letters in groupby(mail, itemgetter(1)):
+            self._opening.add(thread)
+            self._tasks.start_soon(self._open, thread, list(letters))
 
     async def _open(self, thread: str, letters: Sequence[Row]) -> None:
         place = ThreadId.parse(thread)
@@ -299,6 +301,8 @@ class PostgresJournal:
                 await self._reader.rows(OPENED, (number,))
         except (OSError, StoreUnavailable, Fenced) as error:
             log.warning("mail.waits: it is opened at the next look: %s", error, extra={"thread_id": thread})
+        finally:
+            self._opening.discard(thread)
 
     def epoch_of(self, thread: str) -> int | None:
         """Return the epoch at which this worker owns a thread, or None if it does not."""

@@ -9,9 +9,8 @@ from threading import Lock
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from .session import DEFAULTS, OPTIONS, SessionLost, is_over
+from .session import OPTIONS, SessionLost, address, is_over
 
 READ = "SELECT worker, body FROM mark WHERE transport = %s AND worker = %s"
 LEFT = (
@@ -33,7 +32,7 @@ class PostgresMarks:
     overlap_s = 120.0
 
     def __init__(self, dsn: str, me: Callable[[], int], transport: str) -> None:
-        self._dsn, self._me, self._transport = make_conninfo(dsn, **DEFAULTS, options=OPTIONS), me, transport
+        self._dsn, self._me, self._transport = address(dsn, options=OPTIONS), me, transport
         self._connection: psycopg.Connection[Any] | None = None
         self._taken, self._turn = set[int](), Lock()
 

@@ -10,7 +10,7 @@ import psycopg
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
-from .session import SessionLost
+from .session import REFUSED, SessionLost, address
 
 LOCK = 7_777_000
 """The advisory lock of a migration: one worker migrates at a time."""
@@ -23,10 +23,10 @@ STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
 def migrate(dsn: str) -> None:
     """Bring the tables up to date, all or nothing. Raises `NewerSchema` and `SessionLost`.
 
-    Raises `ConfigInvalid` for a store that was moved elsewhere.
+    Raises `ConfigInvalid` for a store that was moved elsewhere, and for what is no address.
     """
     try:
-        with psycopg.connect(dsn, connect_timeout=3) as connection:
+        with psycopg.connect(address(dsn)) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             for step in range(schema_of(connection) + 1, STEPS + 1):
                 connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
@@ -35,7 +35,7 @@ def migrate(dsn: str) -> None:
                 raise ConfigInvalid(
                     f"The store was moved to {moved[0]}; name that in the settings (`store`)."
                 )
-    except psycopg.OperationalError as error:
+    except REFUSED as error:
         raise SessionLost(f"postgres: {error}") from error
 
 

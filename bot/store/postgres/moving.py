@@ -12,13 +12,13 @@ from itertools import count
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import conninfo_to_dict
 
 from threads.errors import BotError
 
 from .migrations import migrate
 from .reading import AT_ONCE, WORKERS
-from .session import DEFAULTS, SessionLost
+from .session import REFUSED, SessionLost, address
 from .worker import LEASE_S, LOCKS
 
 OPTIONS = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=0 -c statement_timeout=0"
@@ -124,7 +124,7 @@ def alone(dsn: str, counted: Callable[[int], None]) -> Iterator[Tables]:
     """Lock the tables during the block, and commit when it ends without an error. Raises OSError and `Unmovable`."""
     migrate(dsn)
     try:
-        with psycopg.connect(make_conninfo(dsn, **DEFAULTS, options=OPTIONS)) as connection:
+        with psycopg.connect(address(dsn, options=OPTIONS)) as connection:
             tables = Tables(connection, counted)
             tables.rows("LOCK TABLE worker IN EXCLUSIVE MODE")
             alive = [name for name, _, is_alive, *_ in tables.rows(WORKERS, (LOCKS, LEASE_S)) if is_alive]
@@ -133,7 +133,7 @@ def alone(dsn: str, counted: Callable[[int], None]) -> Iterator[Tables]:
             yield tables
     except psycopg.errors.LockNotAvailable as error:
         raise Unmovable("workers run on the database; stop them first") from error
-    except psycopg.OperationalError as error:
+    except REFUSED as error:
         raise SessionLost(f"postgres: {error}") from error
 
 

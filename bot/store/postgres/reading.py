@@ -5,17 +5,17 @@ Each method is one statement, or one for each look. Lines are the very bytes tha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from bot.store.reader import Thread, Wait
+from bot.store.reader import Thread, Wait, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
@@ -23,8 +23,9 @@ from threads.store.checksummed_lines import encode, read_line
 from threads.store.data_folder import thread_folder
 
 from .journal import ANYBODY, KNOWN, RING
+from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
-from .session import DEFAULTS, SessionLost
+from .session import REFUSED, SessionLost, address
 from .worker import LEASE_S, LOCKS
 
 OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
@@ -70,6 +71,12 @@ HOLDING = (
     f"t.id IN (SELECT m.thread FROM message m WHERE EXISTS ({PIECES.format(ALL_TEXT)}) "  # noqa: S608
     f"UNION SELECT l.thread FROM log l WHERE EXISTS ({PIECES.format('l.line::text')}))"
 )
+FILES = (
+    "SELECT f.path, sum(octet_length(b.data))::bigint FROM file f JOIN blob b USING (sha) "
+    "WHERE f.thread = %s GROUP BY f.path"
+)
+PARTS = "SELECT path, array_agg(sha ORDER BY part) FROM file WHERE thread = %s GROUP BY path"
+PART = "SELECT data FROM blob WHERE sha = %s"
 SPENT = "SELECT EXISTS (SELECT FROM spending)"
 SPENDING = (
     "SELECT s.line::text FROM spending s WHERE s.at >= %(since)s "  # noqa: S608
@@ -115,24 +122,26 @@ class WorkerRow:
 class PostgresReader:
     """A `bot.store.reader.Reader`. *link* finds the thread's root in a link to a message.
 
-    Raises `SessionLost`, and `NewerSchema` when a newer version made the tables.
+    Raises `SessionLost`, `NewerSchema` when a newer version made the tables, and `ConfigInvalid` for no address.
     """
 
     def __init__(
         self, dsn: str, data: Path, link: Callable[[str], tuple[str, str] | None] = lambda _: None
     ) -> None:
         self._data, self._link = data, link
+        self._dsn = address(dsn, options=OPTIONS)
+        self._connect()
+
+    def _connect(self) -> None:
         try:
-            self._connection = psycopg.connect(
-                make_conninfo(dsn, **DEFAULTS, options=OPTIONS), autocommit=True
-            )
-        except psycopg.OperationalError as error:
+            self._connection = psycopg.connect(self._dsn, autocommit=True)
+            with ExitStack() as stack:
+                stack.callback(self.close)
+                if schema_of(self._connection) < STEPS:
+                    raise SessionLost(NO_TABLES)
+                stack.pop_all()
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            if schema_of(self._connection) < STEPS:
-                raise SessionLost(NO_TABLES)
-            stack.pop_all()
 
     def close(self) -> None:
         self._connection.close()
@@ -166,7 +175,11 @@ class PostgresReader:
         since, seen = "-infinity", list[int]()
         while True:
             wanted = {"thread": thread.name, "since": since, "seen": seen, "most": None if wait else last}
-            rows = self._rows(ENDED, wanted)[::-1]
+            try:
+                rows = self._rows(ENDED, wanted)[::-1]
+            except SessionLost as error:
+                self._wait_for_server(error, wait)
+                continue
             if since == "-infinity":
                 yield from self._imported(thread, last, len(rows))
                 [[since]] = self._rows(NOW)
@@ -186,6 +199,21 @@ class PostgresReader:
     def conversation(self, thread: Thread) -> Iterator[bytes]:
         return (line.encode() for (line,) in self._rows(CONVERSATION, (thread.name,)))
 
+    def files(self, thread: Thread) -> list[WorkspaceFile]:
+        found = [WorkspaceFile(os.fsdecode(path), size) for path, size in self._rows(FILES, (thread.name,))]
+        return sorted(found, key=lambda file: file.name)
+
+    def copy_files(self, thread: Thread, target: Path) -> int:
+        stored = self._rows(PARTS, (thread.name,))
+        for path, shas in stored:
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(NewFile(target, StoredFile(path, tuple(shas), 0o600))) as file:
+                for sha in shas:
+                    [(data,)] = self._rows(PART, (sha,))
+                    file.write(data)
+                file.place()
+        return len(stored)
+
     def spending(self, month: str = "", having: Sequence[bytes] = ()) -> list[Iterable[bytes]]:
         if self._rows(SPENT) == [(False,)]:
             return []
@@ -202,9 +230,13 @@ class PostgresReader:
         after = 0
         while True:
             wanted = {"since": since[:10] or "-infinity", "after": after, "pieces": _texts(having)}
-            for number, line in self._stream(AUDIT, wanted):
-                after = number
-                yield line.encode()
+            try:
+                for number, line in self._stream(AUDIT, wanted):
+                    after = number
+                    yield line.encode()
+            except SessionLost as error:
+                self._wait_for_server(error, wait)
+                continue
             if wait is None:
                 return
             wait()
@@ -227,6 +259,17 @@ class PostgresReader:
             self._rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
         return bool(rows[0][0])
 
+    def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:
+        """Wait, and connect again if the server is back.
+
+        Raises the error if nobody waits, or if the connection still works: it would come again.
+        """
+        if wait is None or not self._connection.closed:
+            raise error
+        wait()
+        with suppress(SessionLost):
+            self._connect()
+
     def _imported(self, thread: Thread, last: int | None, later: int) -> list[bytes]:
         """Return what the files of one machine had, or so much of it that there are *last* messages in all."""
         if last is not None and later >= last:
@@ -246,14 +289,14 @@ class PostgresReader:
         try:
             cursor = self._connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
-        except psycopg.OperationalError as error:
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
 
     def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
         """Return rows a few at a time. Only one such statement can be under way."""
         try:
             yield from self._connection.cursor().stream(statement.encode(), values, size=AT_ONCE)
-        except psycopg.OperationalError as error:
+        except REFUSED as error:
             raise SessionLost(f"postgres: {error}") from error
 
 

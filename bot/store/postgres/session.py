@@ -12,6 +12,8 @@ import anyio
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from bot.ports.config_error import ConfigInvalid
+
 Row = tuple[Any, ...]
 """A row of a result. Each caller knows the columns that it asked for."""
 
@@ -43,8 +45,28 @@ DEFAULTS = {
 }
 
 
+REFUSED = (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege)
+"""What a server or a connection raises that is away, or does not let this user in."""
+
+
 class SessionLost(ConnectionError):
     """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
+
+
+MALFORMED = (
+    "store.dsn: what it names is not an address of PostgreSQL; it looks like postgresql://USER@HOST/DATABASE"
+)
+
+
+def address(dsn: str, **more: str) -> str:
+    """Return the address of a server with our options, and *more*.
+
+    Raises `ConfigInvalid`, which does not repeat the address: it may hold a password.
+    """
+    try:
+        return make_conninfo(dsn, **{**DEFAULTS, **more})
+    except psycopg.ProgrammingError:
+        raise ConfigInvalid(MALFORMED) from None
 
 
 def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
@@ -75,7 +97,7 @@ class Session:
         self, dsn: str, prepare: Callable[[psycopg.AsyncConnection[Row]], Awaitable[None]] | None = None
     ) -> None:
         self._name = f"threadfast {token_hex(8)}"
-        self._dsn = make_conninfo(dsn, **DEFAULTS | {"application_name": self._name}, options=OPTIONS)
+        self._dsn = address(dsn, application_name=self._name, options=OPTIONS)
         self._prepare = prepare
         self._has_former = False
         self._connection: psycopg.AsyncConnection[Row] | None = None

@@ -38,6 +38,7 @@ COLLECT_EVERY_S = 600.0
 
 BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
+CLAIM_REPORT = "SELECT claim_report(%s, %s, %s)"
 AUDIT = (
     "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
     "FROM unnest(%s::text[]) line ON CONFLICT DO NOTHING"
@@ -177,6 +178,12 @@ class PostgresStore:
     def workers(self) -> int:
         return self.worker.alive
 
+    @property
+    def trouble(self) -> str:
+        """Return what is wrong with the store, for people; blank if nothing is."""
+        away = "the database does not answer; nothing is acknowledged or posted until it does"
+        return away if self.worker.is_cut_off else ""
+
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of the shared rate. Without the server each worker keeps to its part of the rate."""
         try:
@@ -184,6 +191,13 @@ class PostgresStore:
         except OSError:
             return self.workers / per_second
         return float(wait)
+
+    async def claim_report(self, what: str, within_s: float) -> bool:
+        """Return whether this worker is to report something to the operators: no other one did so lately."""
+        try:
+            return bool(await self._rates.rows(CLAIM_REPORT, (what, self.worker.number, within_s)))
+        except OSError:
+            return True  # twice is better than never
 
     async def ensure_ownership(self) -> None:
         await self.worker.ensure_ownership()

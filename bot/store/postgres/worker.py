@@ -90,7 +90,8 @@ class Worker:
         """How far the server's clock is ahead of this machine's."""
         self._sure_until = 0.0
         self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
-        self._is_cut_off = False
+        self.is_cut_off = False
+        """Whether the database did not answer the last beat."""
 
     async def enter(self, transports: Iterable[str]) -> None:
         """Draw a number, take its lock, and join the workers for threads of *transports*. Raises OSError."""
@@ -189,9 +190,9 @@ class Worker:
                     raise WorkerLost
                 now, self.alive, others = alive[0]
                 journal.share = math.inf if others is None else others + SPARE
-                if self._is_cut_off:
+                if self.is_cut_off:
                     log.info("worker.back: the database answers again")
-                    self._is_cut_off = False
+                    self.is_cut_off = False
                 self._renew(sent, now)
             await anyio.sleep(BEAT_S)
 
@@ -205,11 +206,11 @@ class Worker:
 
     def _cut_off(self, error: OSError) -> None:
         """Log the beginning of an outage."""
-        if not self._is_cut_off:
+        if not self.is_cut_off:
             log.warning(
                 "worker.cut_off: nothing is acknowledged or posted until the database is back: %s", error
             )
-        self._is_cut_off = True
+        self.is_cut_off = True
 
     async def _lock(self, connection: psycopg.AsyncConnection[Row]) -> None:
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
@@ -255,7 +256,12 @@ class Worker:
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
-        await self._hands.rows(REAP, (self.number, self._lease_s))
+        for (name,) in await self._hands.rows(REAP, (self.number, self._lease_s)):
+            log.warning(
+                "worker.gone: %s died or was cut off; the others serve its threads",
+                name,
+                extra={"worker": name},
+            )
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
         if journal.accepting and not leaves:

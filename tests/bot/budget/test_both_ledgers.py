@@ -10,6 +10,7 @@ from functools import partial
 import anyio
 import pytest
 
+from bot.budget import postgres_ledger
 from bot.budget.accounts import Accounts
 from bot.budget.budgets import Call, OverLimit, Policy, Shortage
 from bot.budget.ledger import Ledger
@@ -188,3 +189,19 @@ async def test_what_lapsed_counts_in_full_and_a_late_commit_adds_nothing(dsn):
             await ledger.read([("thread", "t1")])
     found = rows(dsn, "SELECT spent, reserved, prompt FROM account WHERE scope = 'thread'")
     assert found == [(300_000, 0, 7)]
+
+
+async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatch, caplog):
+    monkeypatch.setattr(postgres_ledger, "REFRESH_S", 0.01)
+    tries = []
+
+    async def away(*_):
+        tries.append(1)
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(Session, "rows", away)
+    async with PostgresLedger("", lambda: 1, now, WorkerLost).writing():
+        with anyio.fail_after(10):
+            while len(tries) < 5:
+                await anyio.sleep(0.01)
+    assert caplog.messages.count("usage.not_read: away") == 1

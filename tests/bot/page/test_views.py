@@ -33,18 +33,29 @@ STATUS = Status(
 
 
 @pytest.fixture
-def look(tmp_path):
-    views = Views(
-        "thread<b>fast",
-        partial(FileReader, tmp_path),
-        lambda: STATUS,
-        EventStream(),
-        Masker([SECRET]),
-        Policy.of(Budget()),
-        lambda: datetime(1970, 1, 2, tzinfo=UTC),
-    )
-    transport = httpx2.ASGITransport(app=Starlette(routes=views.routes()))
-    return httpx2.AsyncClient(transport=transport, base_url="http://page")
+def look_at(tmp_path):
+    """Return a function that opens the pages of a worker."""
+
+    def look_at(worker=""):
+        views = Views(
+            "thread<b>fast",
+            partial(FileReader, tmp_path),
+            lambda: STATUS,
+            EventStream(),
+            Masker([SECRET]),
+            Policy.of(Budget()),
+            lambda: datetime(1970, 1, 2, tzinfo=UTC),
+            worker,
+        )
+        transport = httpx2.ASGITransport(app=Starlette(routes=views.routes()))
+        return httpx2.AsyncClient(transport=transport, base_url="http://page")
+
+    return look_at
+
+
+@pytest.fixture
+def look(look_at):
+    return look_at()
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -140,3 +151,24 @@ async def test_the_models_page_shows_trouble_and_open_circuits_over_time(look, t
     assert "&lt;i&gt;[masked]</td>" in page
     assert "a/b" in (await look.get("/chart/circuits.svg")).text
     assert "retry" in (await look.get("/chart/models.svg")).text
+
+
+async def test_pages_of_several_workers_say_which_one_they_speak_of(look_at, tmp_path):
+    def record(second, worker, event):
+        details = {"event": event, "model": "a/b"}
+        at = f"1970-01-01T10:00:{second}.000+00:00"
+        return AuditRecord(at=at, kind="circuit", details=details, worker=worker)
+
+    write_audit(
+        tmp_path,
+        record("01", "host:1", "circuit.opened"),
+        record("02", "host:2", "circuit.opened"),
+        record("31", "host:2", "circuit.closed"),
+    )
+    look = look_at("host:2")
+    page = (await look.get("/models")).text
+    assert "Circuits now, on host:2" in page
+    assert '<td>host:1</td><td class="instant">open now</td>' in page
+    assert '<td>host:2</td><td class="instant">1970-01-01 10:00:31</td>' in page
+    assert "The bot, on host:2" in (await look.get("/")).text
+    assert "on host:1" in (await look.get("/audit?since=1970-01-01")).text

@@ -245,6 +245,31 @@ async def test_a_notice_that_fails_is_posted_later_and_nothing_is_dropped(tmp_pa
         assert len(bot.answered) == 1  # nobody else waits for that
 
 
+async def test_a_worker_that_lost_its_role_in_the_middle_of_a_notice_goes_on_once_it_has_it_again(
+    tmp_path, clock
+):
+    told = []
+
+    async def post_notice(outgoing):
+        told.append(outgoing.key)
+        if len(told) == 1:
+            await anyio.sleep_forever()  # as a post does while the lease is not sure
+
+    schedules = Schedules(state_file(tmp_path / "schedules.json", SchedulesFile(), PosixDisk()), clock)
+    await schedules.add(once(minutes=1))
+    clock.ahead += timedelta(hours=1)
+
+    async def unused(_):
+        return False
+
+    allowed, within_budget = (lambda _: True), (lambda: True)
+    scheduler = Scheduler(schedules, unused, unused, allowed, within_budget, post_notice, ["fake"], 600)
+    for _ in range(2):
+        with anyio.move_on_after(10):
+            await scheduler.run()
+    assert (len(told), len(set(told)), schedules.all) == (2, 1, ())
+
+
 async def test_a_notice_that_is_rejected_is_given_up(tmp_path, clock):
     async with running_bot(tmp_path, clock=clock) as bot:
         await bot.schedules.add(once(minutes=1))

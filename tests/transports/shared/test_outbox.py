@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -74,6 +75,19 @@ async def test_a_worker_that_lost_the_thread_between_two_tries_posts_no_more():
         await Outbox(platform, ensure).post(REPLY)
     assert platform.texts == []
     assert len(tries) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "posts"),
+    [({}, 0), ({"kind": "error"}, 1), ({"text": f"hello\n\n{MAYBE_REPEAT}", "expired": True}, 1)],
+)
+async def test_a_reply_that_got_too_old_while_the_store_was_away_is_given_up(changes, posts):
+    platform = Platform([], lost=0)
+    outbox = Outbox(platform, lambda: anyio.sleep(601), max_age_s=600)
+    with nullcontext() if posts else pytest.raises(TransportUnavailable):
+        await outbox.post(replace(REPLY, **changes))
+    assert len(platform.texts) == posts
+    assert anyio.current_time() == 1601, "it is given up at once"
 
 
 async def test_a_post_that_its_transport_held_back_because_the_thread_was_lost_is_not_tried_again(caplog):

@@ -206,6 +206,23 @@ async def test_one_person_never_sees_the_threads_of_another(tmp_path):
         assert (await ann.get("/look/")).status_code == 200
 
 
+async def test_while_the_store_is_away_the_pages_of_admins_say_so_and_the_bot_logs_one_line(
+    tmp_path, monkeypatch, caplog
+):
+    def fail(*_):
+        raise ConnectionError("postgres: away")
+
+    async with visiting(tmp_path) as ann:
+        for method in ("threads", "audit"):
+            monkeypatch.setattr(f"bot.reports.files.FileReader.{method}", fail)
+        for path in ("threads", "chart/models.svg"):
+            answer = await ann.get(f"/look/{path}")
+            assert answer.status_code == 503
+            assert answer.text == "I cannot read my store right now. Reload this page in a moment."
+    told = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert [(one.getMessage(), one.exc_info) for one in told] == [("web.not_read: postgres: away", None)] * 2
+
+
 async def test_what_the_turn_used_is_told(tmp_path):
     async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
         await ann.say("hello", thread)

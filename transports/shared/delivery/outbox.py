@@ -92,6 +92,8 @@ class Outbox:
         while True:
             await self._ensure_ownership()
             try:
+                if anyio.current_time() >= until and not outgoing.text.endswith(MAYBE_REPEAT):
+                    raise TransportUnavailable("the store was away for too long")
                 return await self._bounded(self._transport.post(outgoing), outgoing.thread)
             except PostFailed as error:
                 failures, until = (1, math.inf) if error.progressed else (failures + 1, until)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -21,6 +22,7 @@ from bot.reports.budget_state import budgets
 from bot.reports.files import FileReader
 from bot.store.postgres.migrations import migrate as make_tables
 from bot.store.postgres.moving import Unmovable
+from bot.store.postgres.reading import PostgresReader
 from tests.bot.admin.cli.test_postgres import in_a_thread, over_postgres
 from tests.bot.store.old_data import CUT
 from tests.bot.store.postgres.workers import rows, said, workers
@@ -72,6 +74,24 @@ async def test_there_and_back_gives_the_same_lines(old, dsn, tmp_path):
     assert dict(budgets(FileReader(tmp_path / "new")).totals) == dict(budgets(FileReader(old)).totals)
 
 
+def same_files_from_any_machine(here, dsn, tmp_path):
+    """What the commands list and copy does not depend on who served a thread."""
+    with closing(PostgresReader(dsn, tmp_path / "elsewhere")) as there:
+        listed, copied = [], []
+        for reader in (here, there):
+            target = tmp_path / type(reader).__name__
+            found = {thread.name: thread for thread in reader.threads()}
+            listed.append({name: files for name, thread in found.items() if (files := reader.files(thread))})
+            for name, thread in found.items():
+                reader.copy_files(thread, target / name)
+            paths = [path for path in target.rglob("*") if path.is_file()]
+            copied.append({path.relative_to(target): path.read_bytes() for path in paths})
+            assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
+    assert listed[0] == listed[1]
+    assert copied[0] == copied[1]
+    assert len(copied[0]) >= 3
+
+
 async def test_files_of_threads_and_what_was_remembered_move_too(old, dsn, tmp_path):
     thread = next(old.glob("threads/*/*"))
     root = thread / "workspace"
@@ -86,6 +106,7 @@ async def test_files_of_threads_and_what_was_remembered_move_too(old, dsn, tmp_p
     for folder in (old, channel, thread):
         (folder / "MEMORY.md").write_text("# by hand\n- tea \u2028 é\n")
     await in_a_thread(migrate.to_postgres, old, dsn, nothing)
+    await in_a_thread(same_files_from_any_machine, FileReader(old), dsn, tmp_path)
     new = tmp_path / "new"
     await in_a_thread(migrate.to_folder, dsn, new, nothing)
     (root / "link").unlink()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import anyio
 import psycopg
@@ -13,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.ports.config_error import ConfigInvalid
 from bot.reports.links import linked
 from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.store import PostgresStore
@@ -131,6 +135,24 @@ async def test_the_status_lists_each_worker_with_its_threads_from_any_machine(ds
     assert re.search(r"workers +none", (await in_a_thread(run, "status")).output)
 
 
+def test_the_status_of_this_machine_is_told_while_the_database_is_away(server, tmp_path):
+    run = over_postgres(tmp_path, server.dsn("nowhere"))
+    text, as_json = run("status"), run("status", "--json")
+    assert (text.exit_code, as_json.exit_code) == (4, 4), "it is about this machine, where no bot runs"
+    assert "not running" in text.output
+    assert re.search(r'workers +unknown: postgres: .*"nowhere" does not exist', text.output)
+    found = json.loads(as_json.output)
+    assert (found["state"], found["workers"]) == ("absent", None)
+    assert "does not exist" in found["workers_unknown"]
+
+
+def test_the_status_of_this_machine_is_told_beside_tables_of_a_newer_version(dsn, tmp_path):
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE meta SET schema = 999, min_reader = 999")
+    found = over_postgres(tmp_path, dsn)("status")
+    assert (found.exit_code, "written by a newer Threadfast" in found.output) == (4, True)
+
+
 async def test_new_entries_of_a_thread_are_followed(dsn, tmp_path):
     said = []
     store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
@@ -161,6 +183,48 @@ async def test_new_entries_of_a_thread_are_followed(dsn, tmp_path):
     await store.leave()
 
 
+MORE = {
+    "audit": "INSERT INTO audit (line) VALUES ('{}')",
+    "log": "INSERT INTO message (key, thread, received, settled, settled_at) SELECT key || '+', thread, received, "
+    "settled, clock_timestamp() FROM message WHERE thread = 'fake:W:C1:1.0' LIMIT 1",
+}
+
+
+@pytest.mark.parametrize("what", MORE)
+async def test_what_is_followed_goes_on_after_the_server_was_away(server, tmp_path, what):
+    dsn = server.new_database()
+    store = PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    await talk(tmp_path / "a", store=store)
+    await store.leave()
+    await in_a_thread(follow_over_a_crash, server, dsn, what)
+
+
+def follow_over_a_crash(server, dsn, what):
+    class Enough(Exception):
+        pass
+
+    def come_back():
+        server.start()
+        with psycopg.connect(dsn) as connection:
+            connection.execute(MORE[what])
+
+    def end():
+        raise Enough
+
+    def read(wait=None):
+        return reader.audit(wait=wait) if what == "audit" else reader.log(thread, wait=wait)
+
+    steps, lines = iter([server.crash, lambda: None, come_back, lambda: None, end]), []
+    with closing(PostgresReader(dsn, Path("/nowhere"), linked)) as reader:
+        [thread] = reader.find("1.0")
+        before = [*read()]
+        with pytest.raises(Enough):
+            for line in read(lambda: next(steps)()):
+                lines.append(line)
+        assert lines == [*read()]
+        assert len(lines) > len(before)
+
+
 def test_a_backup_names_the_one_of_postgres(dsn, tmp_path):
     run = over_postgres(tmp_path, dsn)
     for words in (["backup"], ["restore", __file__]):
@@ -168,6 +232,18 @@ def test_a_backup_names_the_one_of_postgres(dsn, tmp_path):
         assert result.exit_code == 78
         assert "pg_restore" in result.output or "pg_dump" in result.output
     assert "one snapshot of all of it, while the workers run" in run("backup").output
+
+
+@pytest.mark.parametrize("dsn", ["postgresql//ann:hunter2@host/x", "host=x dbnam=x password=hunter2"])
+@pytest.mark.parametrize("words", ["threads list", "status", "migrate --to {}/new"])
+def test_what_is_no_address_is_told_without_its_password(tmp_path, dsn, words):
+    told = over_postgres(tmp_path, dsn)(*words.format(tmp_path).split())
+    assert told.exit_code == 78
+    assert "store.dsn: what it names is not an address of PostgreSQL" in told.output
+    assert "hunter2" not in told.output
+    with pytest.raises(ConfigInvalid, match="not an address") as raised:
+        PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC))
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_database_that_is_away_or_empty_is_told_in_one_line(server, tmp_path):

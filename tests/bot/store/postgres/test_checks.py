@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import anyio
 import psycopg
 import pytest
 
+from bot.admin.doctor.bundle import bundle
 from bot.admin.doctor.checks import Context
+from bot.admin.doctor.records import check_records
 from bot.admin.doctor.store import check_store
 from bot.config.settings import Settings
 from bot.ports.config_error import ConfigInvalid
 from bot.store.postgres import checks
 from bot.store.postgres.checks import POOLED, examine
 from bot.store.postgres.session import SessionLost
-from tests.bot.store.postgres.workers import Seat, workers
+from tests.bot.admin.cli.test_postgres import over_postgres
+from tests.bot.store.postgres.workers import Seat, message, workers
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +30,38 @@ async def findings(dsn):
     return [finding async for finding in check_store(Context(settings, {"DATABASE_URL": dsn}))]
 
 
+async def test_what_waits_in_the_database_is_counted_and_not_what_the_data_folder_has(dsn, tmp_path):
+    async with workers(dsn, 1) as (one,):
+        one.journal.accepting = False
+        for number in range(3):
+            await one.journal.receive(message(number))
+        [finding] = await findings(dsn)
+        assert finding.found.endswith(", 1 worker; 3 wait")
+    settings = {"data": tmp_path, "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    context = Context(Settings.model_validate(settings, strict=False), {"DATABASE_URL": dsn})
+    named = [finding.name async for finding in check_records(context)]
+    assert named == ["data.version", "data.damage"]
+
+
+async def test_a_user_without_rights_is_told_so_in_one_line(dsn, tmp_path):
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        role = f"reader_{connection.info.dbname}"
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+    theirs = f"{dsn} user={role}"
+    [finding] = await findings(theirs)
+    assert (finding.state, finding.found) == ("fail", "postgres: permission denied for table worker")
+    read = await anyio.to_thread.run_sync(over_postgres(tmp_path, theirs), "threads", "list")
+    assert (read.exit_code, read.output) == (1, "postgres: permission denied for table meta\n")
+    with pytest.raises(SessionLost, match="permission denied"):
+        await Seat(theirs).store.prepare()
+
+
 async def test_a_fit_server_is_named_with_the_workers_that_live(dsn):
     async with workers(dsn, 2):
         [finding] = await findings(dsn)
     assert finding.state == "ok"
     assert finding.found.startswith("PostgreSQL 18")
-    assert finding.found.endswith(", 2 workers")
+    assert finding.found.endswith(", 2 workers; nothing waits")
 
 
 async def test_a_pooler_of_transactions_is_found_and_refused_at_the_start(dsn, monkeypatch):
@@ -63,6 +95,12 @@ async def test_a_server_that_is_away_is_a_fault_without_its_password():
     [finding] = await findings("host=/nowhere dbname=x user=y password=hidden-word")
     assert finding.state == "fail"
     assert "hidden-word" not in finding.found
+    settings = {"data": "/empty", "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    context = Context(Settings.model_validate(settings, strict=False), {})
+    text = bundle(context, [finding], at=datetime(2026, 11, 22, tzinfo=UTC))
+    assert "fail  store" in text
+    assert "/nowhere" not in text
+    assert "records: 0" not in text, "the journal is in the database"
 
 
 async def test_with_files_there_is_nothing_to_check():

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 import anyio
 import pytest
 
+from bot.reports.audit_trail import Filter, read_audit
+from bot.reports.line_reader import Damage
+from bot.store.postgres.reading import PostgresReader
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import KEYS, compatible
@@ -202,3 +205,15 @@ async def test_with_a_shared_folder_files_go_both_ways_at_every_worker(dsn, tmp_
     stored = tmp_path.glob("*/threads/web/*/workspace/attachments/*")
     assert {path.read_text() for path in stored if path.is_file()} == {"buy milk"}
     assert "web.files_apart" not in caplog.text
+
+
+async def test_the_audit_names_the_worker_of_each_record_as_the_status_does(dsn, tmp_path):
+    async with two(dsn, tmp_path) as (_, b):
+        with closing(PostgresReader(dsn, tmp_path)) as reader:
+            names = {one.name for one in reader.workers()}
+            with anyio.fail_after(10):
+                while len(found := [*read_audit(reader, Filter(kinds=["start"]), Damage())]) < len(names):
+                    await anyio.sleep(0.05)
+        assert {one.worker for one in found} == names
+        page = (await b.get("/look/models")).text
+        assert f"Circuits now, on {names.pop()}" in page

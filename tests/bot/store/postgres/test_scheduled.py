@@ -13,7 +13,8 @@ from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import THREAD, rows
-from tests.world import ANN
+from tests.serving import KEYS, Chat, serving
+from tests.world import ANN, T1
 from threads.journal.ports import NullTaker
 from threads.scheduled_messages import scheduled_id
 
@@ -85,3 +86,21 @@ async def test_each_occurrence_is_sent_once_by_workers_that_die(dsn):
     await first.abort()
     expected = {f"slack:W:C:{scheduled_id(one.id, one.next_at)}" for one in schedules}
     assert {key for (key,) in rows(dsn, "SELECT key FROM message")} == expected
+
+
+async def test_a_process_that_serves_another_transport_keeps_nobody_from_sending_what_is_due(dsn, tmp_path):
+    settings = {"store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}, "tools": {"enabled": ["schedule"]}}
+    serve_on = partial(serving, model="offline/demo", environ={**KEYS, "DATABASE_URL": dsn})
+    terminal = Chat()
+    terminal.name = "terminal"
+    async with serve_on(tmp_path / "a", settings, chat=terminal):
+        while not rows(dsn, "SELECT FROM role WHERE name LIKE 'schedules%'"):
+            await anyio.sleep(0.02)
+        async with serve_on(tmp_path / "b", settings) as chat:
+            store = PostgresStore(dsn, tmp_path, name="w", version="1", now=now)
+            schedules = Schedules(await store.states.open("schedules", SchedulesFile()), now)
+            await schedules.add(Schedule(thread=str(T1), author=ANN, text="hello", next_at=now(), source="s"))
+            await store.abort()
+            with anyio.fail_after(10):
+                while not chat.posts:
+                    await anyio.sleep(0.05)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import psycopg
 import pytest
 
-from bot.store.postgres.worker import CLAIMED_AT_ONCE, PATIENCE_S, SPARE, WorkerLost
+from bot.observe.audit import Audit
+from bot.observe.audit_sinks import audit_logs
+from bot.reports.audit_trail import Filter, describe, read_audit
+from bot.reports.circuits import openings
+from bot.reports.line_reader import Damage
+from bot.store.postgres.journal import event_adapter
+from bot.store.postgres.reading import PostgresReader
+from bot.store.postgres.worker import CLAIMED_AT_ONCE, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
@@ -242,6 +252,34 @@ async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn)
         assert one.died is None
 
 
+async def test_mail_that_takes_long_in_one_thread_holds_up_nothing_of_the_others(dsn):
+    async with workers(dsn, 2) as (one, other):
+        await one.journal.receive(message(1))
+        await other.journal.receive(message(2, OTHER))
+        await other.until(lambda: other.routed)
+        await one.until(lambda: one.routed)
+        changed = one.changed
+
+        async def hang_in_one(event):
+            await changed(event)
+            if event.thread == THREAD:
+                await anyio.sleep_forever()
+
+        one.changed = hang_in_one
+        assert await other.journal.forward(Deleted("m1", THREAD))
+        await one.until(lambda: one.changes)
+        await other.kill()
+        await other.store.leave()
+        await one.until(lambda: one.taken)
+        await one.journal.receive(message(3, OTHER))
+        assert not await one.journal.forward(Deleted("m3", OTHER))
+        body = event_adapter().dump_json(Deleted("m3", OTHER)).decode()
+        run(dsn, f"INSERT INTO mail (thread, event) VALUES ('{OTHER}', '{body}')")
+        await one.until(lambda: len(one.changes) == 2)
+        await anyio.sleep(3 * LOOK_S)
+        assert [event.thread for event in one.changes] == [THREAD, OTHER], "each is opened once"
+
+
 async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(dsn, monkeypatch):
     monkeypatch.setattr("bot.store.postgres.worker.LOOK_S", 60)
     count = 2 * CLAIMED_AT_ONCE + 1
@@ -288,3 +326,50 @@ async def test_a_worker_serves_itself_what_no_other_takes(dsn, monkeypatch, hang
             received += 1
         assert (one.journal.left_at > 0) == hangs
         await one.until(lambda: len(one.routed) == received)
+
+
+def circuit(event):
+    return {"event": f"circuit.{event}", "model": "a/b", "reason": "a/b: overloaded"}
+
+
+async def test_a_worker_that_was_killed_leaves_no_circuit_open_in_the_audit(dsn):
+    async with workers(dsn, 2, name="host:{}".format) as seats:
+        audits = [Audit(seat.store.append_audit, seat.store.now, worker=seat.name) for seat in seats]
+        async with audit_logs(audits[1], str):  # both workers' lines go to one handler in one process
+            for audit in audits:
+                audit.tell("circuit", circuit("opened"))
+                await audit.flush()
+            killed, other = seats
+            await killed.kill()
+            with anyio.fail_after(20):
+                while True:
+                    await audits[1].flush()
+                    found = await anyio.to_thread.run_sync(read_records, dsn)
+                    if any(one.kind == "stop" for one in found):
+                        break
+                    await anyio.sleep(0.05)
+        *_, stop = found
+        assert (stop.worker, stop.details["worker"]) == (other.name, killed.name)
+        assert (
+            describe(stop)
+            == "worker.gone: host:0 died or was cut off; the others serve its threads, on host:1"
+        )
+        assert [(one.worker, one.ended_at) for one in openings(found)] == [
+            (killed.name, stop.at),
+            (other.name, ""),
+        ]
+
+
+async def test_the_same_record_of_two_workers_at_one_time_is_two_records(dsn):
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    async with workers(dsn, 2, name="host:{}".format) as seats:
+        for seat in seats:
+            audit = Audit(seat.store.append_audit, lambda: at, worker=seat.name)
+            audit.tell("start", {"model": "a/b"})
+            await audit.flush()
+        assert len(await anyio.to_thread.run_sync(read_records, dsn)) == 2
+
+
+def read_records(dsn):
+    with closing(PostgresReader(dsn, Path("/nowhere"))) as reader:
+        return [*read_audit(reader, Filter(), Damage())]

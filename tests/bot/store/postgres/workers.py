@@ -49,9 +49,9 @@ def rows(dsn: str, statement: str) -> list[tuple[Any, ...]]:
 class Seat:
     """A worker with its store, and all that it was told, in order. It is a `Taker`."""
 
-    def __init__(self, dsn: str, data: Path = Path("/nowhere")) -> None:
-        self.dsn = dsn
-        self.store = PostgresStore(dsn, data, name="w", version="1", now=partial(datetime.now, UTC))
+    def __init__(self, dsn: str, data: Path = Path("/nowhere"), name: str = "w") -> None:
+        self.dsn, self.name = dsn, name
+        self.store = PostgresStore(dsn, data, name=name, version="1", now=partial(datetime.now, UTC))
         self.journal = self.store.journal
         self.routed: list[PendingMessage] = []
         self.taken: list[PendingMessage] = []
@@ -132,10 +132,13 @@ class Seat:
 
 @asynccontextmanager
 async def workers(
-    dsn: str, count: int, data: Callable[[int], Path] = lambda _: Path("/nowhere")
+    dsn: str,
+    count: int,
+    data: Callable[[int], Path] = lambda _: Path("/nowhere"),
+    name: Callable[[int], str] = lambda _: "w",
 ) -> AsyncIterator[list[Seat]]:
-    """Run so many workers until the block ends; *data* returns the folder of each."""
-    seats = [Seat(dsn, data(number)) for number in range(count)]
+    """Run so many workers until the block ends; *data* and *name* return the folder and the name of each."""
+    seats = [Seat(dsn, data(number), name(number)) for number in range(count)]
     async with anyio.create_task_group() as tasks:
         for seat in seats:
             await seat.store.open(["slack"])

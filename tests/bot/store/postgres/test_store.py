@@ -1,0 +1,87 @@
+"""The store of many workers, in a whole bot."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+import pytest
+
+from bot.config.settings import Settings
+from bot.wiring import escalation
+from bot.wiring.app import serve
+from tests.bot.store.postgres.workers import rows, workers
+from tests.serving import FAST, KEYS, Chat
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_bot_says_that_the_database_is_away_and_nothing_once_it_is_back(server, tmp_path):
+    parts = []
+
+    @asynccontextmanager
+    async def watch(live):
+        parts.append(live)
+        yield
+
+    async def until_troubles(*wanted):
+        with anyio.fail_after(20):
+            while not parts or [*parts[0].troubles()] != [*wanted]:
+                await anyio.sleep(0.05)
+
+    given = {**FAST, "data": tmp_path, "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}
+    settings = Settings.model_validate(given, strict=False)
+    environ = {**KEYS, "DATABASE_URL": server.new_database()}
+    run = partial(serve, model="offline/demo", make_transports=lambda _: [Chat()], watch=watch)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run, settings, environ)
+        await until_troubles()
+        server.crash()
+        await until_troubles("the database does not answer; nothing is acknowledged or posted until it does")
+        await anyio.to_thread.run_sync(server.start)
+        await until_troubles()
+        tasks.cancel_scope.cancel()
+
+
+class There(Chat):
+    name = "there"
+
+
+async def test_what_all_workers_notice_one_of_them_reports_to_the_operators(dsn, tmp_path, monkeypatch):
+    monkeypatch.setattr(escalation, "LOOK_S", 0.01)
+    given = {
+        **FAST,
+        "store": {"kind": "postgres", "dsn": "env:DATABASE_URL"},
+        "escalation": {"channel": "fake:W:OPS"},
+    }
+    bots = [(Chat(), There()) for _ in range(2)]
+    async with anyio.create_task_group() as tasks:
+        for number, bot in enumerate(bots):
+            settings = Settings.model_validate({**given, "data": tmp_path / str(number)}, strict=False)
+            run = partial(serve, model="offline/demo", make_transports=lambda _, bot=bot: [*bot])
+            tasks.start_soon(run, settings, {**KEYS, "DATABASE_URL": dsn})
+            await bot[1].ready.wait()
+        for _, there in bots:
+            there.state = "disconnected"
+        with anyio.fail_after(10):
+            while not any(chat.posts for chat, _ in bots):
+                await anyio.sleep(0.01)
+        await anyio.sleep(0.5)  # the other looks every hundredth of a second
+        [post] = [post for chat, _ in bots for post in chat.posts]
+        assert "cut off from There" in post.text
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_report_is_claimed_again_by_its_own_worker_and_later_by_another(dsn):
+    async with workers(dsn, 2) as (one, other):
+        found = [await seat.store.claim_report("x", 600) for seat in (one, other, one)]
+        assert found == [True, False, True]
+        assert await other.store.claim_report("y", 600)
+        assert await other.store.claim_report("x", 0)
+        rows(
+            dsn,
+            "UPDATE bucket SET at = at - interval '2 hours' WHERE starts_with(name, 'report:') RETURNING 1",
+        )
+        rows(dsn, "SELECT collect_buckets()")
+        assert rows(dsn, "SELECT FROM bucket WHERE starts_with(name, 'report:')") == []

@@ -1,0 +1,158 @@
+"""Stops and fresh starts while an actor waits for the disk, in virtual time."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from tests.sim.loop import virtual_time
+from tests.world import (
+    T1,
+    FaultyDisk,
+    Gate,
+    Platform,
+    Scripted,
+    calls,
+    converse,
+    inline,
+    message,
+    running,
+    says,
+)
+from threads.errors import Fenced
+from threads.model import StopRequest
+
+pytestmark = pytest.mark.anyio
+anyio_backend = virtual_time
+
+
+class Held:
+    """An `Offload` that holds calls of the function of this name, once it is `armed`, until ``go``."""
+
+    def __init__(self, name: str) -> None:
+        self.armed, self.began, self.go = False, anyio.Event(), anyio.Event()
+        self._name = name
+
+    async def __call__(self, function, *args):
+        await anyio.lowlevel.checkpoint()
+        if self.armed and function.__name__ == self._name:
+            self.began.set()
+            with anyio.CancelScope(shield=True):
+                await self.go.wait()
+        return function(*args)
+
+
+def fill(disk: FaultyDisk) -> None:
+    full = OSError(errno.ENOSPC, "full")
+    disk.refuse |= {"write journal.jsonl": full, "create journal.jsonl.tmp": full}
+
+
+@pytest.mark.parametrize("step", [says("an answer"), calls("list_files"), RuntimeError("a failure")])
+async def test_a_stop_counts_for_a_turn_whose_outcome_waits_for_the_disk(tmp_path, step):
+    disk, platform, model = FaultyDisk(), Platform(), Scripted(says("one"), step)
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await platform.exchange(bot, message(1))
+        await bot.orchestrator.receive(message(2))
+        fill(disk)
+        await anyio.sleep(3)
+        assert "m2" not in platform.outcomes
+        disk.refuse.clear()
+        await bot.orchestrator.receive(message(3, "/stop"))
+        await platform.settled("m2", "m3")
+        await anyio.sleep(60)
+    assert platform.outcomes["m2"] == "stopped"
+    assert platform.texts == ["one", "Stopped."]
+    assert len(model.requests) == 2, "the model is not asked again for a turn that was stopped"
+
+
+async def test_a_stop_does_not_wait_for_the_start_of_a_turn_that_has_failed(tmp_path):
+    disk, platform, model = Held("_write"), Platform(), Scripted(says("one"), RuntimeError("a failure"))
+    async with running(tmp_path, platform, model, journal_offload=disk) as bot:
+        await platform.exchange(bot, message(1))
+        await bot.orchestrator.receive(message(2))
+        disk.armed = True
+        await disk.began.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert len(model.requests) == 2
+        before = anyio.current_time()
+        assert await bot.registry.stop_here(StopRequest("m3", T1, 1_000)) == (1, 0)
+        assert anyio.current_time() == before
+        disk.go.set()
+        await platform.settled("m2")
+    assert platform.outcomes["m2"] == "stopped"
+    assert platform.texts == ["one"]
+
+
+async def test_a_full_disk_does_not_make_the_journal_longer_with_each_try(tmp_path):
+    disk, platform, model = FaultyDisk(), Platform(), Scripted(says("one"), calls("list_files"))
+    async with running(tmp_path, platform, model, disk=disk) as bot:
+        await platform.exchange(bot, message(1))
+        await bot.orchestrator.receive(message(2))
+        fill(disk)
+        await anyio.sleep(3600)
+        disk.refuse.clear()
+        await platform.settled("m2")
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "journal.jsonl").read_bytes().splitlines()]
+    assert kinds.count("started") <= 3
+
+
+async def test_a_fresh_start_stays_fresh_beside_what_a_stopped_turn_still_saves(tmp_path):
+    disk, platform, gate = Held("replace_files"), Platform(), Gate(says("never"))
+    model = Scripted(says("one"), gate)
+    async with running(tmp_path, platform, model, offload=disk, journal_offload=inline) as bot:
+        await platform.exchange(bot, message(1, "one"))
+        await gate.hold(bot, message(2, "two"))
+        disk.armed = True
+        await bot.orchestrator.receive(message(3, "/stop"))
+        await platform.settled("m2", "m3")
+        await disk.began.wait()
+        await bot.orchestrator.receive(message(4, "/new"))
+        await anyio.wait_all_tasks_blocked()
+        disk.go.set()
+        await platform.settled("m4")
+        await platform.exchange(bot, message(5, "five"))
+    assert [said.text[-4:] for said in model.requests[-1].messages] == ["five"]
+
+
+async def test_a_message_behind_a_fresh_start_of_a_quiet_thread_finds_nothing_of_before(tmp_path):
+    platform = Platform()
+    await converse(tmp_path, platform, Scripted(says("one")), message(1, "one"))
+    disk, model = Held("_archive"), Scripted(says("two"))
+    disk.armed = True
+    async with running(tmp_path, platform, model, offload=disk, journal_offload=inline) as bot:
+        await bot.orchestrator.receive(message(2, "/new"))
+        await disk.began.wait()
+        await bot.orchestrator.receive(message(3, "two!"))
+        await anyio.wait_all_tasks_blocked()
+        disk.go.set()
+        await platform.settled("m2", "m3")
+        await anyio.wait_all_tasks_blocked()
+    assert [said.text[-4:] for said in model.requests[-1].messages] == ["two!"]
+
+
+async def test_a_thread_that_comes_back_while_its_old_actor_ends_is_served_by_a_new_one(tmp_path):
+    platform, began, end = Platform(), anyio.Event(), anyio.Event()
+
+    async def run(turn):
+        if turn.incoming.id == "m1":
+            began.set()
+            with anyio.CancelScope(shield=True):
+                await end.wait()
+            raise Fenced
+        await anyio.lowlevel.checkpoint()
+        return "two"
+
+    async with running(tmp_path, platform, Scripted(), run=run) as bot:
+        await bot.orchestrator.receive(message(1))
+        await began.wait()
+        await bot.orchestrator.receive(message(2))
+        [_, pending] = bot.journal.ledger.pending.values()
+        bot.registry.lose(T1)
+        bot.registry.tell(pending)
+        end.set()
+        await platform.settled("m2")
+    assert platform.texts == ["two"]
