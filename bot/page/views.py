@@ -144,10 +144,13 @@ class Views:
     async def _events(self, request: Request) -> Response:
         last = request.headers.get("last-event-id", "")
         since = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else None
+        may_go_on = request.scope.get("may_go_on", lambda: True)
 
         async def chunks() -> AsyncIterator[str]:
             async with aclosing(self.events.read(since=since)) as batches:
                 async for batch in batches:
+                    if not may_go_on():
+                        return
                     yield "".join(
                         f"id: {one.seq}\ndata: {self.mask(to_json(one).decode())}\n\n" for one in batch
                     )

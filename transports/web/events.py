@@ -16,7 +16,7 @@
 | file       | key, name, size, address         | a file was posted; ``elsewhere``: another worker has it      |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
 | closed     | key, decision                    | a question was decided or answered, or time ran out          |
-| settled    | outcome, code                    | the message has its outcome                                  |
+| settled    | outcome, code                    | the message has its outcome; posted: a notice without one    |
 """
 
 from __future__ import annotations
@@ -120,12 +120,15 @@ def message_event(message_id: str, text: str, author: str, at: str, files: Seque
 
 
 def post_event(outgoing: Outgoing, at: str) -> Event:
-    """Return what the page is told of a post. The key of an answer is its message's id."""
+    """Return what the page is told of a post. The key of an answer is its message's id.
+
+    One that answers no message stands for itself.
+    """
     answers = outgoing.key == message_key(outgoing.thread, outgoing.reply_to)
     choices: list[JsonValue] = [{"label": clean(c.label), "command": c.command} for c in outgoing.choices]
     return {
         "op": "post",
-        "id": outgoing.reply_to,
+        "id": outgoing.reply_to or outgoing.key,
         "key": outgoing.reply_to if answers else outgoing.key,
         "kind": outgoing.kind,
         "tree": cast("JsonValue", tree(outgoing.text)),
@@ -152,3 +155,14 @@ def history_events(entries: Sequence[Entry]) -> Iterator[Event]:
                     "choices": [],
                     "at": entry.at,
                 }
+
+
+def in_order(events: Sequence[Event]) -> list[Event]:
+    """Return the events by when their messages were sent: a log has these by when they ended.
+
+    What is not known to have been sent, as after a restart, is newest.
+    """
+    sent = {
+        str(event["id"]): str(event["at"]) for event in events if event["op"] == "message" and event.get("at")
+    }
+    return sorted(events, key=lambda event: (event["id"] not in sent, sent.get(str(event["id"]), "")))

@@ -119,6 +119,10 @@ class _Message:
             case "delta" if events and events[-1]["op"] == "delta":
                 events[-1] = {**event, "text": f"{events[-1]['text']}{event['text']}"}
                 return events
+            case "thinking" if events and events[-1]["op"] in {"thinking", "delta"}:
+                return (
+                    events  # a thought is thousands of them, and a page shows it only where it has no words
+                )
             case "reset":
                 while events and events[-1]["op"] == "delta":
                     events.pop()
@@ -195,9 +199,17 @@ class Feed:
         return {one: message.events for one, message in own.items() if one not in old}
 
     def forget_others(self) -> None:
-        """Forget what other workers have told."""
-        for message_id in [one for one, message in self._messages.items() if message.origin]:
+        """Forget what other workers have told, at the pages too: all of it is told again."""
+        others = [one for one, message in self._messages.items() if message.origin]
+        for message_id in others:
             del self._messages[message_id]
+        if others:
+            self.ring.reset()
+
+    def started_with(self, message_id: str) -> str | None:
+        """Return the text with which the turn of a message began, None if it has not begun here."""
+        events = self._messages[message_id].events if message_id in self._messages else []
+        return next((str(event.get("text", "")) for event in events if event["op"] == "started"), None)
 
     def noted(self) -> Iterator[Event]:
         """Yield all that is known of the recent messages, in an order that leads to their present state."""

@@ -242,8 +242,8 @@ class Routes:
 
     async def _events(self, request: Request, person: Person) -> Response:
         thread = _root(request.query_params["thread"]) if request.query_params.get("thread") else ""
-        last_id = request.headers.get("last-event-id", "")
-        return _Streamed(self._talk.stream(person, thread, last_id))
+        last_id = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        return _Streamed(self._talk.stream(person, thread, last_id, lambda: self._person(request) == person))
 
     async def _threads(self, _: Request, person: Person) -> Response:
         return JSONResponse({"threads": await self._talk.list_threads(person)})
@@ -305,7 +305,10 @@ class _Streamed(Response):
 
 
 class _AdminsOnly:
-    """Serves *app* to admins, and tells others nothing of what is there."""
+    """Serves *app* to admins, and tells others nothing of what is there.
+
+    What has no end asks ``may_go_on`` of its scope before each piece.
+    """
 
     def __init__(self, app: ASGIApp, admits: Callable[[Request], bool]) -> None:
         self._app, self._admits = app, admits
@@ -313,7 +316,7 @@ class _AdminsOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         app = self._app if self._admits(request) else HTMLResponse("Only admins can look here.", 403)
-        await app(scope, receive, send)
+        await app({**scope, "may_go_on": lambda: self._admits(request)}, receive, send)
 
 
 def _root(given: str) -> str:

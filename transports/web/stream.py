@@ -17,6 +17,7 @@ import anyio
 import anyio.lowlevel
 from starlette.types import Receive, Scope, Send
 
+from transports.web.events import in_order
 from transports.web.feed import Event, Feed, Ring
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ _HEADERS = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no
 class Stream:
     """An ASGI response. *snapshot* returns what a page without a past has to know of the thread.
 
-    Without a *feed* it tells of the list of threads alone. It is one of *streams* while it is open.
+    Without a *feed* it tells of the list of threads alone. It is one of *streams* while it is open. It ends once
+    *may_go_on* says no: a page that asks again is told why.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class Stream:
         snapshot: Callable[[], Awaitable[list[Event]]],
         last_id: str,
         streams: set[Stream],
+        may_go_on: Callable[[], bool],
     ) -> None:
         self.person, self.thread = person, thread
         self._names, self._feed, self._snapshot, self._streams = names, feed, snapshot, streams
+        self._may_go_on = may_go_on
         seen = _ID.fullmatch(last_id)
         self._seen = (int(seen[1]), int(seen[2])) if seen else (-1, -1)
         self._news = anyio.Event()
@@ -100,7 +104,7 @@ class Stream:
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         yield b"retry: %d\n\n" % RETRY_MS
-        while not self._ended:
+        while not self._ended and self._may_go_on():
             self._news = anyio.Event()
             if lines := await self._lines():
                 yield _chunk(lines, self._seen)
@@ -124,7 +128,8 @@ class Stream:
             events = self._feed.ring.since(number)
             if events is None:
                 # What came while the log was read is in the feed, and is told once more: that changes nothing.
-                events = [_line({"op": "snapshot", "events": [*await self._snapshot(), *self._feed.noted()]})]
+                known = in_order([*await self._snapshot(), *self._feed.noted()])
+                events = [_line({"op": "snapshot", "events": [*known]})]
             told, number = [*told, *events], self._feed.ring.last
         self._seen = (names, number)
         return told

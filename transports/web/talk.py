@@ -29,6 +29,7 @@ from threads.model import (
     TurnSettled,
     TurnStarted,
 )
+from transports.base.text import clean
 from transports.web.events import history_events, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
@@ -114,7 +115,9 @@ class Talk:
         """Replace the text of a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
         thread = self._waiting(person, root, message_id)
         await self.sink(Edited(message_id, thread, text))
-        self._publish(thread, {"op": "edit", "id": message_id, "text": text})
+        if self._feeds.of(str(thread)).started_with(message_id) not in {None, clean(text)}:
+            raise TurnBegan  # meanwhile, with the text before
+        self._publish(thread, {"op": "edit", "id": message_id, "text": clean(text)})
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
         """Withdraw a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
@@ -144,10 +147,12 @@ class Talk:
             for root in [*new, *stored]
         ]
 
-    def stream(self, person: Person, root: str, last_id: str) -> Stream:
+    def stream(
+        self, person: Person, root: str, last_id: str, may_go_on: Callable[[], bool] = lambda: True
+    ) -> Stream:
         """Return the stream of a page that shows this thread, or only the list if *root* is blank.
 
-        Raises `TooManyStreams`.
+        It ends once *may_go_on* says no. Raises `TooManyStreams`.
         """
         if sum(stream.person == person.id for stream in self._streams) >= MOST_STREAMS:
             raise TooManyStreams
@@ -155,15 +160,25 @@ class Talk:
 
         async def snapshot() -> list[Event]:
             entries = await self._history.entries(thread, LAST_MESSAGES)
-            files = [_file_event(thread, file) for file in await self.files.posted(thread)]
-            return [*history_events(entries), *files]
+            shown = {entry.message_id for entry in entries}
+            knows = self._feeds.of(str(thread)).knows
+            posted = await self.files.posted(thread)
+            files = [file for file in posted if file.message_id in shown or knows(file.message_id)]
+            return [*history_events(entries), *(_file_event(thread, file) for file in files)]
 
         feed = self._feeds.of(str(thread)) if root else None
         threads, people = self.watched()
         self.relay.ask({str(thread)} - threads if root else (), {person.id} - people, afresh=True)
         named = str(thread) if root else ""
         return Stream(
-            person.id, named, self._feeds.list_of(person.id), feed, snapshot, last_id, self._streams
+            person.id,
+            named,
+            self._feeds.list_of(person.id),
+            feed,
+            snapshot,
+            last_id,
+            self._streams,
+            may_go_on,
         )
 
     def look_again(self) -> None:
@@ -183,10 +198,10 @@ class Talk:
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
-        told = self._sent.pop(message_id, None) if isinstance(event, Taken) else None
-        if isinstance(event, TurnSettled) and not self._feeds.of(str(thread)).knows(message_id):
+        known = self._feeds.of(str(thread)).knows(message_id) or message_id in self._sent
+        if isinstance(event, TurnSettled) and not known:
             self._repaired.add(str(thread))
-        if told := told or turn_event(message_id, event, self._now()):
+        if told := turn_event(message_id, event, self._now()):
             self._publish(thread, told)
         if isinstance(event, Taken | TurnStarted | TurnSettled):
             self._list(thread)
@@ -195,6 +210,10 @@ class Talk:
         """Show a post, in place of one with the same key."""
         event = post_event(outgoing, self._now().isoformat(timespec="milliseconds"))
         self._publish(outgoing.thread, event)
+        if not outgoing.reply_to:
+            self._publish(
+                outgoing.thread, {"op": "settled", "id": event["id"], "outcome": "posted", "code": ""}
+            )
         posts = self._feeds.of(str(outgoing.thread)).posts
         posts[outgoing.key] = str(event["key"])
         return posts[outgoing.key]
@@ -216,8 +235,16 @@ class Talk:
         self.relay.list(thread.channel, told)
 
     def _publish(self, thread: ThreadId, event: Event) -> None:
-        self._feeds.of(str(thread)).publish(event)
-        self.relay.tell(str(thread), event)
+        for told in self._with_message(str(event["id"]), event):
+            self._feeds.of(str(thread)).publish(told)
+            self.relay.tell(str(thread), told)
+
+    def _with_message(self, message_id: str, event: Event) -> list[Event]:
+        """Put what its sender knows of a message before its first event; a command has no other to tell it."""
+        sent = self._sent.pop(message_id, None)
+        if sent is None:
+            return [event]
+        return [sent] if event["op"] == "message" else [sent, event]
 
     # what other workers tell, and are told: a `transports.web.relay.Pages`
 
@@ -246,11 +273,12 @@ class Talk:
         feed = self._feeds.known.get(thread)
         if feed is None or not feed.ring.watched:
             return
-        if event["op"] == "message":  # who sent it here knows more of it
-            event = self._sent.pop(message_id, event)
-        elif event["op"] == "file" and self.files_are_apart:
+        if event["op"] == "file" and self.files_are_apart:
             event = {**event, "elsewhere": True}
-        feed.publish(event, origin, anew=whole)
+        first, *more = self._with_message(message_id, event)
+        feed.publish(first, origin, anew=whole)
+        for told in more:
+            feed.publish(told, origin)
 
     def take_listed(self, person: str, event: Event) -> None:
         if person in self.watched()[1]:

@@ -44,19 +44,30 @@ const APPLY = {
   settled(turn, event) { turn.state = event.outcome; turn.ended ??= Date.parse(event.at); },
 };
 
+function rowOf(turn) {
+  const row = document.createElement("tr");
+  const thread = cell("", "th");
+  thread.scope = "row";
+  thread.className = "name";
+  thread.append(link(turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
+  const message = cell("");
+  message.append(link("why", `/look/why?message=${encodeURIComponent(turn.message)}&thread=${encodeURIComponent(turn.thread)}`));
+  turn.cells = [cell(""), cell(""), cell(""), cell("")];
+  turn.cells[3].className = "number";
+  row.append(thread, ...turn.cells, message);
+  return row;
+}
+
+// A row stays the same element while its turn is shown, so that its links can be pressed, and hold the focus.
 function show() {
-  const rows = [...turns.values()].reverse().sort((a, b) => (a.ended ? 1 : 0) - (b.ended ? 1 : 0)).map((turn) => {
-    const row = document.createElement("tr");
-    const thread = cell("", "th");
-    thread.scope = "row";
-    thread.className = "name";
-    thread.append(link(turn.thread, `/look/thread?id=${encodeURIComponent(turn.thread)}`));
-    const message = cell("");
-    message.append(link("why", `/look/why?message=${encodeURIComponent(turn.message)}&thread=${encodeURIComponent(turn.thread)}`));
-    const seconds = cell(Math.max(0, Math.round(((turn.ended ?? Date.now()) - turn.began) / 1000)));
-    seconds.className = "number";
-    row.append(thread, cell(turn.state), cell(turn.step), cell(turn.doing), seconds, message);
-    return row;
+  const shown = [...turns.values()].reverse().sort((a, b) => (a.ended ? 1 : 0) - (b.ended ? 1 : 0));
+  const rows = shown.map((turn) => {
+    turn.row ??= rowOf(turn);
+    const seconds = Math.max(0, Math.round(((turn.ended ?? Date.now()) - turn.began) / 1000));
+    [turn.state, turn.step, turn.doing, `${seconds}`].forEach((text, place) => {
+      if (turn.cells[place].textContent !== text) turn.cells[place].textContent = text;
+    });
+    return turn.row;
   });
   if (!rows.length) {
     const row = document.createElement("tr");
@@ -65,16 +76,33 @@ function show() {
     row.append(empty);
     rows.push(row);
   }
-  document.getElementById("turns").replaceChildren(...rows);
+  const body = document.getElementById("turns");
+  if (rows.length !== body.children.length || rows.some((row, place) => row !== body.children[place])) body.replaceChildren(...rows);
 }
 
-const stream = new EventSource("/look/events");
-stream.onmessage = (message) => {
-  const event = JSON.parse(message.data);
-  if (event.thread_id && APPLY[event.kind]) APPLY[event.kind](turnOf(event), event);
-  show();
-};
-stream.onopen = () => { document.getElementById("live").textContent = ""; };
-stream.onerror = () => { document.getElementById("live").textContent = "(reconnecting …)"; };
+let stream = null;
+
+// As on the person's page: a tab that nobody sees needs no connection, and a browser that gave up asks again.
+function connect() {
+  stream?.close();
+  if (document.hidden) return;
+  turns.clear();
+  const mine = new EventSource("/look/events");
+  stream = mine;
+  mine.onmessage = (message) => {
+    const event = JSON.parse(message.data);
+    if (event.kind === "gap") turns.clear(); // of another process, or too long ago
+    if (event.thread_id && APPLY[event.kind]) APPLY[event.kind](turnOf(event), event);
+    show();
+  };
+  mine.onopen = () => { document.getElementById("live").textContent = ""; };
+  mine.onerror = () => {
+    document.getElementById("live").textContent = "(reconnecting …)";
+    if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (mine === stream) connect(); }, 1500);
+  };
+}
+
+document.addEventListener("visibilitychange", connect);
 setInterval(show, 1000);
+connect();
 show();

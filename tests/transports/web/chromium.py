@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from shutil import which
 
+import anyio
 import pytest
 
 from bot.tools.browser.launch import SYSTEM
@@ -44,3 +46,41 @@ async def browsing(site: Site, *, person: str = "you", **context) -> AsyncIterat
         finally:
             await browser.close()
     assert faults == []
+
+
+HIDDEN = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => %s});"
+CHANGED = "document.dispatchEvent(new Event('visibilitychange'))"
+
+
+async def say(page, text: str) -> None:
+    await page.fill("#text", text)
+    await page.keyboard.press("Enter")
+
+
+async def look_away(page, *, away: bool = True) -> None:
+    """Hide the tab, or show it again, as far as its script can tell."""
+    await page.evaluate(HIDDEN % str(away).lower() + CHANGED)
+
+
+@dataclass
+class Held:
+    """Requests that wait: ``asked`` is set when one has come, and setting ``free`` lets all go on."""
+
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    free: anyio.Event = field(default_factory=anyio.Event)
+
+
+@asynccontextmanager
+async def holding(page, path: str, fate=lambda route: route.continue_()) -> AsyncIterator[Held]:
+    """Hold the requests of the page for *path* until they are freed, or the block ends; then they meet their *fate*."""
+    held = Held()
+
+    async def hold(route) -> None:
+        held.asked.set()
+        await held.free.wait()
+        await fate(route)
+
+    await page.route(path, hold)
+    yield held
+    held.free.set()
+    await page.unroute_all(behavior="wait")

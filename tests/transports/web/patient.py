@@ -30,6 +30,7 @@ class Shown:
 
     def __init__(self) -> None:
         self.state, self.text, self.draft = "waiting", "", ""
+        self.shown = 0  # characters of the draft that a reset leaves
         self.posts: dict[str, Fields] = {}
         self.files: dict[str, Fields] = {}
 
@@ -41,8 +42,10 @@ class Shown:
                 self.state, self.text = "running", event["text"]
             case "delta":
                 self.draft += event["text"]
+            case "tool":
+                self.shown = len(self.draft)
             case "reset":
-                self.draft = ""
+                self.draft = self.draft[: self.shown]
             case "post":
                 self.posts[event["key"]] = {**event}
                 if event["key"] == event["id"]:

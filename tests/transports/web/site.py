@@ -31,9 +31,10 @@ OWNER = "you"
 
 @dataclass
 class Site:
-    """``web`` is the transport; ``links`` are those that it has told."""
+    """``web`` is the transport; ``links`` are those that it has told, and ``events`` feeds the admins' pages."""
 
     web: Web | None = None
+    events: EventStream = field(default_factory=EventStream)
     links: list[str] = field(default_factory=list)
     opened: anyio.Event = field(default_factory=anyio.Event)
     stopping: anyio.Event = field(default_factory=anyio.Event)
@@ -81,7 +82,7 @@ async def serving_page(
 
     def make(storage):
         site.web = make_web(
-            CurrentSettings(settings), environ, storage, PageSources(lambda: None, EventStream(), site.open)
+            CurrentSettings(settings), environ, storage, PageSources(lambda: None, site.events, site.open)
         )
         return [site.web]
 

@@ -5,7 +5,16 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transports.web.feed import MOST_FEEDS, MOST_MESSAGES, MOST_RINGS, RING_EVENTS, Feed, Feeds, Ring
+from transports.web.feed import (
+    MOST_FEEDS,
+    MOST_MESSAGES,
+    MOST_NOTED,
+    MOST_RINGS,
+    RING_EVENTS,
+    Feed,
+    Feeds,
+    Ring,
+)
 
 
 def texts(lines):
@@ -137,3 +146,10 @@ def test_who_serves_a_message_tells_of_it_and_what_another_worker_told_before_is
     feed.publish({"op": "started", "id": "m2"}, "c")
     feed.forget_others()
     assert list(feed.own()) == ["m1"] == list(dict.fromkeys(event["id"] for event in feed.noted()))
+
+
+def test_a_long_thought_leaves_room_for_the_answer_in_a_snapshot():
+    feed = Feed()
+    for op in ["started", *["thinking"] * MOST_NOTED, "delta", "thinking", "delta"]:
+        feed.publish({"op": op, "id": "m", "text": op})
+    assert [(e["op"], e["text"]) for e in feed.noted()][-1] == ("delta", "deltadelta")

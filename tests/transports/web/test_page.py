@@ -10,17 +10,12 @@ from playwright.async_api import expect
 
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer, fault
 from tests.serving import compatible
-from tests.transports.web.chromium import browsing, needs_chromium
+from tests.transports.web.chromium import browsing, holding, look_away, needs_chromium, say
 from tests.transports.web.site import serving_page
 
 pytestmark = [pytest.mark.anyio, needs_chromium]
 
 ASKS = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
-
-
-async def say(page, text):
-    await page.fill("#text", text)
-    await page.keyboard.press("Enter")
 
 
 async def test_a_person_writes_and_reads_the_answer(tmp_path):
@@ -59,14 +54,10 @@ async def test_a_list_that_arrives_late_does_not_hide_a_thread_that_began_meanwh
 
 async def test_what_is_written_while_a_message_is_on_its_way_is_sent_after_it(tmp_path):
     async with serving_page(tmp_path) as site, browsing(site) as page:
-
-        async def slow(route):
-            await anyio.sleep(0.3)
-            await route.continue_()
-
-        await page.route("**/api/messages", slow)
-        await say(page, "first")
-        await say(page, "second")
+        async with holding(page, "**/api/messages") as held:
+            await say(page, "first")
+            await held.asked.wait()
+            await say(page, "second")
         await expect(page.locator(".person .text")).to_have_text(["first", "second"])
         await expect(page.locator("#text")).to_have_value("")
 
@@ -123,17 +114,17 @@ async def test_a_question_shows_the_exact_arguments_and_a_button_answers_it(tmp_
         await card.locator("summary").click()
         await expect(card).to_contain_text('"success": true')
         await page.reload()
-        await expect(page.locator(".post").last).to_contain_text("Wrote")
+        await expect(page.locator(".post.reply")).to_contain_text("Wrote")
         await expect(page.locator(".post")).to_have_count(3)
+        await expect(page.locator(".person .text").first).to_contain_text("buy <b>milk</b>")
 
 
-async def test_live_text_waits_and_retries_are_seen(tmp_path):
-    limited = fault(429, "rate_limit_exceeded", retry_after="2")
+async def test_an_answer_after_a_wait_leaves_no_sign_of_it(tmp_path):
+    limited = fault(429, "rate_limit_exceeded", retry_after="1")
     async with FakeOpenAI([limited, chat_answer(Text("Good day"))]) as api:
         fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
         async with serving_page(tmp_path, fields, model="local/m") as site, browsing(site) as page:
             await say(page, "hello")
-            await expect(page.locator(".wait")).to_contain_text("trying again in")
             await expect(page.locator(".post.reply")).to_have_text("Good day")
             await expect(page.locator(".wait")).to_have_text("")
             await expect(page.locator(".draft")).to_have_text("")
@@ -321,20 +312,18 @@ async def test_a_link_of_somebody_else_says_whose_it_is(tmp_path):
 
 
 async def test_more_tabs_than_a_browser_has_connections_all_work(tmp_path):
-    hidden = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => %s})"
-    changed = "document.dispatchEvent(new Event('visibilitychange'))"
     async with serving_page(tmp_path) as site, browsing(site) as page:
         await say(page, "hello")
         await expect(page.locator(".post.reply")).to_have_count(1)
         for _ in range(8):
-            await page.evaluate(f"{hidden % 'true'}; {changed}")
+            await look_away(page)
             page, before = await page.context.new_page(), page
             await page.goto(before.url)
             await expect(page.locator(".post.reply")).to_have_count(1)
         await say(page, "once more")
         await expect(page.locator(".post.reply")).to_have_count(2)
-        await page.evaluate(f"{hidden % 'true'}; {changed}")
-        await before.evaluate(f"{hidden % 'false'}; {changed}")
+        await look_away(page)
+        await look_away(before, away=False)
         await expect(before.locator(".post.reply")).to_have_count(2)
 
 

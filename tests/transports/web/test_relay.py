@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from tests.transports.web.alone import NoHistory
+from tests.transports.web.patient import Page
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolFinished, TurnSettled, TurnStarted
 from transports.web import relay
 from transports.web.files import PostedFile
@@ -67,6 +69,15 @@ class Reader:
         talk._streams.add(talk.stream(ANN, THREAD.root, ""))
         self._watch = talk._feeds.of(str(THREAD)).ring.watch(lambda: None)
         self._watch.__enter__()
+
+    def read(self, page: Page, number: int) -> int:
+        """Tell a page what came after this number, as its stream does, and return the new number."""
+        feed = self.talk._feeds.of(str(THREAD))
+        lines = feed.ring.since(number)
+        told = [{"op": "snapshot", "events": [*feed.noted()]}] if lines is None else map(json.loads, lines)
+        for event in told:
+            page.apply(event)
+        return feed.ring.last
 
     def shown(self) -> list[tuple]:
         feed = self.talk._feeds.of(str(THREAD))
@@ -252,3 +263,22 @@ async def test_a_thread_that_nobody_asks_for_any_more_is_told_no_more(two, wire,
     begin(b)
     await settle()
     assert len(wire.texts) == told
+
+
+@pytest.mark.parametrize("lost", ["its connection", "a notice"])
+async def test_a_page_that_another_worker_tells_all_again_shows_it_once(two, wire, lost):
+    a, b = two
+    reader, page = Reader(a), Page()
+    await settle()
+    begin(b)
+    await settle()
+    seen = reader.read(page, -1)
+    if lost == "its connection":
+        a._streams.clear()
+        a._streams.add(a.stream(ANN, THREAD.root, ""))
+    else:
+        wire.ends[0].missed()
+    seen = reader.read(page, seen)
+    await settle()
+    reader.read(page, seen)
+    assert page.draft("m1") == "half an"

@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
 from tests.transports.web.site import Visitor, serving_page, visiting
+from threads.model import Outgoing, ThreadId, TurnStarted
 
 pytestmark = pytest.mark.anyio
 
@@ -247,3 +248,85 @@ async def test_feedback_is_in_the_audit(tmp_path):
         body = {"id": new(), "thread": thread, "post": message, "verdict": "up"}
         assert (await ann.post("/api/feedback", json=body)).status_code == 202
         assert '"feedback"' in next((tmp_path / "audit").glob("*.jsonl")).read_text()
+
+
+async def shown(visitor, thread):
+    """Return the ids of the messages on a page of the thread, in their order."""
+    async with visitor.events(thread) as events:
+        await events.until("snapshot")
+        return list(dict.fromkeys(event["id"] for event in events.seen if "id" in event))
+
+
+async def test_a_page_that_is_loaded_again_has_its_messages_in_the_order_in_which_they_were_sent(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        first = await ann.say("write notes.md x", thread)
+        question = await events.until("post", kind="notice")
+        second = await ann.say("/status", thread)
+        await events.until("settled", id=second)
+        assert await shown(ann, thread) == [first, second]
+        answer = await ann.say(question["choices"][-1]["command"], thread)
+        await events.until("settled", id=first)
+        assert await shown(ann, thread) == [first, second, answer]
+
+
+async def test_a_file_of_a_message_that_is_not_shown_any_more_makes_no_message_of_its_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("transports.web.talk.LAST_MESSAGES", 1)
+    thread = new()
+    async with visiting(tmp_path) as ann, ann.events(thread) as events:
+        await events.until("settled", id=await ann.say("write out.md x", thread))
+        await events.until("settled", id=await ann.say("attach out.md", thread))
+        await events.until("settled", id=(last := await ann.say("hello", thread)))
+    async with visiting(tmp_path) as ann, ann.events(thread) as events:
+        await events.until("snapshot")
+        assert {e["id"] for e in events.seen if "id" in e} == {last}
+
+
+async def test_an_edit_that_came_as_the_turn_began_is_not_told_as_done(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        talk, message = ann.site.web._talk, new()
+
+        async def begins(event):
+            talk.show(ThreadId("web", "", "you", thread), message, TurnStarted("draft", "you"))
+
+        monkeypatched, talk.sink = talk.sink, begins
+        late = await ann.post("/api/edit", json={"id": message, "thread": thread, "text": "final"})
+        talk.sink = monkeypatched
+        await events.until("started")
+        assert late.status_code == 409
+        assert not [e for e in events.seen if e["op"] == "edit"]
+
+
+async def test_a_notice_that_answers_no_message_is_seen_and_keeps_no_thread_busy(tmp_path):
+    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        await ann.site.web.post(Outgoing(ThreadId("web", "", "you", thread), "k", "left out", "notice"))
+        post = await events.until("post", key="k")
+        assert post["id"]
+        await events.until("settled", id=post["id"])
+        assert not [one for one in (await ann.get("/api/threads")).json()["threads"] if one["busy"]]
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/look/events"])
+async def test_a_page_whose_session_is_over_is_told_no_more(tmp_path, path):
+    async with visiting(tmp_path) as ann, ann.stream("GET", path, params={"thread": new()}) as answer:
+        assert (await ann.post("/api/leave", json={})).status_code == 200
+        ann.site.web._talk.show(ThreadId("web", "", "you", "other"), "m", TurnStarted("a secret", "you"))
+        ann.site.events.settled("web", "answered", 1.0, {"thread_id": "a secret"})
+        with anyio.fail_after(10):
+            assert "secret" not in "".join([text async for text in answer.aiter_text()])
+
+
+async def test_a_command_and_what_answers_a_question_are_shown_with_their_words_at_once(tmp_path):
+    fields = {"tools": {"enabled": ["ask_person"]}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        await events.until("snapshot")
+        await ann.say("ask Why?", thread)
+        await events.until("post", kind="notice")
+        for text in ("/status", "because"):
+            message = await ann.say(text, thread)
+            await events.until("settled", id=message)
+            live = [event for event in events.seen if event.get("id") == message]
+            assert (live[0]["op"], live[0].get("text")) == ("message", text)
+        assert [event["op"] for event in events.seen].count("snapshot") == 1

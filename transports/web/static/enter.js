@@ -1,8 +1,12 @@
 // Uses the one-time link, whose secret is behind the # and so never in a server's log or a referrer.
 "use strict";
 
-const link = location.hash.slice(1);
-history.replaceState(null, "", "/enter");
+let link = "";
+
+function take() {
+  link = location.hash.slice(1);
+  history.replaceState(null, "", "/enter");
+}
 
 const word = document.getElementById("word");
 const go = document.getElementById("go");
@@ -20,10 +24,10 @@ async function enter(sure) {
       body: JSON.stringify({ link, sure }),
     });
     if (answer.ok) location.replace("/");
-    else if (answer.status === 409) ask((await answer.json()).error, true);
-    else word.textContent = (await answer.json()).error;
+    else if (answer.status === 403) word.textContent = (await answer.json()).error;
+    else ask((await answer.json()).error, sure || answer.status === 409);
   } catch {
-    word.textContent = "The bot cannot be reached. Try again in a moment.";
+    ask("The bot cannot be reached. Try again in a moment.", sure);
   }
 }
 
@@ -33,5 +37,11 @@ function ask(why, sure) {
   go.onclick = () => enter(sure);
 }
 
+take();
+// Another link in the same tab: who put it there is not known.
+window.addEventListener("hashchange", () => {
+  take();
+  ask("This is another link. Open it only if you asked for it.", false);
+});
 if (link && "asks" in document.body.dataset) ask("This link was on another page. Open it only if you asked for it.", false);
 else enter(false);

@@ -5,24 +5,33 @@ const $ = (id) => document.getElementById(id);
 const meta = (name) => document.querySelector(`meta[name=${name}]`).content;
 const TOKEN = meta("token");
 const MOST_BYTES = Number(meta("most-bytes"));
+const RETRY_MS = 1500;
 const COMMANDS = [...$("commands").options].map((option) => ({ usage: option.value, meaning: option.textContent }));
 
 const thread = new Thread($("messages"), { press, edit, remove, judge });
 let root = "";
+let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
-let files = [];
-let editing = null;
+let seen = ""; // the last event of its stream
 
 async function call(path, body, method = "POST") {
-  const answer = await fetch(path, {
-    method,
-    headers: { "Content-Type": "application/json", "X-Threadfast-Token": TOKEN },
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  if (answer.status === 401) location.assign("/enter");
-  const value = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(value.error || "The bot did not take this. Try again.");
-  return value;
+  const json = { "Content-Type": "application/json" };
+  return ask(path, { method, headers: json, body: body === undefined ? undefined : JSON.stringify(body) });
+}
+
+async function ask(path, options) {
+  const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Threadfast-Token": TOKEN } });
+  const value = await answer.json().catch(() => null);
+  if (answer.ok && value) return value;
+  if (answer.status === 401) over();
+  throw Object.assign(new Error(value?.error || "The bot did not take this. Try again."), { status: answer.status });
+}
+
+// The session is over. What is not sent stays in sight.
+function over() {
+  keep();
+  if (outbox.length || [...drafts.values()].some(full)) $("link").textContent = "Your session is over. Open a new link.";
+  else location.assign("/enter");
 }
 
 function fault(error) {
@@ -32,42 +41,50 @@ function fault(error) {
 
 // --- the open thread
 
-function open(name) {
+function open(wanted) {
+  keep();
+  name = wanted;
+  draft = draftOf(name);
   root = name || crypto.randomUUID();
   if (name !== location.hash.slice(1)) history.pushState(null, "", name ? `#${name}` : "/");
   thread.clear();
+  $("stop").hidden = true;
+  seen = "";
   connect();
   showList();
   showMenu(false);
-  $("text").focus();
+  show();
 }
 
+// A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
 function connect() {
   source?.close();
-  const mine = new EventSource(`/api/events?thread=${encodeURIComponent(root)}`);
+  if (document.hidden) return;
+  const mine = new EventSource(`/api/events?thread=${encodeURIComponent(root)}&seen=${encodeURIComponent(seen)}`);
   source = mine;
   mine.onopen = () => { $("link").textContent = ""; };
   mine.onmessage = (message) => {
     const events = JSON.parse(message.data);
     events.filter((event) => event.op === "list").forEach(listed);
     thread.apply(events.filter((event) => event.op !== "list"));
+    seen = message.lastEventId;
     $("stop").hidden = !thread.busy;
   };
   mine.onerror = () => {
     if (mine !== source) return;
     $("link").textContent = "Reconnecting …";
-    if (mine.readyState === EventSource.CLOSED) setTimeout(reopen, 1500, mine);
+    if (mine.readyState === EventSource.CLOSED) setTimeout(reopen, RETRY_MS, mine);
   };
 }
 
 // The browser gives up for good when it gets no stream, as from a proxy whose bot restarts, or when the session is over.
 async function reopen(closed) {
-  if (closed !== source) return;
+  if (closed !== source || document.hidden) return;
   try {
     const answer = await fetch("/api/threads");
-    if (answer.status === 401) location.assign("/enter");
+    if (answer.status === 401) over();
   } catch { /* the next try says more */ }
-  connect();
+  if (closed === source) connect();
 }
 
 // --- the list of threads
@@ -95,12 +112,15 @@ async function loadList() {
     threads = answer.threads;
     mine.forEach(place);
     showList();
-  } catch { /* the stream says that the bot is away */ }
-  if (mine === later) later = null;
+    later = null;
+  } catch {
+    setTimeout(() => { if (mine === later) loadList(); }, RETRY_MS);
+  }
 }
 
 function showList() {
-  const items = threads.map((one) => {
+  const began = [...drafts].filter(([one, { text }]) => one && text && !threads.some(({ thread }) => thread === one));
+  const items = [...began.map(([one, { text }]) => ({ thread: one, title: text })), ...threads].map((one) => {
     const words = one.title || "(no words yet)";
     const link = el("a", { href: `#${one.thread}`, "aria-current": one.thread === root ? "page" : null }, words);
     return el("li", { class: one.busy ? "busy" : "" }, link, one.busy ? el("span", { class: "visually-hidden" }, " (working)") : null);
@@ -116,51 +136,95 @@ function showMenu(shown) {
   $("menu").setAttribute("aria-expanded", String(shown));
 }
 
+// --- what is not sent yet
+
+// By the name of its thread; ``edited`` is a message whose text is in the field instead.
+const drafts = new Map();
+let draft = draftOf("");
+
+function draftOf(one) {
+  if (!drafts.has(one)) drafts.set(one, { text: "", files: [], edited: null });
+  return drafts.get(one);
+}
+
+function full({ text, files, edited }) { return text.trim() || files.length || edited; }
+
+// The field is what a person changes, so it is read before anything else happens to the draft.
+function keep() { (draft.edited ?? draft).text = $("text").value; }
+
+function show() {
+  $("text").value = (draft.edited ?? draft).text;
+  $("send").textContent = draft.edited ? "Save" : "Send";
+  $("cancel").hidden = !draft.edited;
+  showFiles();
+  showCompletions();
+  grow();
+  $("text").focus();
+}
+
 // --- sending
 
 // What was sent without an answer keeps its id, so that a second press of Send is not a second message.
 const unsure = new Map();
 
-async function send(text, sent = [], name = root) {
-  const same = JSON.stringify([name, text, sent]);
+async function send(text, files = [], to = root) {
+  const sent = await Promise.all(files.map((file) => file.taken));
+  const same = JSON.stringify([to, text, sent]);
   if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
-  await call("/api/messages", { id: unsure.get(same), thread: name, text, files: sent });
+  await call("/api/messages", { id: unsure.get(same), thread: to, text, files: sent });
   unsure.delete(same);
-  if (!location.hash && name === root) history.replaceState(null, "", `#${name}`);
 }
 
 // One after the other, in the order in which they were written. The field is free for the next at once.
-let sending = Promise.resolve();
+const outbox = [];
 
 function submit(event) {
   event?.preventDefault();
-  const draft = { text: $("text").value.trim(), files, editing, name: root };
-  if (!draft.text && !draft.files.length) return;
+  keep();
+  const { edited } = draft;
+  const item = { thread: root, id: edited?.id, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
+  if (!item.text && !item.files.length) return;
   $("fault").textContent = "";
-  compose("", [], null);
-  sending = sending.then(() => deliver(draft));
+  if (!name) begin();
+  Object.assign(draft, edited ? { edited: null } : { text: "", files: [] });
+  show();
+  thread.toEnd();
+  if (outbox.push(item) === 1) deliver();
 }
 
-async function deliver(draft) {
+// The thread has a name from its first message on.
+function begin() {
+  name = root;
+  drafts.set(name, draft);
+  drafts.delete("");
+  history.replaceState(null, "", `#${name}`);
+}
+
+async function deliver() {
   try {
-    if (draft.editing) await call("/api/edit", { id: draft.editing.id, thread: draft.name, text: draft.text });
-    else await send(draft.text, draft.files, draft.name);
+    for (; outbox.length; outbox.shift()) {
+      const { thread: to, id, text, files } = outbox[0];
+      if (id) await call("/api/edit", { id, thread: to, text });
+      else await send(text, files, to);
+    }
   } catch (error) {
-    const later = $("text").value;
-    compose(later ? `${draft.text}\n${later}` : draft.text, [...draft.files, ...files], draft.editing);
+    keep();
+    outbox.splice(0).reverse().forEach((item) => giveBack(item, error.status === 409));
+    show();
+    showList();
     fault(error);
   }
 }
 
-function compose(text, attached, edited) {
-  $("text").value = text;
-  files = attached;
-  editing = edited;
-  $("send").textContent = edited ? "Save" : "Send";
-  showFiles();
-  showCompletions();
-  grow();
-  $("text").focus();
+// What was not taken is in the field of its thread again. An edit that came too late is a message to be.
+function giveBack(item, late) {
+  const to = draftOf(item.thread);
+  if (item.id && !late && !to.edited) {
+    to.edited = { id: item.id, text: item.text };
+    return;
+  }
+  to.text = [item.text, to.text].filter(Boolean).join("\n");
+  to.files = [...item.files.filter((file) => !file.failed), ...to.files];
 }
 
 async function act(work, button) {
@@ -176,9 +240,18 @@ async function act(work, button) {
 
 function press(command, button) { act(() => send(command), button); }
 
-function edit(message) { compose(message.text, [], message); }
+function edit(message) {
+  keep();
+  draft.edited = { id: message.id, text: message.text };
+  show();
+}
 
-function remove(message) { act(() => call("/api/delete", { id: message.id, thread: root })); }
+function cancel() {
+  draft.edited = null;
+  show();
+}
+
+function remove(message, button) { act(() => call("/api/delete", { id: message.id, thread: root }), button); }
 
 function judge(message, verdict, button) {
   act(async () => {
@@ -189,31 +262,34 @@ function judge(message, verdict, button) {
 
 // --- files
 
-async function attach(list) {
+// One after the other. A message that is sent meanwhile waits for its files.
+let uploading = Promise.resolve();
+
+function attach(list) {
+  const mine = draft;
   for (const file of list) {
     if (file.size > MOST_BYTES) {
       fault(new Error(`${file.name} is larger than ${size(MOST_BYTES)}.`));
       continue;
     }
-    try {
-      const answer = await fetch(`/api/files?name=${encodeURIComponent(file.name)}`, {
-        method: "POST", headers: { "X-Threadfast-Token": TOKEN }, body: file,
-      });
-      const value = await answer.json();
-      if (!answer.ok) throw new Error(value.error);
-      files.push({ id: value.id, name: value.name });
-      showFiles();
-    } catch (error) {
+    const one = { name: `${file.name} …` };
+    one.taken = uploading.then(() => ask(`/api/files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))
+      .then(({ id, name: taken }) => ({ id, name: one.name = taken }));
+    uploading = one.taken.catch((error) => {
+      one.failed = true;
+      mine.files = mine.files.filter((other) => other !== one);
       fault(error);
-    }
+    }).then(showFiles);
+    mine.files.push(one);
   }
+  showFiles();
 }
 
 function showFiles() {
-  $("files").replaceChildren(...files.map((file) => el(
+  $("files").replaceChildren(...draft.files.map((file) => el(
     "li", {}, file.name,
     el("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, click: () => {
-      files = files.filter((one) => one !== file);
+      draft.files = draft.files.filter((one) => one !== file);
       showFiles();
     } }, "×"),
   )));
@@ -264,8 +340,8 @@ $("text").addEventListener("keydown", (event) => {
     complete(found[chosen]);
   } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     submit(event);
-  } else if (event.key === "Escape" && editing) {
-    compose("", [], null);
+  } else if (event.key === "Escape" && draft.edited) {
+    cancel();
   }
 });
 $("text").addEventListener("input", () => { showCompletions(); grow(); });
@@ -276,32 +352,34 @@ $("text").addEventListener("paste", (event) => {
   }
 });
 $("composer").addEventListener("submit", submit);
+$("cancel").addEventListener("click", cancel);
 $("file").addEventListener("change", () => { attach($("file").files); $("file").value = ""; });
 $("stop").addEventListener("click", () => act(() => send("/stop")));
 $("new").addEventListener("click", () => open(""));
-$("leave").addEventListener("click", async () => {
-  await act(() => call("/api/leave", {}));
+$("leave").addEventListener("click", () => act(async () => {
+  await call("/api/leave", {});
   location.assign("/enter");
-});
+}));
 $("menu").addEventListener("click", () => showMenu(!document.body.classList.contains("menu")));
 $("threads").addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !document.body.classList.contains("menu")) return;
   showMenu(false);
   $("menu").focus();
 });
+$("list").addEventListener("click", () => showMenu(false));
 document.querySelector("main").addEventListener("click", () => showMenu(false));
 document.addEventListener("dragover", (event) => event.preventDefault());
-document.addEventListener("drop", (event) => { event.preventDefault(); attach(event.dataTransfer.files); });
-// A browser has six connections to a page: a tab that nobody sees leaves its own to the others.
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) source?.close();
-  else connect();
+document.addEventListener("drop", (event) => {
+  if (!event.dataTransfer.files.length) return;
+  event.preventDefault();
+  attach(event.dataTransfer.files);
 });
-window.addEventListener("hashchange", () => open(location.hash.slice(1)));
-window.addEventListener("popstate", () => { if (location.hash.slice(1) !== root) open(location.hash.slice(1)); });
+document.addEventListener("visibilitychange", connect);
+window.addEventListener("popstate", () => { if (location.hash.slice(1) !== name) open(location.hash.slice(1)); });
+// The address names the thread, and no place on the page.
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
 setInterval(() => thread.tick(), 1000);
 
 // Until here, Enter would have begun a new line.
 $("text").readOnly = false;
 open(location.hash.slice(1));
-loadList();

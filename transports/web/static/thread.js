@@ -2,7 +2,7 @@
 "use strict";
 
 const OUTCOMES = {
-  answered: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
+  answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
   withdrawn: "Deleted before I began.", dead_letter: "Given up.", undelivered: "Could not be posted.",
 };
 const SIGNS = { waiting: "waits", running: "answering" };
@@ -55,7 +55,8 @@ class Message {
     this.draft.append(event.text);
   }
 
-  on_reset() { this.draft.replaceChildren(); }
+  // The text since the last tool is taken back.
+  on_reset() { while (this.draft.lastChild && this.draft.lastChild !== this.shown) this.draft.lastChild.remove(); }
 
   on_thinking() {
     this.running();
@@ -65,7 +66,9 @@ class Message {
   on_wait(event) {
     this.running();
     this.until = event.until ? Date.parse(event.until) : 0;
-    this.reason = event.reason + (event.attempts ? `, ${event.attempt} of ${event.attempts}` : "");
+    const tries = event.attempts ? `, ${event.attempt} of ${event.attempts}` : "";
+    this.left = el("span", { "aria-hidden": "true" }); // not read out every second
+    this.wait.replaceChildren(`Waiting: ${event.reason}${tries}`, this.left);
     this.tick();
   }
 
@@ -84,6 +87,7 @@ class Message {
     result.hidden = true;
     this.part(`tool ${event.call}`, card, this.tools);
     if (this.draft.hasChildNodes()) this.draft.append("\n\n");
+    this.shown = this.draft.lastChild;
   }
 
   on_tool_done(event) {
@@ -145,8 +149,9 @@ class Message {
   }
 
   running() {
-    if (this.state === "waiting") this.state = "running";
     this.clearWait();
+    if (this.state !== "waiting") return;
+    this.state = "running";
     this.showState();
   }
 
@@ -159,7 +164,7 @@ class Message {
   tick() {
     if (this.until == null) return;
     const left = Math.ceil((this.until - Date.now()) / 1000);
-    this.wait.textContent = `Waiting: ${this.reason}${left > 0 ? `, trying again in ${left} s` : ""}`;
+    this.left.textContent = left > 0 ? `, trying again in ${left} s` : "";
   }
 
   setText(text) {
@@ -182,11 +187,11 @@ class Message {
     const buttons = this.state === "waiting" && this.text != null && this.at
       ? [
         el("button", { type: "button", class: "quiet", click: () => this.actions.edit(this) }, "Edit"),
-        el("button", { type: "button", class: "quiet", click: () => this.actions.remove(this) }, "Delete"),
+        el("button", { type: "button", class: "quiet", click: (press) => this.actions.remove(this, press.target) }, "Delete"),
       ] : [];
     this.meta.replaceChildren([time, word].filter(Boolean).join(" · "), ...buttons);
     this.element.dataset.state = this.state;
-    if (this.state === "answered") {
+    if (this.state === "answered" && !this.parts.has("feedback")) {
       this.part("feedback", el(
         "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
         el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "Good"),
@@ -203,7 +208,16 @@ class Thread {
     this.list = list;
     this.actions = actions;
     this.messages = new Map();
+    this.view = list.parentElement;
+    this.follows = true;
+    this.view.addEventListener("scroll", () => { this.follows = this.atEnd; });
+    // As a long draft or the keyboard of a phone takes its room, the end stays in sight.
+    new ResizeObserver(() => { if (this.follows) this.toEnd(); }).observe(this.view);
   }
+
+  get atEnd() { return this.view.scrollHeight - this.view.scrollTop - this.view.clientHeight < 80; }
+
+  toEnd() { this.view.scrollTop = this.view.scrollHeight; }
 
   clear() {
     this.messages.clear();
@@ -211,17 +225,17 @@ class Thread {
   }
 
   apply(events) {
-    const view = this.list.parentElement;
-    const atEnd = view.scrollHeight - view.scrollTop - view.clientHeight < 80;
+    const { atEnd, view: { scrollTop } } = this;
     for (const event of events) {
       if (event.op === "snapshot") {
         this.clear();
-        this.apply(event.events);
+        for (const one of event.events) this.message(one.id).apply(one);
+        this.view.scrollTop = scrollTop;
       } else if (event.id) {
         this.message(event.id).apply(event);
       }
     }
-    if (atEnd) view.scrollTop = view.scrollHeight;
+    if (atEnd) this.toEnd();
   }
 
   message(id) {
