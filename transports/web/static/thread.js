@@ -210,9 +210,13 @@ class Thread {
     this.messages = new Map();
     this.view = list.parentElement;
     this.follows = true;
-    this.view.addEventListener("scroll", () => { this.follows = this.atEnd; });
-    // As a long draft or the keyboard of a phone takes its room, the end stays in sight.
-    new ResizeObserver(() => { if (this.follows) this.toEnd(); }).observe(this.view);
+    this.room = this.view.clientHeight;
+    // As a long draft or the keyboard of a phone takes its room, the end stays in sight. A scroll may be told after that.
+    this.view.addEventListener("scroll", () => { if (this.view.clientHeight === this.room) this.follows = this.atEnd; });
+    new ResizeObserver(() => {
+      this.room = this.view.clientHeight;
+      if (this.follows) this.toEnd();
+    }).observe(this.view);
   }
 
   get atEnd() { return this.view.scrollHeight - this.view.scrollTop - this.view.clientHeight < 80; }
