@@ -25,6 +25,7 @@ from bot.playbooks.transitions import stopped
 from bot.ports.errors import ToolError
 from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import find_zone, parse_cron, parse_time
+from threads.errors import Fenced
 from threads.model import Incoming, ThreadId
 from threads.scheduled_messages import due_of
 from threads.store.disk import Offload
@@ -93,9 +94,15 @@ class PlayCommands:
             return wording.status(run, playing=self.is_playing(incoming.thread))
         if not may_direct(run, incoming.author.id, self.is_admin):
             return wording.ONLY_ASKER
-        return await (
-            self._stop(run) if verb == "stop" else self._redirect(run, incoming.thread, verb, stage)
-        )
+        try:
+            return await (
+                self._stop(run) if verb == "stop" else self._redirect(run, incoming.thread, verb, stage)
+            )
+        except Fenced:
+            now = self.runs.of(incoming.thread)
+            if now is None or now.holder == run.holder:
+                raise
+            return await self._direct(incoming, verb, stage)  # a turn took the run up meanwhile
 
     async def _redirect(self, run: Run, thread: ThreadId, verb: str, stage: str) -> str:
         if stage and run.playbook.stage(stage) is None:
