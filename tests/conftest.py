@@ -3,9 +3,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("untimed", deadline=None)  # how long an example takes is the machine's business
-settings.register_profile("quick", deadline=None, max_examples=20)
-settings.load_profile("untimed")
+# How long an example takes is the machine's business. The same code gets the same examples; `make slow` draws others.
+settings.register_profile("same", deadline=None, derandomize=True)
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
+settings.register_profile("others", deadline=None)
+settings.load_profile("same")
 
 TESTS = Path(__file__).parent
 NOT_QUICK = {line for line in (TESTS / "not_quick.txt").read_text().splitlines() if not line.startswith("#")}
@@ -20,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if missing := [path for path in NOT_QUICK if not (TESTS / path).exists()]:
             raise pytest.UsageError(f"tests/not_quick.txt names what is not there: {', '.join(missing)}")
         settings.load_profile("quick")
+    elif config.option.markexpr == "slow":
+        settings.load_profile("others")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -44,7 +44,7 @@ async def _unwritten(self, incoming, per_minute):
 MUTANTS = {  # and a seed after which it is soon caught: some are rare
     "records of a thread that was lost are written": (0, CHECKS - {"epoch"}, nullcontext),
     "a worker posts without a sure lease": (
-        280,
+        480,
         CHECKS,
         lambda: patch.object(Worker, "ensure_ownership", _at_once),
     ),

@@ -108,7 +108,8 @@ def test_a_stream_gives_the_same_however_it_is_cut(text, sizes, links):
 
 MARKDOWN = MarkdownIt("gfm-like", {"linkify": False})
 PING = re.compile(r"<[!@#]|@(?:here|channel|everyone)", re.IGNORECASE)
-ADDRESS = re.compile(r"(?i)https?://([a-z0-9.-]*)|(?<![\w.+-])(www\.[\w-]+\.[\w.-]*)")
+ADDRESS = re.compile(r"(?i)https?://([a-z0-9.-]*)[^\s<>|\"`]*|(?<![\w.+-])(www\.[\w-]+\.[\w.-]*)")
+"""An address, with all that belongs to it: one within its path or fragment leads nowhere."""
 
 
 def leaves(tokens):
@@ -144,6 +145,7 @@ def spoken(markdown):
 @example("https://<https://x.y|secret.evil.com>")
 @example("www.@here https://good.com/@here [x](https://good.com/@here)")
 @example("\\[`a`](https://evil.com)")
+@example("https://good.com#https://1.")
 def test_another_reader_finds_no_ping_and_no_link_that_is_not_allowed(text):
     made = safe(text, DEAD)
     assert not PING.search(made)

@@ -23,6 +23,7 @@ def words(tree) -> str:
 
 async def test_a_message_is_answered_on_the_page(tmp_path):
     async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
+        await events.until("snapshot")
         message = await ann.say("hello", thread)
         post = await events.until("post", id=message)
         assert "offline/demo" in words(post["tree"])
