@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, closing, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -146,6 +146,8 @@ async def serve(
             )
             agents.check(settings)
             playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
+            link = partial(_link, transports)
+            escalation = Escalation(tasks, settings.escalation, post, link, storage.now, storage.claim_report)
             bot = _Bot(
                 current,
                 access,
@@ -156,32 +158,32 @@ async def serve(
                 agents,
                 playbooks,
                 reload,
-                Escalation(
-                    tasks,
-                    settings.escalation,
-                    post,
-                    partial(_link, transports),
-                    storage.now,
-                    storage.claim_report,
-                ),
+                escalation,
                 await storage.restored(),
                 storage.trouble,
             )
             core = await open_core(tasks, bot.parts())
             bot.start_schedules(tasks, core, post)
-            tasks.start_soon(bot.escalation.watch, transports)
+            tasks.start_soon(escalation.watch, transports)
             if reload:
                 check = partial(_can_reload, agents, environ, offload)
-                reload.start(tasks, offload, check, bot.escalation.report)
-            try:
+                reload.start(tasks, offload, check, escalation.report)
+            with _last_writes(offload, journal_offload):
                 async with watch(bot.live(core, model, (offload, journal_offload))):
                     await bot.serve_transports(core, stopped)
-            finally:
-                for threads in (offload, journal_offload):
-                    threads.end_within(LAST_WRITES_S)
             tasks.cancel_scope.cancel()
     if stopped:
         raise ConfigInvalid("\n".join(stopped))
+
+
+@contextmanager
+def _last_writes(*disk_threads: DiskThreads) -> Iterator[None]:
+    """Bound the wait for the disk from the end of the block on."""
+    try:
+        yield
+    finally:
+        for threads in disk_threads:
+            threads.end_within(LAST_WRITES_S)
 
 
 def _models(

@@ -78,7 +78,7 @@ class ThoughtTags:
 
     def _start(self, content: str) -> str:
         begun = content.lstrip()
-        if OPEN.startswith(begun[: len(OPEN)]) and len(begun) < len(OPEN):
+        if begun != OPEN and OPEN.startswith(begun):
             self._held = content
             return ""
         self._state = "thought" if begun.startswith(OPEN) else "text"
