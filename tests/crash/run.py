@@ -26,7 +26,7 @@ from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.crash.child import DRAINS_S
-from tests.crash.platform import Habits, Platform
+from tests.crash.platform import Habits, Platform, write_about
 
 ROOT = Path(__file__).parents[2]
 START_S = 30.0
@@ -253,7 +253,8 @@ async def crash_run(
     report, fate, began = Report(), random.Random(rounds.seed), time.monotonic()
     platform = stage.place(folder, rounds)
     start = partial(child, folder, module=stage.child)
-    (folder / "run.json").write_text(json.dumps({"find": rounds.find, "seed": rounds.seed}))
+    about = {"find": rounds.find, "seed": rounds.seed}
+    write_about(folder, **about)
     always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"]), *stage.options]
     always += ["--stops"] if rounds.stops else []
     always += ["--brisk"] if rounds.within_s else []
@@ -274,14 +275,7 @@ async def crash_run(
             if number % 10 == 9:
                 say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
-        about = {
-            "find": rounds.find,
-            "seed": rounds.seed,
-            "died_at": time.time(),
-            "within_s": rounds.within_s,
-        }
-        about["died_on_clock"] = time.monotonic()
-        (folder / "run.json").write_text(json.dumps(about))
+        write_about(folder, **about, died_at=time.time(), within_s=rounds.within_s)
         async with start(port, fate.randrange(1 << 30), *always) as bot:
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
 
 from tests.crash.planted import Lines, Run, broken_rules, copy_of, rewrite
-from tests.crash.platform import Habits, Platform
+from tests.crash.platform import Book, Habits, Platform, write_about
 from tests.crash.run import Rounds, child, crash_run
-from tests.judge.crash import CUT_AT_NEWLINE
+from tests.judge.crash import CUT_AT_NEWLINE, MAILBOX, Judge
 
 pytestmark = pytest.mark.anyio
 
@@ -179,6 +181,21 @@ async def test_the_judge_reports_a_planted_violation(good, tmp_path, name, plant
     folder = copy_of(good, tmp_path)
     rewrite(max(folder.glob(name), key=lambda path: (path.stat().st_size, path)), plant)
     assert rule in await broken_rules(folder)
+
+
+@pytest.mark.parametrize(("waiting", "broken"), [(MAILBOX, 1), (MAILBOX + 1, 0)])
+def test_only_what_found_its_mailbox_full_may_be_answered_after_a_later_message(tmp_path, waiting, broken):
+    write_about(tmp_path, find=True)
+    book = Book(tmp_path)
+    for number in range(waiting + 2):
+        book.write("sent", thread="crash:W:C0:r0", id=f"m{number}", said_at=time.monotonic())
+    for number in (waiting + 1, waiting):
+        book.write("shown", key=f"crash:W:C0:m{number}", kind="reply")
+    judge = Judge(tmp_path)
+    later = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()
+    judge.settled = {key: {"at": later} for key in judge.sent}
+    judge.check_order()
+    assert len(judge.violations) == broken
 
 
 async def test_the_judge_reports_a_flipped_byte(good, tmp_path):

@@ -6,7 +6,6 @@ lease and then go on: the others have taken their threads, and they have to end 
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -20,7 +19,7 @@ import anyio.to_thread
 import psycopg
 
 from bot.store.postgres.worker import LEASE_S
-from tests.crash.platform import Habits, Platform
+from tests.crash.platform import Habits, Platform, write_about
 from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, child, judge
 from tests.fakes.postgres import Server
 from threads.model import ThreadId
@@ -73,7 +72,7 @@ async def workers_run(
         dsn = server.new_database()
         habits = Habits(seed, threads, late_s=0.8 * 3.0 * SCALE, workers=workers)
         platform = Workplace(folder, habits, dsn)
-        (folder / "run.json").write_text(json.dumps({"find": True, "seed": seed}))
+        write_about(folder, find=True, seed=seed)
         always = ["--waits", str(SCALE), "--store", dsn]
         left = [*["kill"] * deaths, *["sleep"] * sleeps]
         fate.shuffle(left)

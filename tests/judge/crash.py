@@ -39,6 +39,10 @@ CUT_AT_NEWLINE = 3
 """A write that is cut just before its newline leaves a whole line in the sidecar. More of them in a run are not chance."""
 
 
+MAILBOX = 20
+"""How many messages wait behind the one that is being answered, in a thread of the bot."""
+
+
 class Judge:
     notes: tuple[str, ...] = (
         *("seconds to the last outcome", "seconds to the last outcome of what was missed"),
@@ -52,7 +56,7 @@ class Judge:
         about = json.loads((folder / "run.json").read_bytes())
         self.find: bool = about["find"]
         self.died_at, self.within_s = about.get("died_at", 0.0), about.get("within_s", 0.0)
-        self.died_on_clock = about.get("died_on_clock", 0.0)
+        self.clock: float = about["clock"]
         self.violations: list[str] = []
         self.counts: Counter[str] = Counter()
         self.sent: dict[str, Fields] = {}
@@ -247,9 +251,24 @@ class Judge:
         for _, key in sorted(answers):
             thread, place = self.sent[key]["thread"], self.place[key]
             before = last.get(thread, (-1, ""))
-            if place < before[0]:
+            if place < before[0] and not self.was_full(key):
                 self.fault("order", f"{key} was answered after {before[1]}")
             last[thread] = max(before, (place, key))
+
+    def was_full(self, key: str) -> bool:
+        """Return whether a message may have found its thread's mailbox full.
+
+        If the process then dies before it is refused, it is answered after all, behind a later message whose turn had
+        begun.
+        """
+        thread, said_at = self.sent[key]["thread"], self.sent[key]["said_at"] + self.clock
+        earlier = (other for other, place in self.place.items() if place < self.place[key])
+        waited = (
+            other in self.settled and instant(self.settled[other]) >= said_at
+            for other in earlier
+            if self.sent[other]["thread"] == thread
+        )
+        return sum(waited) > MAILBOX
 
     def check_delay(self) -> None:
         """Check that each message has its outcome soon after the last death.

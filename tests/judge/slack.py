@@ -117,7 +117,7 @@ class SlackJudge(VisibleJudge):
                 "include_all_metadata" in call["args"]
             ):
                 self.counts["look-ups"] += 1
-                self.counts["look-ups since the last death"] += call["at"] > self.died_on_clock
+                self.counts["look-ups since the last death"] += call["at"] + self.clock > self.died_at
                 self.counts["refused look-ups"] += bool(call["error"])
 
     def check_presence(self) -> None:

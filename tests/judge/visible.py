@@ -255,7 +255,8 @@ class VisibleJudge(Judge):
             found.sort(key=lambda pair: pair[0])
             for n, (_, later) in enumerate(found):
                 for _, sooner in found[:n]:
-                    if later["must"] and later["acked_at"] and later["acked_at"] < sooner["said_at"]:
+                    in_turn = later["acked_at"] and later["acked_at"] < sooner["said_at"]
+                    if later["must"] and in_turn and not self.was_full(key_of(thread, later["id"])):
                         self.fault(
                             "order", f"{later['token']} was answered after {sooner['token']} in {thread}"
                         )
