@@ -1,4 +1,4 @@
-"""Stops and fresh starts while an actor waits for the disk, in virtual time."""
+"""Stops, deletes and fresh starts while an actor waits for the disk or a slot, in virtual time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from tests.sim.loop import virtual_time
 from tests.world import (
     T1,
+    T2,
     FaultyDisk,
     Gate,
     Platform,
@@ -23,8 +24,8 @@ from tests.world import (
     running,
     says,
 )
-from threads.errors import Fenced
-from threads.model import StopRequest
+from threads.errors import Fenced, StoreUnavailable
+from threads.model import Deleted, Limits, StopRequest
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -85,6 +86,55 @@ async def test_a_stop_does_not_wait_for_the_start_of_a_turn_that_has_failed(tmp_
         await platform.settled("m2")
     assert platform.outcomes["m2"] == "stopped"
     assert platform.texts == ["one"]
+
+
+async def test_a_message_that_waits_for_a_slot_is_withdrawn_and_the_next_one_is_served(tmp_path):
+    platform, gate = Platform(), Gate(says("one"))
+    model = Scripted(gate, says("three"))
+    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+        await gate.hold(bot, message(1, thread=T2))
+        await bot.orchestrator.receive(message(2, "two"))
+        await bot.orchestrator.receive(message(3, "three!"))
+        await bot.orchestrator.receive(Deleted("m2", T1))
+        assert platform.outcomes == {"m2": "withdrawn"}
+        gate.open.set()
+        await platform.settled("m1", "m3")
+    assert platform.texts == ["one", "three"]
+    assert [said.text[-6:] for said in model.requests[-1].messages] == ["three!"]
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_delete_in_the_instant_in_which_the_turn_begins_counts_wholly_or_not_at_all(tmp_path, steps):
+    platform, gate = Platform(), Gate(says("one"))
+    model = Scripted(gate, says("two"))
+    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+        await gate.hold(bot, message(1, thread=T2))
+        await bot.orchestrator.receive(message(2))
+        gate.open.set()
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+        await bot.orchestrator.receive(Deleted("m2", T1))
+        await platform.settled("m1", "m2")
+    withdrawn = platform.outcomes["m2"] == "withdrawn"
+    assert platform.texts == (["one"] if withdrawn else ["one", "two"])
+    records = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_bytes().splitlines()]
+    kinds = [record["kind"] for record in records if record["message_id"] == "m2"]
+    assert kinds == ["received", "settled"] if withdrawn else "started" in kinds
+
+
+async def test_a_delete_that_the_disk_refuses_leaves_the_message_waiting_for_its_slot(tmp_path):
+    disk, platform, gate = FaultyDisk(), Platform(), Gate(says("one"))
+    model, limits = Scripted(gate, says("two")), Limits(running_turns=1)
+    async with running(tmp_path, platform, model, disk=disk, limits=limits) as bot:
+        await gate.hold(bot, message(1, thread=T2))
+        await bot.orchestrator.receive(message(2))
+        fill(disk)
+        with pytest.raises(StoreUnavailable):
+            await bot.orchestrator.receive(Deleted("m2", T1))
+        disk.refuse.clear()
+        gate.open.set()
+        await platform.settled("m1", "m2")
+    assert platform.texts == ["one", "two"]
 
 
 async def test_a_full_disk_does_not_make_the_journal_longer_with_each_try(tmp_path):

@@ -1,5 +1,6 @@
 """An actor's queue keeps its bound and its order, whatever comes back to it."""
 
+import anyio
 import pytest
 
 from tests.world import message
@@ -33,3 +34,15 @@ def test_the_places_of_messages_that_were_settled_are_free():
         pass
     mailbox.put(pending(2))
     assert mailbox.take().received.seq == 2
+
+
+@pytest.mark.anyio
+async def test_a_message_that_comes_back_wakes_who_waits_for_one():
+    mailbox = Mailbox(1)
+    mailbox.put(pending(1))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            with pytest.raises(RuntimeError), mailbox.withdrawing(lambda _: True):
+                tasks.start_soon(mailbox.wait, 600)
+                await anyio.wait_all_tasks_blocked()
+                raise RuntimeError

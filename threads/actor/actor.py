@@ -82,6 +82,14 @@ class Actor:
         await retry_until_stored(lambda: self._shared.delivery.cover(dropped, "stopped", request.id))
         return int(running), len(dropped)
 
+    def give_back(self, key: str) -> None:
+        """Return the current message to the mailbox, if it is the one with this key and its turn has not begun."""
+        waiting, turn = self.current, self._turn
+        if turn and waiting and waiting.incoming.key == key and not (waiting.begun or waiting.started):
+            self.current, turn.stopped_by = None, waiting.received.message_id
+            self.mailbox.put_back([waiting])
+            turn.scope.cancel()
+
     async def forget(self) -> None:
         """Archive the conversation and start an empty one. Only between turns."""
         async with self._conversing:
@@ -99,7 +107,8 @@ class Actor:
         else:
             # Kept until the message is settled: a disk that refuses must not make the turn run and cost again.
             self._ending = self._ending or await self._attempt(pending)
-            await self._shared.delivery.settle(pending, self._ending, save=self._last_checkpoint)
+            if self.current is not None:  # else it has gone back to the mailbox
+                await self._shared.delivery.settle(pending, self._ending, save=self._last_checkpoint)
         self._ending = None
 
     async def _attempt(self, pending: PendingMessage) -> Ending:

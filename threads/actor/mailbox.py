@@ -43,6 +43,7 @@ class Mailbox:
     def put_back(self, gone: list[PendingMessage]) -> None:
         """Return withdrawn messages to their places."""
         self._waiting = deque(sorted([*gone, *self._waiting], key=lambda waiting: waiting.received.seq))
+        self._arrived.set()
 
     @contextmanager
     def withdrawing(self, which: Callable[[PendingMessage], bool]) -> Iterator[list[PendingMessage]]:

@@ -68,6 +68,7 @@ class Registry:
                     anyio.lowlevel.checkpoint_if_cancelled()
                 )  # at a stop the actor ends, and its message waits
                 return
+            actor.give_back(key)
             with (
                 actor.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,
                 anyio.CancelScope(shield=True),  # a write that has begun cannot be undone

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 
 import anyio
+import anyio.lowlevel
 
 
 class Slots:
@@ -36,6 +37,8 @@ class Slots:
         self._closed = True
 
     async def acquire(self, user: str) -> None:
+        """Wait for a slot. A cancellation always counts, also in the instant in which the slot is granted."""
+        await anyio.lowlevel.checkpoint_if_cancelled()
         if not self._queue and self._free > 0 and self._running[user] < self._per_user:
             self._running[user] += 1
             return
@@ -44,6 +47,7 @@ class Slots:
         self._grant()
         try:
             await place[1].wait()
+            await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
             if place[1].is_set():
                 self.release(user)
