@@ -35,9 +35,8 @@ class Actor:
         self.current: PendingMessage | None = None
         self._thread, self._shared = thread, shared
         self._conversation = Conversation(shared.store.context(thread))
-        self._conversing = anyio.Lock(fast_acquire=True)
+        self.life, self._conversing = anyio.CancelScope(), anyio.Lock(fast_acquire=True)
         self._ending: Ending | None = None
-        self.life = anyio.CancelScope()
         self._turn: ActorTurn | None = None
 
     @property
