@@ -75,7 +75,7 @@ class Platform:
         self._write_ahead = write_ahead
         self.capabilities = Capabilities(find=plan.find)
         self.calm = False
-        self.at_hand: Callable[[str], bool] = lambda _: False
+        self.begun: Callable[[str], bool] = lambda _: False
         self.watch: Callable[[], None] = lambda: None
         self.settled_on_disk: AbstractSet[str] = frozenset()
         self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
@@ -310,7 +310,7 @@ class Platform:
     def _waits(self, key: str) -> bool:
         """Say whether the bot has the message, or is just taking it, and its turn has not begun."""
         mine = (event for event in self.events if event.key == key and isinstance(event.payload, Incoming))
-        return any(event.acknowledged or event.under_way for event in mine) and not self.at_hand(key)
+        return any(event.acknowledged or event.under_way for event in mine) and not self.begun(key)
 
     def _forget_delete(self, event: Event) -> None:
         """A message that was not taken after all comes as a new one: its delete did not count."""

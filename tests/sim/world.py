@@ -220,8 +220,10 @@ class World:
 
         self.platform.watch = watch
         self.platform.settled_on_disk = core.journal.ledger.settled.keys()
-        self.platform.at_hand = lambda key: any(
-            actor.current is not None and actor.current.incoming.key == key for actor in actors.values()
+        self.platform.begun = lambda key: any(
+            current.incoming.key == key and bool(current.begun or current.started or current.intent)
+            for actor in actors.values()
+            if (current := actor.current) is not None
         )
 
     async def _until_nothing_is_owed(self, core: Core) -> None:

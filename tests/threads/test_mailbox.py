@@ -24,7 +24,7 @@ def test_messages_that_come_back_find_their_places_and_the_bound_holds():
         with pytest.raises(MailboxFull):
             mailbox.put(pending(4))
         raise RuntimeError
-    assert [mailbox.take().received.seq for _ in range(3)] == [1, 2, 3]
+    assert [p.received.seq for p in mailbox.drain()] == [1, 2, 3]
 
 
 def test_the_places_of_messages_that_were_settled_are_free():
@@ -33,7 +33,26 @@ def test_the_places_of_messages_that_were_settled_are_free():
     with mailbox.withdrawing(lambda _: True):
         pass
     mailbox.put(pending(2))
-    assert mailbox.take().received.seq == 2
+    assert [p.received.seq for p in mailbox.drain()] == [2]
+
+
+@pytest.mark.anyio
+async def test_nothing_passes_a_withdrawn_message_that_comes_back():
+    mailbox, taken = Mailbox(2), []
+
+    async def take():
+        taken.append((await mailbox.take(600)).received.seq)
+
+    mailbox.put(pending(1))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            with pytest.raises(RuntimeError), mailbox.withdrawing(lambda _: True):
+                tasks.start_soon(take)
+                await anyio.wait_all_tasks_blocked()
+                mailbox.put(pending(2))
+                await anyio.wait_all_tasks_blocked()
+                raise RuntimeError
+    assert taken == [1]
 
 
 @pytest.mark.anyio
@@ -43,6 +62,6 @@ async def test_a_message_that_comes_back_wakes_who_waits_for_one():
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             with pytest.raises(RuntimeError), mailbox.withdrawing(lambda _: True):
-                tasks.start_soon(mailbox.wait, 600)
+                tasks.start_soon(mailbox.take, 600)
                 await anyio.wait_all_tasks_blocked()
                 raise RuntimeError

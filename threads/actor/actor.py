@@ -55,9 +55,8 @@ class Actor:
             if self.current is None:
                 if not self._conversation.saved:
                     await self._save_conversation()
-                if await self.mailbox.wait(self._shared.limits.idle_timeout_s):
-                    self.current = self.mailbox.take()
-                elif self._conversation.saved:
+                self.current = await self.mailbox.take(self._shared.limits.idle_timeout_s)
+                if self.current is None and self._conversation.saved:
                     return
             if self.current is not None:
                 await self._serve_one(self.current)

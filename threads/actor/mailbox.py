@@ -31,8 +31,10 @@ class Mailbox:
         self._waiting.append(pending)
         self._arrived.set()
 
-    def take(self) -> PendingMessage | None:
-        return self._waiting.popleft() if self._waiting else None
+    def drain(self) -> deque[PendingMessage]:
+        """Remove and return every message."""
+        waiting, self._waiting = self._waiting, deque()
+        return waiting
 
     def withdraw(self, which: Callable[[PendingMessage], bool]) -> list[PendingMessage]:
         """Remove and return every message that matches *which*, in order, unless it may have been posted."""
@@ -66,12 +68,17 @@ class Mailbox:
         while key in self._withdrawn:
             await self._settled.wait()
 
-    async def wait(self, idle_s: float) -> bool:
-        """Return whether a message waits, after at most *idle_s* seconds."""
+    async def take(self, idle_s: float) -> PendingMessage | None:
+        """Remove and return the next message, or None if none comes within *idle_s* seconds.
+
+        Nothing passes a withdrawn message that may come back.
+        """
         if not self._waiting:
             self._arrived = anyio.Event()
             # Not `move_on_after`: its scope costs more than the timer, and each message would enter one.
             timer = asyncio.get_running_loop().call_later(idle_s, self._arrived.set)
             await self._arrived.wait()
             timer.cancel()
-        return bool(self._waiting)
+        while self._withdrawn:
+            await self._settled.wait()
+        return self._waiting.popleft() if self._waiting else None

@@ -193,7 +193,7 @@ class Registry:
 
     def _lost(self, thread: ThreadId, actor: Actor) -> None:
         log.warning("actor.fenced: another worker took the thread", extra={"thread_id": str(thread)})
-        while pending := actor.mailbox.take():  # the thread came back meanwhile
+        for pending in actor.mailbox.drain():  # the thread came back meanwhile
             self.tell(pending)
 
     async def _pause(
