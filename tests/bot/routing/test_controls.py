@@ -11,6 +11,7 @@ from bot.ports.model import Completion, Usage
 from tests.bot.routing.conftest import serve
 from tests.one_model import OneModel
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
+from threads.errors import TransportRejected
 from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
 
 BOB = Author("U2", "bob")
@@ -288,6 +289,43 @@ async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(t
         await serve(bot, platform, message(3, platform.posts[-1].choices[0].command))
     assert platform.texts[-1] == "at last"
     assert model.requests[-1].messages[-1].text.endswith("the question")
+
+
+class SlowPlatform(Platform):
+    """Holds the posts for the messages in ``held``, and rejects them at the end. A look-up takes longer than a turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = {name: (anyio.Event(), anyio.Event()) for name in ("m1", "m2")}
+
+    async def post(self, outgoing):
+        if held := self.held.get(outgoing.reply_to):
+            held[0].set()
+            await held[1].wait()
+            raise TransportRejected("gone")
+        return await super().post(outgoing)
+
+    async def find(self, thread, key):
+        await anyio.wait_all_tasks_blocked()
+        return await super().find(thread, key)
+
+
+async def test_a_retry_that_failed_before_a_restart_keeps_its_place_when_its_message_cannot_be_retried_now(
+    tmp_path,
+):
+    platform, model = SlowPlatform(), Scripted(ModelUnavailable(), ModelUnavailable(), says("three"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "one"))
+        await platform.held["m1"][0].wait()
+        await bot.orchestrator.receive(message(2, "/retry m1"))
+        await bot.orchestrator.receive(message(3, "three!"))
+        platform.held["m1"][1].set()
+        await platform.held["m2"][0].wait()
+    platform.held.clear()
+    async with running(tmp_path, platform, model):
+        await platform.settled("m2", "m3")
+    assert platform.outcomes == {"m1": "undelivered", "m2": "failed", "m3": "answered"}
+    assert [post.reply_to for post in platform.posts] == ["m2", "m3"]
 
 
 async def test_a_retry_by_somebody_else_runs_with_the_rights_of_who_wrote_the_text(tmp_path):
