@@ -37,7 +37,7 @@ lint: $(VENV)/.installed-dev  ## formatter, linter, import contracts and types
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-slow: $(VENV)/.installed-dev  ## longer versions of some tests, about 2 minutes
+slow: $(VENV)/.installed-dev  ## longer versions of some tests, a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: console, PostgreSQL, Slack, Discord, page

@@ -196,10 +196,10 @@ class Orchestrator:
         Without an id it is the last failed message of the thread. It runs with the rights of its author, whoever
         retries it. Only its author or an admin may name a way to go on.
         """
-        ending = self._retry(pending, words)
+        ending = self._repeat_failed(pending, words)
         return None if pending.intent else ending  # what it came to before a restart stands, in its place
 
-    def _retry(self, pending: PendingMessage, words: str) -> Ending | None:
+    def _repeat_failed(self, pending: PendingMessage, words: str) -> Ending | None:
         message_id, *ways = retried(words)
         if message_id and self._taken_up(pending, message_id):
             return Ending("answered", wording.ALREADY_RETRIED, "notice")

@@ -220,7 +220,6 @@ SUCCESS = {
         "welcome": [text("Welcome, Ann!")],
     },
 }
-
 ONE_IN_THE_GATE = ["triage", *(pytest.param(name, marks=pytest.mark.slow) for name in [*SUCCESS][1:])]
 ASKS = {"triage": "plan", "release-notes": "approve", "onboard": "confirm"}
 EVERYTHING_PASSED = {
