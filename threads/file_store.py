@@ -79,6 +79,8 @@ class FileStore:
         return MarkFile(self._disk, self._data / f"{transport}-marks.json")
 
     async def begun(self, thread: ThreadId) -> bool:
+        if self.journal.ledger.knows_thread(str(thread)):
+            return True
         try:
             return await self._offload(conversation_exists, self._disk, self._folder(thread))
         except OSError as error:
