@@ -26,12 +26,12 @@ import anyio
 from pydantic import JsonValue
 
 from bot.guards.redaction import safe_prefix
-from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.ports.errors import ToolCrashed, ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import label
 from bot.tools.results import Results
-from threads.errors import StoreUnavailable, error_fields
+from threads.errors import StoreUnavailable, error_fields, retry_fields
 from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
 
 log = logging.getLogger(__name__)
@@ -148,27 +148,29 @@ class Toolbox:
         return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
     async def _call(self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore) -> ToolResult:
-        try:
-            return await self._results.succeeded(call, await self._invoke(call, context, slots), context)
-        except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, context, slots)
-
-    async def _failed(
-        self, call: ToolCall, error: Exception, context: ToolContext, slots: anyio.Semaphore
-    ) -> ToolResult:
-        """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
-        fields = {"tool": call.name, "call": call.id, **error_fields(error)}
-        if isinstance(error, ToolError):
-            log.info("tool.failed: %s: %s", call.name, error, extra=fields)
-            choice = await self._choose(call, error, context)
-            if choice.retry:
-                again = self._call_permitted if choice.permitted else self._call
-                return await again(call, context, slots)
-            return await self._results.failed(
-                call, error, context, suggestion=choice.suggestion, person=choice.words
-            )
-        log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
-        return failed(call, "unknown", "The tool failed.", recoverable=False)
+        attempt, permitted = 1, False
+        while True:
+            began = anyio.current_time()
+            try:
+                tool, arguments = self._parse(call)
+                if not permitted:
+                    await self._permits.permit(tool, arguments, context)
+                async with slots:  # not before: a call that waits for a person must not block others
+                    began = anyio.current_time()
+                    value = await self._run_in_time(tool, arguments, context)
+                return await self._results.succeeded(call, value, context)
+            except Exception as error:  # noqa: BLE001 - the boundary of a tool
+                _log_failure(call, error, attempt, anyio.current_time() - began)
+                if not isinstance(error, ToolError):
+                    return failed(call, ToolCrashed("The tool failed."))
+                choice = await self._choose(call, error, context)
+                if not choice.retry:
+                    return await self._results.failed(
+                        call, error, context, suggestion=choice.suggestion, person=choice.words
+                    )
+                attempt, permitted = attempt + 1, choice.permitted
+                again = retry_fields(error, attempt, 0.0, tool=call.name, call=call.id)
+                log.warning("tool.retried: %s: a person chose so", call.name, extra=again)
 
     async def _choose(self, call: ToolCall, error: ToolError, context: ToolContext) -> Choice:
         if self._recovery is None:
@@ -178,24 +180,6 @@ class Toolbox:
         except (ToolError, StoreUnavailable) as unasked:
             log.info("tool.not_recovered: %s: %s", call.name, unasked)
             return LEAVE
-
-    async def _call_permitted(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
-    ) -> ToolResult:
-        try:
-            async with slots:
-                value = await self._run_in_time(*self._parse(call), context)
-            return await self._results.succeeded(call, value, context)
-        except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, context, slots)
-
-    async def _invoke(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
-    ) -> JsonValue | ToolOutput:
-        tool, arguments = self._parse(call)
-        await self._permits.permit(tool, arguments, context)
-        async with slots:  # not before: a call that waits for a person must not block others
-            return await self._run_in_time(tool, arguments, context)
 
     def _parse(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
@@ -219,6 +203,26 @@ class Toolbox:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema())
+
+
+def _log_failure(call: ToolCall, error: Exception, attempt: int, took_s: float) -> None:
+    """Log why, for operators and the audit. A denial is a decision, not an error."""
+    fields = {
+        "tool": call.name,
+        "call": call.id,
+        "attempt": attempt,
+        "duration_ms": round(took_s * 1000),
+        **error_fields(error),
+    }
+    known = isinstance(error, ToolError)
+    log.log(
+        logging.INFO if isinstance(error, ToolDenied) else logging.ERROR,
+        "tool.failed: %s: %s",
+        call.name,
+        error if known else "see the traceback",
+        exc_info=None if known else error,
+        extra=fields,
+    )
 
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
