@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import anyio
@@ -89,6 +89,40 @@ class Recovers(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt at a call, counted from 1. ``permitted``: nobody has to be asked about it again.
+
+    It ``began`` when it came to run, on anyio's clock.
+    """
+
+    call: ToolCall
+    context: ToolContext
+    slots: anyio.Semaphore
+    number: int = 1
+    permitted: bool = False
+    began: float | None = field(default=None, init=False)
+
+    def log_failure(self, error: Exception) -> None:
+        """Log it as an error. A denial is a decision, and none."""
+        took_s = anyio.current_time() - self.began if self.began is not None else 0.0
+        known = isinstance(error, ToolError)
+        log.log(
+            logging.INFO if isinstance(error, ToolDenied) else logging.ERROR,
+            "tool.failed: %s: %s",
+            self.call.name,
+            error if known else "see the traceback",
+            exc_info=None if known else error,
+            extra={
+                "tool": self.call.name,
+                "call": self.call.id,
+                "attempt": self.number,
+                "duration_ms": round(took_s * 1000),
+                **error_fields(error),
+            },
+        )
+
+
 class Toolbox:
     """The tools of one bot, sorted by name: their order is part of the cached prompt.
 
@@ -130,7 +164,7 @@ class Toolbox:
             name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
             given = safe_prefix(json.dumps(call.arguments, ensure_ascii=False), LONGEST_SHOWN, self._mask)
             await on_event(ToolStarted(name, about, call.id, label(name, about), self._mask(given)))
-            result = results[index] = await self._call(call, contexts[index], slots)
+            result = results[index] = await self._call(_Attempt(call, contexts[index], slots))
             await on_event(ToolFinished(name, not result.is_error, call.id, result.content[:LONGEST_SHOWN]))
 
         async with anyio.create_task_group() as tasks:
@@ -147,30 +181,35 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore) -> ToolResult:
-        attempt, permitted = 1, False
-        while True:
-            began = anyio.current_time()
-            try:
-                tool, arguments = self._parse(call)
-                if not permitted:
-                    await self._permits.permit(tool, arguments, context)
-                async with slots:  # not before: a call that waits for a person must not block others
-                    began = anyio.current_time()
-                    value = await self._run_in_time(tool, arguments, context)
-                return await self._results.succeeded(call, value, context)
-            except Exception as error:  # noqa: BLE001 - the boundary of a tool
-                _log_failure(call, error, attempt, anyio.current_time() - began)
-                if not isinstance(error, ToolError):
-                    return failed(call, ToolCrashed("The tool failed."))
-                choice = await self._choose(call, error, context)
-                if not choice.retry:
-                    return await self._results.failed(
-                        call, error, context, suggestion=choice.suggestion, person=choice.words
-                    )
-                attempt, permitted = attempt + 1, choice.permitted
-                again = retry_fields(error, attempt, 0.0, tool=call.name, call=call.id)
-                log.warning("tool.retried: %s: a person chose so", call.name, extra=again)
+    async def _call(self, attempt: _Attempt) -> ToolResult:
+        try:
+            return await self._results.succeeded(attempt.call, await self._invoke(attempt), attempt.context)
+        except Exception as error:  # noqa: BLE001 - the boundary of a tool
+            return await self._failed(attempt, error)
+
+    async def _invoke(self, attempt: _Attempt) -> JsonValue | ToolOutput:
+        tool, arguments = self._parse(attempt.call)
+        if not attempt.permitted:
+            await self._permits.permit(tool, arguments, attempt.context)
+        async with attempt.slots:  # not before: a call that waits for a person must not block others
+            attempt.began = anyio.current_time()
+            return await self._run_in_time(tool, arguments, attempt.context)
+
+    async def _failed(self, attempt: _Attempt, error: Exception) -> ToolResult:
+        """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
+        attempt.log_failure(error)
+        call, context = attempt.call, attempt.context
+        if not isinstance(error, ToolError):
+            return failed(call, ToolCrashed("The tool failed."))
+        choice = await self._choose(call, error, context)
+        if choice.retry:
+            again = replace(attempt, number=attempt.number + 1, permitted=choice.permitted)
+            fields = retry_fields(error, again.number, 0.0, tool=call.name, call=call.id)
+            log.warning("tool.retried: %s: a person chose so", call.name, extra=fields)
+            return await self._call(again)
+        return await self._results.failed(
+            call, error, context, suggestion=choice.suggestion, person=choice.words
+        )
 
     async def _choose(self, call: ToolCall, error: ToolError, context: ToolContext) -> Choice:
         if self._recovery is None:
@@ -203,26 +242,6 @@ class Toolbox:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema())
-
-
-def _log_failure(call: ToolCall, error: Exception, attempt: int, took_s: float) -> None:
-    """Log why, for operators and the audit. A denial is a decision, not an error."""
-    fields = {
-        "tool": call.name,
-        "call": call.id,
-        "attempt": attempt,
-        "duration_ms": round(took_s * 1000),
-        **error_fields(error),
-    }
-    known = isinstance(error, ToolError)
-    log.log(
-        logging.INFO if isinstance(error, ToolDenied) else logging.ERROR,
-        "tool.failed: %s: %s",
-        call.name,
-        error if known else "see the traceback",
-        exc_info=None if known else error,
-        extra=fields,
-    )
 
 
 def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
