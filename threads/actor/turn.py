@@ -119,6 +119,21 @@ class ActorTurn:
     def timed_out(self) -> bool:
         return self.scope.cancel_called and not self.stopped_by
 
+    @property
+    def place(self) -> int:
+        """Where its first message is in the conversation; the end, if it has none there yet."""
+        own = (n for n, one in enumerate(self.messages) if self._is_own(one.source))
+        return next(own, len(self.messages))
+
+    @property
+    def joined(self) -> bool:
+        """Whether other messages are part of it."""
+        return any(one.source and not self._is_own(one.source) for one in self.messages[self.place :])
+
+    def _is_own(self, source: str) -> bool:
+        """Return whether a message of the conversation is of this turn, or of a part of it that has an id below."""
+        return source == self.incoming.id or source.startswith(f"{self.incoming.id}.")
+
     async def stop(self, by: str) -> None:
         """Cancel the turn, and return when it is over. ``by`` is the id of the request."""
         self.stopped_by = by

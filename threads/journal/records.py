@@ -226,8 +226,8 @@ class PendingMessage:
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
         end = Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
-        # If the process dies now, an unfinished answer of a stopped or undelivered turn would stay in the thread.
-        cut = self.started is not None and outcome in ("stopped", "undelivered")
+        # If the process dies now, an unfinished answer of such a turn would stay in the thread.
+        cut = self.started is not None and outcome in ("stopped", "withdrawn", "undelivered")
         end.interrupted = self.interrupted or cut
         return end
 

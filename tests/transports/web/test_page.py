@@ -137,7 +137,7 @@ async def test_a_waiting_message_is_edited_and_another_deleted(tmp_path):
         await say(page, "draft")
         await say(page, "oops")
         await page.locator("li", has_text="oops").get_by_role("button", name="Delete").click()
-        await expect(page.locator("li", has_text="oops")).to_contain_text("Deleted before I began")
+        await expect(page.locator("li", has_text="oops")).to_contain_text("Deleted.")
         await page.locator("li", has_text="draft").get_by_role("button", name="Edit").click()
         await page.fill("#text", "final words")
         await page.get_by_role("button", name="Save").click()

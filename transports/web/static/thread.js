@@ -3,7 +3,7 @@
 
 const OUTCOMES = {
   answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
-  withdrawn: "Deleted before I began.", dead_letter: "Given up.", undelivered: "Could not be posted.",
+  withdrawn: "Deleted.", dead_letter: "Given up.", undelivered: "Could not be posted.",
 };
 const SIGNS = { waiting: "waits", running: "answering" };
 
@@ -143,6 +143,7 @@ class Message {
   on_settled(event) {
     this.state = event.outcome;
     this.draft.replaceChildren();
+    if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
