@@ -135,7 +135,14 @@ class Store(Protocol):
         ...
 
     async def begun(self, thread: ThreadId) -> bool:
-        """Return whether the thread ever had a conversation. Raises `StoreUnavailable`."""
+        """Return whether the thread has a conversation, or a message that waits for a turn, in any process.
+
+        Raises `StoreUnavailable`.
+        """
+        ...
+
+    async def first_today(self, what: str, key: str) -> bool:
+        """Return whether no other *key* came for *what* today, in any process. Raises `StoreUnavailable`."""
         ...
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
