@@ -111,5 +111,8 @@ class FileStore:
     async def take_token(self, _: str, __: float, ___: float) -> float:
         return 0.0  # no other process takes tokens
 
+    async def try_token(self, _: str, __: float, ___: float, ____: float) -> bool:
+        return True
+
     async def ensure_ownership(self) -> None:
         """Do nothing. The process holds the lock of the data folder for life."""

@@ -180,6 +180,10 @@ class Store(Protocol):
         """Take a token of a rate that all processes share. Returns the seconds to wait before using it."""
         ...
 
+    async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
+        """Take such a token if that leaves a *reserve* of them. Returns False as well if the store is away."""
+        ...
+
     async def ensure_ownership(self) -> None:
         """Return once this process is sure of its ownership, by its own clock. Raises `Fenced` if it lost it."""
         ...

@@ -44,6 +44,13 @@ BEGUN = (
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
 
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
+TRY_SHARED = (
+    "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s::float8 - 1, clock_timestamp()) "
+    "ON CONFLICT (name) DO UPDATE SET at = excluded.at, level = "
+    "LEAST(excluded.level, b.level - 1 + GREATEST(0, extract(epoch FROM excluded.at - b.at)) * %s::float8) WHERE "
+    "LEAST(excluded.level, b.level - 1 + GREATEST(0, extract(epoch FROM excluded.at - b.at)) * %s::float8) >= %s "
+    "RETURNING true"
+)
 FIRST_TODAY = (
     "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s, clock_timestamp()) "
     "ON CONFLICT (name) DO UPDATE SET level = excluded.level, at = excluded.at "
@@ -219,6 +226,13 @@ class PostgresStore:
         except OSError:
             return self.workers / per_second
         return float(wait)
+
+    async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
+        """Take a token of the shared rate if that leaves a reserve. Without the server there is none."""
+        try:
+            return bool(await self._rates.rows(TRY_SHARED, (name, burst, per_second, per_second, reserve)))
+        except OSError:
+            return False
 
     async def claim_report(self, what: str, within_s: float) -> bool:
         """Return whether this worker is to report something to the operators: no other one did so lately."""

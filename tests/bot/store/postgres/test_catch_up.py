@@ -19,7 +19,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
 from tests.transports.slack.bot import bot_in
 from tests.world import Scripted, says
-from transports.slack.api.rate_limits import SharedLimits
+from transports.slack.api.rate_limits import Limits
 from transports.slack.client import Options, Slack
 
 now = partial(datetime.now, UTC)
@@ -43,7 +43,7 @@ async def worker(slack, dsn, data, model, *, stores=True):
         "marks": store.marks("slack"),
     }
     slack_transport = Slack(options, data, **given)
-    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
+    slack_transport.limits = Limits(shared=store, workers=lambda: store.workers)
     try:
         async with bot_over(slack_transport, data, model, store=store) as edge:
             yield edge
