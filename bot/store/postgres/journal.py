@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, StopRequest, Thre
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import Row, Session
+from .session import Pool, Row, Session
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +150,12 @@ class PostgresJournal:
     While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """
 
-    def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
+    def __init__(self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime]) -> None:
         self.ledger = Ledger()
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = Session(dsn), Session(dsn), Session(dsn)
+        self._inbox, self._records, self._reader = Session(pool), Session(pool), Session(pool)
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)
@@ -172,10 +172,6 @@ class PostgresJournal:
         self._tasks, self._taker = tasks, taker
         for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
             tasks.start_soon(run)
-
-    async def close(self) -> None:
-        for session in (self._inbox, self._records, self._reader):
-            await session.close()
 
     async def knows(self, key: str) -> bool:
         if (batch := self._receiving.get(key)) is not None:
