@@ -112,7 +112,10 @@ def asked_before(
             said = (line.text for line in lines if line.kind == "message" and line.message_id == message_id)
             return next(said, "")
 
-    return partial(anyio.to_thread.run_sync, find)
+    async def asked(thread: ThreadId, message_id: str) -> str:
+        return await anyio.to_thread.run_sync(find, thread, message_id)
+
+    return asked
 
 
 @contextmanager

@@ -110,13 +110,16 @@ async def test_a_question_shows_the_exact_arguments_and_a_button_answers_it(tmp_
         await question.get_by_role("button", name="Allow once").click()
         await expect(page.locator(".post.reply").first).to_contain_text("Wrote")
         await expect(page.locator(".choices button")).to_have_count(0)
+        assert await page.evaluate("document.activeElement.id.startsWith('m-')")
         card = page.locator("details.tool")
         await card.locator("summary").click()
         await expect(card).to_contain_text('"success": true')
+        shown = await page.locator("#messages").inner_text()
         await page.reload()
         await expect(page.locator(".post.reply")).to_contain_text("Wrote")
-        await expect(page.locator(".post")).to_have_count(3)
-        await expect(page.locator(".person .text").first).to_contain_text("buy <b>milk</b>")
+        await card.locator("summary").click()
+        assert await page.locator("#messages").inner_text() == shown
+        await expect(page.locator(".person .text")).to_have_text(["write notes.md buy <b>milk</b>"])
 
 
 async def test_an_answer_after_a_wait_leaves_no_sign_of_it(tmp_path):
