@@ -99,9 +99,7 @@ def _say(text: str) -> None:
     print(textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False), flush=True)  # noqa: T201
 
 
-def asked_before(
-    settings: Settings, environ: Mapping[str, str]
-) -> Callable[[ThreadId, str], Awaitable[str]]:
+def asked_before(settings: Settings, environ: Mapping[str, str]) -> Callable[[ThreadId, str], Awaitable[str]]:
     """Return what finds the text of a message in its thread's history; blank if it is not there."""
 
     def find(thread: ThreadId, message_id: str) -> str:
