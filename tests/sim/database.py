@@ -104,6 +104,7 @@ class Database:
             journal.ENDED: self.ended,
             journal.MAIL: self.send_mail,
             journal.STOP: self.stop,
+            store.FORGET_FIRST: list,
             journal.DELIVERED: lambda threads: sorted(
                 ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
                 key=lambda r: (r[1], r[0]),
@@ -129,7 +130,7 @@ class Database:
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
             store.COLLECT_BUCKETS: list,
-            store.BEGUN: lambda name: [(any(t == name for t, _ in self.contexts),)],
+            store.BEGUN: self.begun,
             workspaces.COLLECT: list,
         }
 
@@ -252,6 +253,11 @@ class Database:
 
     def ended(self, threads):
         return [m.row for m in self.messages.values() if m.outcome is not None and m.thread in threads]
+
+    def begun(self, name, _):
+        rows = (m for m in self.messages.values() if m.thread == name)
+        waits_or_began = any(m.outcome is None or m.lines.get("started") for m in rows)
+        return [(waits_or_began or any(t == name for t, _ in self.contexts),)]
 
     def send_mail(self, body, key):
         row = self.messages.get(key)

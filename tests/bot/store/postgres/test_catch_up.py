@@ -19,7 +19,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
 from tests.transports.slack.bot import bot_in
 from tests.world import Scripted, says
-from transports.slack.api.rate_limits import SharedLimits
+from transports.slack.api.rate_limits import Limits
 from transports.slack.client import Options, Slack
 
 now = partial(datetime.now, UTC)
@@ -29,16 +29,21 @@ AWAY_S = float(os.environ.get("AWAY_S", "3"))
 
 
 @asynccontextmanager
-async def worker(slack, dsn, data, model):
-    """Run a worker with a data folder of its own until the block ends, as a process would that is killed."""
+async def worker(slack, dsn, data, model, *, stores=True):
+    """Run a worker with a data folder of its own until the block ends, as a process would that is killed.
+
+    One that *stores* nothing hangs before it could.
+    """
     store = PostgresStore(dsn, data, name="w", version="1", now=now)
+    if not stores:
+        store.journal.receive = lambda *_: anyio.sleep_forever()
     options = Options(slack.bot_token, slack.app_token, slack.api_base_url, max_age_s=600 + AWAY_S)
     given = surroundings(data, "slack") | {
         "recent": partial(store.recent, "slack"),
         "marks": store.marks("slack"),
     }
     slack_transport = Slack(options, data, **given)
-    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
+    slack_transport.limits = Limits(shared=store, workers=lambda: store.workers)
     try:
         async with bot_over(slack_transport, data, model, store=store) as edge:
             yield edge
@@ -89,6 +94,28 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
             }
     finally:
         server.close()
+
+
+async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_mention_and_had_not_stored_it(
+    dsn, tmp_path
+):
+    async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted(says("one"), says("two"))):
+        [link] = slack.sockets.links
+        async with worker(slack, dsn, tmp_path / "b", Scripted(), stores=False):
+            [dying] = [each for each in slack.sockets.links if each is not link]
+            send = slack.sockets.send
+
+            def send_mention_first_to_the_dying(delivery):
+                is_mention = "hello" in str(delivery.payload) and not delivery.attempt
+                slack.sockets._next_link = lambda: dying if is_mention else link
+                send(delivery)
+
+            slack.sockets.send = send_mention_first_to_the_dying
+            root = slack.say("U1", "C1", "<@UBOT> hello")
+            await slack.say("U1", "C1", "and one thing more", thread_ts=root.ts)
+            assert not slack.posts(), "its mention is not known yet"
+        with anyio.fail_after(60):
+            await slack.until(lambda: answer(slack, "one") and answer(slack, "two"))
 
 
 async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp_path, caplog):
