@@ -45,6 +45,8 @@ from transports.console import Console
 from transports.web.client import Web
 
 REMINDERS, REMIND = "web::p8:reminders", "remind me each night"
+ASK = "keep a note, and ask me first"
+"""Nobody decides about that: the question expires."""
 ZONE = "Europe/Berlin"
 ENVIRON = CANARIES | {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN, "DISCORD_TOKEN": TOKEN}
 WATCHDOG_S, LOOK_S, ASK_S = 30, 5.0, 600.0
@@ -97,6 +99,9 @@ class Providers(Brains):
         if said[-1] == ("user", REMIND):
             given = {"cron": "30 2 * * *", "zone": ZONE, "text": "good morning"}
             return answer(anthropic.Tool("call-remind", "schedule", given))
+        if said[-1] == ("user", ASK):
+            given = {"path": "note.txt", "content": "nobody allows this"}
+            return answer(anthropic.Tool("call-note", "write_file", given))
         return super()._reply(said, offered, answer)
 
     def anthropic(self, seen: Seen) -> Reply:
@@ -182,7 +187,7 @@ class Watch:
                 if line and not line.startswith("Model: "):
                     self.found(f"on standard error: {line[:300]}")
                 continue
-            self.log[told["event"]] += 1
+            self.log[f"{told['event']} {told['code']}" if "code" in told else told["event"]] += 1
             if told["level"] not in ("debug", "info"):
                 caused = (fault for fault in FAULTS if fault.now(self.clock.wall(), GRACE_S))
                 if told["event"] not in USUAL and not any(
@@ -283,6 +288,7 @@ class Life:
             openai.FakeOpenAI(self._brains.openai) as far,
             anyio.create_task_group() as tasks,
         ):
+            self._asked = lambda: len(near.requests) + len(far.requests)
             for place in world.values():
                 await tasks.start(place.serve)
             given = settings(self._names, world, near.base_url, far.base_url)
@@ -378,6 +384,8 @@ class Life:
             await web.say_once("p8", "reminders", REMIND)
         while True:
             await anyio.sleep((11 * 3600 - self._clock.wall()) % DAY_S or DAY_S)
+            if web:
+                await web.say_once("p8", "reminders", ASK)
             if web and (statuses := [await web.enter_late("p9", late) for late in (590, 610)]) != [200, 403]:
                 self._watch.found(f"links that are 590 and 610 s old: {statuses}")
             now = time.monotonic()
@@ -392,11 +400,13 @@ class Life:
             self._folder / "journal.jsonl",
             set[bytes](),
         )
-        last = None
+        last, inode = 0, 0
         while True:
             await anyio.sleep(LOOK_S)
             if path.exists() and (about := path.stat()).st_mtime_ns != last:
                 last = about.st_mtime_ns
+                self._watch.log["journal written anew"] += about.st_ino != inode
+                inode = about.st_ino
                 fresh = [line for line in path.read_bytes().split(b"\n")[:-1] if line not in seen]
                 seen.update(fresh)
                 with kept.open("ab") as file:
@@ -405,6 +415,8 @@ class Life:
     def _judge(self) -> Iterator[str]:
         lines = list(filter(None, read_lines((self._folder / "journal.jsonl").read_bytes())))
         yield from self._judge_reminders([one for one in lines if one["thread_id"] == REMINDERS])
+        yield from self._judge_money()
+        yield from self._unreached()
         yield from self._judge_console([one for one in lines if one["thread_id"].startswith("console:")])
         self._give_to_judges(b"p8:reminders")
         kinds = {"slack": judges.OfSlack, "discord": judges.OfDiscord, "web": judges.OfWeb}
@@ -432,6 +444,40 @@ class Life:
         due = Counter(self._due() if "web" in self._places else ())
         if found != due:
             yield f"reminders: {sorted(found.items())}, expected {sorted(due.items())}"
+
+    def _judge_money(self) -> Iterator[str]:
+        """What is set aside for a call is settled once, and no call goes out without."""
+        files = (self._folder / "data" / "usage").glob("*.jsonl")
+        lines = {one["seq"]: one for path in files for one in read_lines(path.read_bytes()) if one}.values()
+        reserved = {one["seq"] for one in lines if one["kind"] == "reserve"}
+        settled = Counter(one["reserve"] for one in lines if one["kind"] == "commit")
+        if settled != Counter(reserved):
+            yield f"money: {len(reserved)} reserved, {len(settled)} settled, {max(settled.values())} times at most"
+        if self._asked() > len(reserved):
+            yield f"money: {self._asked()} calls, {len(reserved)} reserved"
+
+    def _unreached(self) -> Iterator[str]:
+        """The week is long enough for every limit of time that it is there for."""
+        days, log = int(self._days), self._watch.log
+        audit = b"".join(path.read_bytes() for path in (self._folder / "data" / "audit").glob("*.jsonl"))
+        end = datetime.fromtimestamp(self._clock.start + self._days * DAY_S, UTC)
+        months = {f"{datetime.fromtimestamp(self._clock.start, UTC):%Y-%m}", f"{end:%Y-%m}"}
+        seen = {
+            "circuits that open": (log["circuit.opened unavailable"], days),
+            "circuits that close": (log["circuit.closed"], days),
+            "turns that run out of time": (log["turn.failed turn_timeout"], days // 2),
+            "journals written anew": (log["journal written anew"], 1 + days // 3),
+            "months": (len(list((self._folder / "data" / "usage").glob("????-??.jsonl"))), len(months)),
+        }
+        if "slack" in self._places:
+            seen["links without an event for 600 s"] = (log["link.renewed"], 20 * days)
+        if "web" in self._places:
+            seen["questions that expire"] = (audit.count(b'"verdict":"expired"'), days)
+        yield from (
+            f"never reached: {what}: {found} of {least}"
+            for what, (found, least) in seen.items()
+            if found < least
+        )
 
     def _due(self) -> Iterator[int]:
         day = datetime.fromtimestamp(self._clock.start, ZoneInfo(ZONE)).replace(hour=2, minute=30)
