@@ -92,7 +92,7 @@ class Broken:
     async def threads(self, *_):
         raise OSError(5, "Input/output error")
 
-    async def entries(self, *_):
+    async def past(self, *_):
         raise OSError(5, "Input/output error")
 
 

@@ -90,11 +90,53 @@ async def test_a_question_has_buttons_and_a_press_answers_it(tmp_path):
         assert "buy <b>milk</b>" in words(question["tree"])
         yes = next(one["command"] for one in question["choices"] if one["command"].startswith("/approve"))
         await ann.say(yes, thread)
-        await events.until("closed", decision="Approved.")
+        await events.until("closed", decision="Approved by you.")
         await events.until("settled", id=message, outcome="answered")
         tool, done = (next(e for e in events.seen if e["op"] == op) for op in ("tool", "tool_done"))
-        assert '"notes.md"' in tool["arguments"]
+        assert tool["arguments"] == "path: notes.md\ncontent: buy <b>milk</b>"
         assert '"success": true' in done["result"]
+
+
+DONE = {"message", "tool", "tool_done", "post", "closed", "spent", "settled"}
+
+
+async def shown_of(visitor, thread):
+    """Return what a page that is opened now shows of each message, without what differs by time."""
+    async with visitor.events(thread) as events:
+        await events.until("snapshot")
+        found = {}
+        for one in events.seen:
+            if one["op"] in DONE:
+                key = one["op"], one.get("key") or one.get("call", "")
+                found.setdefault(one["id"], {})[key] = {**one, "at": "", "choices": [], "files": []}
+        return found
+
+
+@pytest.mark.parametrize("press", ["/approve", "/deny"])
+async def test_a_restart_keeps_tools_decisions_model_and_cost_and_a_press_is_no_message(tmp_path, press):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    thread = new()
+    async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
+        await events.until("settled", id=(status := await ann.say("/status", thread)))
+        message = await ann.say("write notes.md a\u200bb", thread)
+        question = await events.until("post", kind="notice", id=message)
+        yes = next(one["command"] for one in question["choices"] if one["command"].startswith(press))
+        await ann.say(yes, thread)
+        await events.until("settled", id=message)
+        await ann.say(yes, thread)
+        late = await events.until("told")
+        assert "no question of mine open" in late["text"]
+        before = await shown_of(ann, thread)
+        assert {op for op, _ in before[message]} == DONE
+        assert (
+            "a\\u{200b}b"
+            in next(one for (op, _), one in before[message].items() if op == "tool")["arguments"]
+        )
+        assert [*before] == [status, message]
+    async with visiting(tmp_path, fields) as ann:
+        assert await shown_of(ann, thread) == before
+        [listed] = (await ann.get("/api/threads")).json()["threads"]
+        assert listed["title"].startswith("write notes.md")
 
 
 async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_typed(tmp_path):
@@ -104,7 +146,7 @@ async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_type
         question = await events.until("post", kind="notice")
         assert [one["label"] for one in question["choices"]] == ["1. red", "2. blue"]
         await ann.say(question["choices"][1]["command"], thread)
-        await events.until("closed", decision="Answered: 2. blue")
+        await events.until("closed", decision="Answered by you: 2. blue")
         await events.until("settled", id=message, outcome="answered")
         again = await ann.say("ask Why?", thread)
         await events.until("post", kind="notice")
@@ -122,7 +164,7 @@ async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
     async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
         question = await events.until("post", kind="notice")
         await ann.say(question["choices"][-1]["command"], thread)
-        await events.until("closed", decision="Declined.")
+        await events.until("closed", decision="Declined by you.")
 
 
 async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):
@@ -182,6 +224,16 @@ async def test_a_waiting_message_can_be_edited_and_deleted_and_a_begun_one_canno
         await ann.say(question["choices"][0]["command"], thread)
         post = await events.until("post", id=edited)
         assert "final words" in words(post["tree"])
+
+
+async def test_a_message_that_is_answered_can_be_deleted_until_it_has_an_outcome(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        asked = await ann.say("write notes.md x", thread)
+        await events.until("post", kind="notice")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 202
+        await events.until("settled", id=asked, outcome="withdrawn")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 409
 
 
 async def test_stop_ends_a_turn(tmp_path):
@@ -266,9 +318,9 @@ async def test_a_page_that_is_loaded_again_has_its_messages_in_the_order_in_whic
         second = await ann.say("/status", thread)
         await events.until("settled", id=second)
         assert await shown(ann, thread) == [first, second]
-        answer = await ann.say(question["choices"][-1]["command"], thread)
+        await ann.say(question["choices"][-1]["command"], thread)
         await events.until("settled", id=first)
-        assert await shown(ann, thread) == [first, second, answer]
+        assert await shown(ann, thread) == [first, second]
 
 
 async def test_a_file_of_a_message_that_is_not_shown_any_more_makes_no_message_of_its_own(
