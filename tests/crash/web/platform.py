@@ -82,7 +82,7 @@ class Place:
         self._site = Site(folder / "data", free_port())
         self._pages: dict[str, Kept] = {}
         self._sent, self._waiting = set[str](), set[str]()
-        self._pressed = set[str]()
+        self._pressed, self._presses_sent = set[str](), set[str]()
         self._fate = random.Random(f"{seed} fate")
 
     @property
@@ -109,7 +109,7 @@ class Place:
         while quiet < QUIET_S:
             await anyio.sleep(AGAIN_S)
             seen = {message for page in self._pages.values() for message in page.settled}
-            unseen = self._sent & self._journal.settled - seen
+            unseen = self._sent & self._journal.settled - seen - self._presses_sent
             quiet = 0.0 if self.owed or unseen else quiet + AGAIN_S
         for page in self._pages.values():
             page.snapshots = 0
@@ -166,7 +166,10 @@ class Place:
         text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
         message_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {message.id}"))
         thread = f"web::{person}:{root}"
-        about = {"text": text, "command": message.command, "token": message.id}
+        press = message.id in self._pressed  # no message on the page
+        about = {"text": text, "command": message.command, "token": message.id, "press": press}
+        if press:
+            self._presses_sent.add(message_id)
         self._book.write("sent", id=message_id, thread=thread, said_at=anyio.current_time(), **about)
         self._sent.add(message_id)
         self._waiting.add(message_id)
