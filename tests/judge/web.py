@@ -27,7 +27,7 @@ class WebJudge(Judge):
         self.n = {one["id"]: one["n"] for one in self.last}
         for one in plain_lines(folder / "texts.jsonl"):
             self.see(one)
-        self.presses = {key for key, one in self.sent.items() if one["press"]}
+        self.presses = {key for key, one in self.sent.items() if one.get("press")}
         for key in self.presses:  # what it brings about is seen at its question
             one = self.sent[key]
             about = {"thread": one["thread"], "reply_to": one["id"], "id": one["id"], "kind": "notice"}
