@@ -154,7 +154,7 @@ async def test_a_thread_without_work_is_given_up_and_its_next_message_is_served_
         assert str(THREAD) in one.journal.owned, "its actor is there still"
         one.busy.clear()
         with anyio.fail_after(10):
-            while str(THREAD) in one.journal.owned:
+            while rows(dsn, "SELECT FROM thread WHERE owner IS NOT NULL"):
                 await anyio.sleep(0.05)
         await other.journal.receive(message(2))
         await other.until(lambda: other.routed)
