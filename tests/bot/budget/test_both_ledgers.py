@@ -19,6 +19,7 @@ from bot.ports.model import Usage
 from bot.store.postgres.session import Pool, Session
 from bot.store.postgres.worker import WorkerLost
 from tests.bot.store.postgres.workers import rows, workers
+from tests.patience import WITHIN_S
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 
@@ -200,7 +201,7 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
 
     monkeypatch.setattr(Session, "rows", away)
     async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while len(tries) < 5:
                 await anyio.sleep(0.01)
     assert caplog.messages.count("usage.not_read: away") == 1
