@@ -58,7 +58,6 @@ class Posting(Protocol):
         ...
 
 
-
 A = TypeVar("A", bound=Api)
 
 

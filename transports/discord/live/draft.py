@@ -120,8 +120,8 @@ class Draft:
     async def close(self, outcome: Outcome) -> None:
         """End the draft without a final text: messages with text stay, the others are deleted.
 
-        If what they answer was deleted, all of them are. The last message that stays says how the turn ended. Never raises `PostFailed`; a message that cannot be
-        changed stays as it is.
+        If what they answer was deleted, all of them are. The last message that stays says how the turn ended. Never
+        raises `PostFailed`; a message that cannot be changed stays as it is.
         """
         if self._ended:
             return
