@@ -204,6 +204,7 @@ def _models(
         random=random.random,
         now=storage.now,
         observing=resources.observing,
+        mask=resources.mask,
         sharers=lambda: storage.store.workers,
         on_grant=partial(record_grant, tool_set.audit),
         decided=partial(record_decision, tool_set.audit),
