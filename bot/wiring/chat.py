@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TextIO
+
+import anyio
 
 from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.detect_model import choose
+from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.commands import MEANINGS
-from bot.wiring.app import serve
+from bot.wiring.app import serve, unwatched
 from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
@@ -67,9 +70,23 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
             environ,
             model=model,
             make_transports=lambda _: [console],
+            watch=_preparing if console.interactive else unwatched,
             reload=Reload(CurrentSettings(settings), file, environ, complete) if file else None,
         )
     return console.exit_code
+
+
+@asynccontextmanager
+async def _preparing(live: LiveParts) -> AsyncIterator[None]:
+    """Prepare the first answer while a person types."""
+
+    async def prepare() -> None:
+        await live.prepare()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(prepare)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def configure_console_logs(
