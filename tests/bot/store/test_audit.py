@@ -15,7 +15,7 @@ from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, FaultyDisk, inline, message
 from threads.errors import StoreUnavailable, TransportUnavailable, retry_fields
-from threads.model import Answer, Author
+from threads.model import Answer, Author, ThreadId
 from threads.store.checksummed_lines import intact
 from threads.store.disk import PosixDisk
 
@@ -174,12 +174,15 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
         given["providers"] |= compatible("gateway", other.base_url)
         async with serving(tmp_path, given) as seat:
             await seat.say("hello")
+            await seat.say("it is not that thread alone", thread=ThreadId("fake", "W", "C2", "1.0"))
             await seat.say("again")
     found = lines_of(tmp_path / "audit", "retry", "failover", "error")
     assert [(line["message_id"], line["details"]["event"]) for line in found] == [
         *[("m1", "model.retry")] * 3,
         ("m1", "model.failover"),
-        ("m2", "model.passed_over"),
+        ("m2", "model.retry"),
+        ("m2", "model.failover"),
+        ("m3", "model.passed_over"),
     ]
     [opened] = lines_of(tmp_path / "audit", "circuit")
     assert opened["details"]["event"] == "circuit.opened"
@@ -190,10 +193,12 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
     reports = [retry.pop("report") for retry in retries]
     assert all((one["type"], one["recoverable"]) == ("unavailable", True) for one in reports)
     assert all(one["ways"] == ["retry"] for one in reports)
+    assert all(int(retry.pop("duration_ms")) >= 0 for retry in retries)
     told = {"event": "model.retry", "code": "unavailable", "model": "anthropic/claude-sonnet-5-5"}
+    told["provider"] = "anthropic"
     assert retries == [told | {"attempt": attempt} for attempt in ("2", "3", "4")]
     assert found[3]["details"]["from_model"] == "anthropic/claude-sonnet-5-5"
-    assert len({line["correlation_id"] for line in found}) == 2
+    assert len({line["correlation_id"] for line in found}) == 3
 
 
 async def test_a_failed_tool_is_told_with_its_reason_and_the_reference_of_its_turn(tmp_path):
