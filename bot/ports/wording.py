@@ -422,6 +422,14 @@ def stopped(running: int, waiting: int) -> str:
     return f"Stopped, and dropped {dropped}." if running else f"Dropped {dropped}."
 
 
+def nobody_to_agree(because: str, other: str) -> str:
+    """Say that *other* was not asked in place of a model, and what to set so that it is."""
+    return (
+        f"{because}. {other} could answer, but somebody has to agree, and nobody can be asked here. "
+        'With `failover.acknowledge` set to "notify" it answers at once, and says so.'
+    )
+
+
 def because(model: str, code: str) -> str:
     """Return why a model cannot answer, for example "openai/gpt-6 is rate limited"."""
     return f"{model} {REASONS.get(code, 'has trouble')}"
