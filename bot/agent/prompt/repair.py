@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import is_
 
+from bot.ports import wording
 from threads.model import Message, Text, ToolCall, ToolResult, known
 
 INTERRUPTED = json.dumps(
@@ -19,7 +20,7 @@ INTERRUPTED = json.dumps(
         "success": False,
         "error": {
             "type": "unknown",
-            "message": "Interrupted; it may or may not have run.",
+            "message": wording.INTERRUPTED,
             "recoverable": True,
             "suggestion": "Check what happened before you try it again.",
         },
