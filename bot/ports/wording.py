@@ -125,6 +125,9 @@ PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."
 )
+INTERRUPTED = "Interrupted; it may or may not have run."
+"""What a model reads of a call whose turn was stopped, or whose process died."""
+
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),

@@ -58,6 +58,8 @@ OFFLINE = Provider(max_parallel=100_000)
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
 
+CHOOSE = "choose another one, or correct models.{} if that is wrong"
+
 HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
@@ -102,6 +104,13 @@ def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
         if facts.reasoning and facts.reasoning not in (takes := catalog.info(name).efforts):
             fault = wording.effort_not_taken(name, facts.reasoning, takes)
             yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
+
+
+def capability_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a fault if the model lacks what every turn needs: a start refuses it."""
+    tools = (ToolSpec("any", "", {}),) if settings.tools.enabled else ()
+    if fault := missing(catalog.info(settings.model), Request("", (), tools)):
+        yield f"model: {fault}; {CHOOSE.format(settings.model)}"
 
 
 def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
@@ -192,9 +201,7 @@ class ModelChain:
         if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
         if fault := self._lacks(self.name):
-            raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
-            )
+            raise ConfigInvalid(f"model: {fault}; {CHOOSE.format(self.name)}")
 
     async def prepare(self) -> None:
         """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
