@@ -4,6 +4,7 @@
 |-----------|------------------------------------------------------------------------|------------------------------|
 | find      | the tool exists and works here                                         | `ToolNotFound`, `ToolDenied` |
 | validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
+| check     | what it is about exists, if the tool can tell                          | `ToolError`                  |
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
 | recover   | a person may choose how to go on after a failure; a retry begins anew  |                              |
@@ -26,7 +27,7 @@ from pydantic import JsonValue
 
 from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
-from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
+from bot.ports.tool import Arguments, Checking, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import tool_finished, tool_started
 from bot.tools.results import Results
 from threads.errors import StoreUnavailable, error_fields
@@ -183,6 +184,8 @@ class Toolbox:
         self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
     ) -> JsonValue | ToolOutput:
         tool, arguments = self._parse(call)
+        if isinstance(tool, Checking):
+            await tool.check(arguments, context)
         await self._permits.permit(tool, arguments, context)
         async with slots:  # not before: a call that waits for a person must not block others
             return await self._run_in_time(tool, arguments, context)

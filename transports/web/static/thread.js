@@ -154,6 +154,7 @@ class Message {
     if (event.tree) this.part("shown", el("div", { class: "markdown stopped" }, ...fromTree(event.tree)), this.shownBefore);
     this.draft.replaceChildren();
     this.clearWait();
+    for (const sign of this.tools.querySelectorAll(".sign:not([aria-label])")) sign.textContent = "–";
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
   }
