@@ -148,6 +148,7 @@ async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path
         await process.start()
         await expect(page.locator("li[data-state=answered]")).to_have_count(1)
         await expect(page.locator("#link")).to_have_text("")
+        await expect(page.locator("#fault")).to_have_text("")
         await expect(page.locator(".post.reply")).to_have_count(1)
         await expect(page.locator(".draft")).to_have_text("")
         await expect(page.locator("#text")).to_have_value("while it was away")
