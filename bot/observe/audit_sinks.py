@@ -66,6 +66,7 @@ DETAILS = (
         "worker",
         "attempt",
         "wait_s",
+        "duration_ms",
     ),
     *("scope", "state", "spent_usd", "limit_usd", "needed_usd"),
 )

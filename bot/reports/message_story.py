@@ -32,7 +32,7 @@ ENDS = {
     "refused": "It was not accepted, and its author was told why.",
     "failed": "It failed, and the thread was told so.",
     "stopped": "Somebody stopped it.",
-    "withdrawn": "Its author deleted it before its turn.",
+    "withdrawn": "It was deleted before it was answered.",
     "dead_letter": "It was set aside, because each attempt to answer it was interrupted. "
     "`threadfast dead-letters resubmit` puts it back in line.",
     "undelivered": "The platform refused each attempt to post the answer; the next post in the thread mentions it.",

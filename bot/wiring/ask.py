@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from bot.config.settings import Settings
 from bot.llm.policies.structured_output import validator
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve
-from bot.wiring.chat import configure_console_logs, with_model, with_owner
+from bot.wiring.chat import asked_before, console_logs, with_model, with_owner
 from threads.model import Attachment, Incoming
 from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, read_attachment
 
@@ -57,21 +56,22 @@ async def run_ask(question: Question, settings: Settings, environ: Mapping[str, 
     console = Console(
         session=session,
         attached=settings.data / "attached",
+        asked=asked_before(settings, environ),
         question=OneQuestion(question.text, thread, files, schema is not None),
     )
-    configure_console_logs(settings, environ, sys.stderr, "error")
 
     def schema_of(incoming: Incoming) -> dict[str, JsonValue] | None:
         return schema if incoming.id.startswith(f"{session}.") else None
 
-    await serve(
-        with_owner(settings),
-        environ,
-        model=model,
-        make_transports=lambda _: [console],
-        schema_of=schema_of if schema else None,
-        chosen_here=not question.model,
-    )
+    with console_logs(settings, environ):
+        await serve(
+            with_owner(settings),
+            environ,
+            model=model,
+            make_transports=lambda _: [console],
+            schema_of=schema_of if schema else None,
+            chosen_here=not question.model,
+        )
     return console.exit_code
 
 

@@ -126,6 +126,21 @@ class ActorTurn:
         """Return what people saw of the answer so far."""
         return "" if self._held else (self._shown_before + self._shown).strip()
 
+    @property
+    def place(self) -> int:
+        """Where its first message is in the conversation; the end, if it has none there yet."""
+        own = (n for n, one in enumerate(self.messages) if self._is_own(one.source))
+        return next(own, len(self.messages))
+
+    @property
+    def joined(self) -> bool:
+        """Whether other messages are part of it."""
+        return any(one.source and not self._is_own(one.source) for one in self.messages[self.place :])
+
+    def _is_own(self, source: str) -> bool:
+        """Return whether a message of the conversation is of this turn, or of a part of it that has an id below."""
+        return source == self.incoming.id or source.startswith(f"{self.incoming.id}.")
+
     async def stop(self, by: str) -> None:
         """Cancel the turn, and return when it is over. ``by`` is the id of the request."""
         self.stopped_by = by

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, TypeAdapter
@@ -212,6 +212,11 @@ class PendingMessage:
         return self.intent.code if self.intent else ""
 
     @property
+    def is_over(self) -> bool:
+        """Whether its turn came to an end. That stands, in its place, whatever the settings say after a restart."""
+        return self.intent is not None and self.started is not None
+
+    @property
     def attempts(self) -> int:
         return self.started.attempt if self.started else 0
 
@@ -248,8 +253,8 @@ class PendingMessage:
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
         end = Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
-        # If the process dies now, an unfinished answer of a stopped or undelivered turn would stay in the thread.
-        cut = self.started is not None and outcome in ("stopped", "undelivered")
+        # If the process dies now, an unfinished answer of such a turn would stay in the thread.
+        cut = self.started is not None and outcome in ("stopped", "withdrawn", "undelivered")
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
@@ -305,6 +310,11 @@ class Ledger:
         """Note that messages received before this time may have been posted although no record says so."""
         for pending in self.pending.values():
             pending.received.unsure = pending.received.unsure or pending.received.at < before
+
+    def knows_thread(self, thread: str) -> bool:
+        """Return whether a message of the thread waits, or had a turn of late. A kill may leave no more of it."""
+        had_turn = (pending for _, pending in self.recent if pending.started)
+        return any(pending.received.thread_id == thread for pending in chain(self.pending.values(), had_turn))
 
     def knows(self, key: str) -> bool:
         return key in self.pending or key in self.settled or key in self.aliases

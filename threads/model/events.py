@@ -51,7 +51,11 @@ class TextReset:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits ``seconds`` for something outside the process. It holds no slot while it waits."""
+    """The turn waits ``seconds`` for something outside the process. It holds no slot while it waits.
+
+    Before a retry, ``attempt`` is the number of the coming attempt and ``attempts`` how many there are at most; the
+    first one is counted in both.
+    """
 
     reason: str
     seconds: float

@@ -95,7 +95,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A person deleted a message. It counts only if the message's turn has not started."""
+    """A person deleted a message. It counts until the message's answer is on its way."""
 
     id: str
     thread: ThreadId

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -27,14 +28,23 @@ if TYPE_CHECKING:
 CONSOLE_USER = "you"
 """The id of the one person at a console."""
 
+MAX_QUOTED = 200
+"""Characters of an earlier message that are repeated above its answer."""
+
+
+async def _forgotten(_: ThreadId, message_id: str) -> str:  # noqa: ARG001
+    """Return "": nothing is known of earlier sessions."""
+    return ""
+
 
 class Console:
     """A chat with the person at this terminal, or through a pipe.
 
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
     mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
-    are more. ``attached`` is the folder for files from the bot, if it may send any. ``interactive`` overrides the
-    check of the streams. With a ``question`` that is all that is asked.
+    are more. ``attached`` is the folder for files from the bot, if it may send any. ``asked`` returns the text of a
+    message of an earlier session, which is shown with its answer. ``interactive`` overrides the check of the streams.
+    With a ``question`` that is all that is asked.
     """
 
     name = "console"
@@ -48,6 +58,7 @@ class Console:
         commands: Mapping[str, str] = BOT_COMMANDS,
         completions: Sequence[str] = (),
         attached: Path | None = None,
+        asked: Callable[[ThreadId, str], Awaitable[str]] = _forgotten,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -65,7 +76,8 @@ class Console:
             asks=self.interactive or bool(question and question.yes),
             files=attached is not None,
         )
-        sender = Sender(session, Author(CONSOLE_USER, author))
+        self._asked = asked
+        self._sender = sender = Sender(session, Author(CONSOLE_USER, author))
         self._frontend: Ask | Pipe | Terminal
         if question:
             self._frontend = Ask(sender, Streams(*streams), question)
@@ -97,6 +109,10 @@ class Console:
         await self._frontend.serve(sink)
 
     async def post(self, outgoing: Outgoing) -> str:
+        if outgoing.reply_to and outgoing.kind != "notice" and not self._sender.sent(outgoing.reply_to):
+            asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
+            quote = f"> {asked[:MAX_QUOTED]}{'…' if len(asked) > MAX_QUOTED else ''}\n\n" if asked else ""
+            outgoing = replace(outgoing, text=quote + outgoing.text)
         await self._frontend.post(outgoing)
         self._posts += 1
         return f"{self._session}-shown-{self._posts}"

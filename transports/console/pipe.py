@@ -48,6 +48,9 @@ class Pipe:
     async def post(self, outgoing: Outgoing) -> None:
         """Write an answer. Raises `TransportRejected` when standard output takes no more."""
         name = outgoing.thread.root
+        if outgoing.reply_to and not self._sender.sent(outgoing.reply_to):
+            await self._streams.note(f"[{name}] {outgoing.text}")  # what a process left that was killed
+            return
         heading = "" if name == self._thread else f"[{name}] "
         await self._print(heading + outgoing.text)
 

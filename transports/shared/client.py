@@ -62,7 +62,9 @@ class Posting(Protocol):
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None: ...
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
-    async def close_question(self, question: Any, decision: str) -> None: ...
+    async def close_question(self, question: Any, decision: str) -> None:
+        """Replace the buttons of a question by the decision; may be dropped. Without one, delete it."""
+        ...
 
 
 A = TypeVar("A", bound=Api)
@@ -211,8 +213,9 @@ class Client(ABC, Generic[S, A, C]):
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
             soon(partial(connection.close, question, event))
         if isinstance(event, TurnSettled):
+            decision = "" if event.outcome == "withdrawn" else UNDECIDED
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
-                soon(partial(posting.close_question, question, UNDECIDED))
+                soon(partial(posting.close_question, question, decision))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_accepted(message_id, event):
             soon(partial(connection.retire, press))

@@ -169,6 +169,10 @@ class Feed:
         message = self._messages.get(message_id)
         return message is not None and (message.began or message.settled)
 
+    def settled(self, message_id: str) -> bool:
+        """Return whether a message has an outcome that was told here."""
+        return message_id in self._messages and self._messages[message_id].settled
+
     def publish(self, event: Event, origin: str = "", *, anew: bool = False) -> None:
         """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to.
 

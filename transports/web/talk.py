@@ -61,7 +61,7 @@ class TooManyStreams(Exception):
 
 
 class TurnBegan(Exception):
-    """A message is edited or deleted after its turn began."""
+    """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
 class History(Protocol):
@@ -123,8 +123,11 @@ class Talk:
         self._publish(thread, {"op": "edit", "id": message_id, "text": clean(text)})
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
-        """Withdraw a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
-        await self.sink(Deleted(message_id, self._waiting(person, root, message_id)))
+        """Withdraw a message that has no outcome yet. Raises `TurnBegan` and `StoreUnavailable`."""
+        thread = self._thread(person, root)
+        if self._feeds.of(str(thread)).settled(message_id):
+            raise TurnBegan
+        await self.sink(Deleted(message_id, thread))
 
     async def feedback(
         self, person: Person, root: str, feedback_id: str, post_id: str, verdict: Literal["up", "down"]

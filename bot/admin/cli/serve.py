@@ -13,7 +13,7 @@ import click
 
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
-from bot.ports.config_error import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
 
 if TYPE_CHECKING:
@@ -179,6 +179,10 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{cause}. {IN_USE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
+            case StoreRefused() as cause:
+                refuse(
+                    masker(loaded)(f"{cause}. Correct the address (`store.dsn`), or what its user may do.")
+                )
             case Fenced() | ConnectionError() as cause:
                 click.echo(masker(loaded)(f"{cause}; it has to start over"), err=True)
                 sys.exit(os.EX_TEMPFAIL)

@@ -144,6 +144,19 @@ async def test_a_post_of_another_thread_says_so_and_no_escape_sequence_passes(pi
     assert await piped.read(piped.answers) == "[old] an earlier answer\na[2J1mb\tc\nd?\n"
 
 
+async def test_what_answers_an_earlier_session_is_no_answer_of_this_one():
+    async def asked(_, message_id):
+        return f"what is {message_id}?"
+
+    async with between_pipes(asked=asked) as piped, anyio.create_task_group() as group:
+        group.start_soon(piped.serve)
+        await piped.console.post(Outgoing(thread_id("main"), "k", "old", reply_to="s0.1"))
+        await piped.console.post(Outgoing(thread_id("main"), "l", "new", reply_to="s1.1"))
+        await piped.type(b"")
+        assert await piped.read(piped.answers) == "new\n"
+        assert await piped.read(piped.notes) == "[main] > what is s0.1?\n\nold\n"
+
+
 async def test_a_broken_pipe_ends_the_serving_with_a_word_and_no_further_line_is_sent(piped):
     piped.close("answers")
     await piped.type(b"one\ntwo\nthree\n")

@@ -237,6 +237,16 @@ async def test_a_waiting_message_can_be_edited_and_deleted_and_a_begun_one_canno
         assert "final words" in words(post["tree"])
 
 
+async def test_a_message_that_is_answered_can_be_deleted_until_it_has_an_outcome(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        asked = await ann.say("write notes.md x", thread)
+        await events.until("post", kind="notice")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 202
+        await events.until("settled", id=asked, outcome="withdrawn")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 409
+
+
 async def test_stop_ends_a_turn(tmp_path):
     fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
     async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:

@@ -363,10 +363,11 @@ function showFiles() {
 // --- commands
 
 let chosen = 0;
+let closed = false;
 
 function completions() {
   const text = $("text").value;
-  return /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
+  return !closed && /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
 }
 
 function showCompletions() {
@@ -403,13 +404,20 @@ $("text").addEventListener("keydown", (event) => {
   } else if (found.length && event.key === "Tab") {
     event.preventDefault();
     complete(found[chosen]);
+  } else if (found.length && event.key === "Escape") {
+    closed = true;
+    showCompletions();
   } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    submit(event);
+    const whole = found.some((command) => command.usage.split(" ")[0] === $("text").value.toLowerCase());
+    if (found.length && !whole) {
+      event.preventDefault();
+      complete(found[chosen]);
+    } else submit(event);
   } else if (event.key === "Escape" && draft.edited) {
     cancel();
   }
 });
-$("text").addEventListener("input", () => { showCompletions(); grow(); });
+$("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });
 $("text").addEventListener("paste", (event) => {
   if (event.clipboardData.files.length) {
     event.preventDefault();

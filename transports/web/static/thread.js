@@ -3,7 +3,7 @@
 
 const OUTCOMES = {
   answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
-  withdrawn: "Deleted before I began.", dead_letter: "Given up.", undelivered: "Could not be posted.",
+  withdrawn: "Deleted.", dead_letter: "Given up.", undelivered: "Could not be posted.",
 };
 // As in Slack: what one may regret is told from what goes on, and only one button of a question stands out.
 function styleOf(command, first) {
@@ -153,6 +153,7 @@ class Message {
     this.state = event.outcome;
     if (event.tree) this.part("shown", el("div", { class: "markdown stopped" }, ...fromTree(event.tree)), this.shownBefore);
     this.draft.replaceChildren();
+    if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
     for (const sign of this.tools.querySelectorAll(".sign:not([aria-label])")) sign.textContent = "–";
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
