@@ -81,8 +81,8 @@ class Place:
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
         self._site = Site(folder / "data", free_port())
         self._pages: dict[str, Kept] = {}
-        self._sent, self._waiting = set[str](), set[str]()
-        self._pressed, self._presses_sent = set[str](), set[str]()
+        self._sent, self._presses_sent, self._waiting = set[str](), set[str](), set[str]()
+        self._pressed = set[str]()
         self._fate = random.Random(f"{seed} fate")
 
     @property
@@ -92,7 +92,8 @@ class Place:
     @property
     def owed(self) -> float:
         self._journal.look()
-        return len(self._waiting) + len(self._sent & self._journal.taken.keys() - self._journal.settled)
+        sent = self._sent | self._presses_sent
+        return len(self._waiting) + len(sent & self._journal.taken.keys() - self._journal.settled)
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
         task_status.started(int(self._site.url.rpartition(":")[2]))
@@ -109,7 +110,7 @@ class Place:
         while quiet < QUIET_S:
             await anyio.sleep(AGAIN_S)
             seen = {message for page in self._pages.values() for message in page.settled}
-            unseen = self._sent & self._journal.settled - seen - self._presses_sent
+            unseen = self._sent & self._journal.settled - seen
             quiet = 0.0 if self.owed or unseen else quiet + AGAIN_S
         for page in self._pages.values():
             page.snapshots = 0
@@ -166,12 +167,9 @@ class Place:
         text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
         message_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {message.id}"))
         thread = f"web::{person}:{root}"
-        press = message.id in self._pressed  # no message on the page
-        about = {"text": text, "command": message.command, "token": message.id, "press": press}
-        if press:
-            self._presses_sent.add(message_id)
+        about = {"text": text, "command": message.command, "token": message.id}
         self._book.write("sent", id=message_id, thread=thread, said_at=anyio.current_time(), **about)
-        self._sent.add(message_id)
+        (self._presses_sent if "?" in message.id else self._sent).add(message_id)
         self._waiting.add(message_id)
         post = partial(self._post, visitor, {"id": message_id, "thread": root, "text": text})
         while not await post():
