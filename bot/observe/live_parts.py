@@ -35,7 +35,8 @@ class TransportLink(Protocol):
 class LiveParts:
     """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell.
 
-    ``mask`` removes the bot's secrets from a text.
+    ``mask`` removes the bot's secrets from a text. ``store_trouble`` returns why nothing can be
+    stored now, or a blank.
     """
 
     data: Path
@@ -50,3 +51,4 @@ class LiveParts:
     sandbox: str
     troubles: Callable[[], Sequence[str]]
     mask: Masker = field(default_factory=Masker)
+    store_trouble: Callable[[], str] = lambda: ""

@@ -309,6 +309,7 @@ class _Bot:
             self.agents.tool_set.sandbox,
             troubles,
             self.resources.mask,
+            self.store_trouble,
         )
 
     def start_schedules(

@@ -50,7 +50,13 @@ REFUSED = (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege)
 
 
 class SessionLost(ConnectionError):
-    """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
+    """The server is away, or the connection broke. It is unknown whether the last statement was committed.
+
+    Its text is one line: the driver's may be several.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(" ".join(why.split()))
 
 
 MALFORMED = (
