@@ -80,7 +80,7 @@ class FileStore:
         return MarkFile(self._disk, self._data / f"{transport}-marks.json")
 
     async def begun(self, thread: ThreadId) -> bool:
-        if any(pending.received.thread_id == str(thread) for pending in self.journal.ledger.pending.values()):
+        if self.journal.ledger.knows_thread(str(thread)):
             return True
         try:
             return await self._offload(conversation_exists, self._disk, self._folder(thread))

@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, StopRequest, Thre
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import Row, Session
+from .session import Pool, Row, Session
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +150,12 @@ class PostgresJournal:
     While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """
 
-    def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
+    def __init__(self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime]) -> None:
         self.ledger = Ledger()
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = Session(dsn), Session(dsn), Session(dsn)
+        self._inbox, self._records, self._reader = Session(pool), Session(pool), Session(pool)
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)
@@ -172,10 +172,6 @@ class PostgresJournal:
         self._tasks, self._taker = tasks, taker
         for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
             tasks.start_soon(run)
-
-    async def close(self) -> None:
-        for session in (self._inbox, self._records, self._reader):
-            await session.close()
 
     async def knows(self, key: str) -> bool:
         if (batch := self._receiving.get(key)) is not None:
@@ -290,7 +286,9 @@ class PostgresJournal:
         Those that cannot be carried out now wait for the next call. A thread whose mail takes long delays no other.
         """
         served = [thread for thread, own in self.owned.items() if own.served and thread not in self._opening]
-        mail = await self._reader.rows(DELIVERED, (served,)) if served else []
+        self._deliver(await self._reader.rows(DELIVERED, (served,)) if served else [])
+
+    def _deliver(self, mail: Sequence[Row]) -> None:
         for thread, letters in groupby(mail, itemgetter(1)):
             self._opening.add(thread)
             self._tasks.start_soon(self._open, thread, list(letters))
@@ -413,6 +411,10 @@ class PostgresJournal:
         fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
         ended = await self._reader.rows(ENDED, (fresh,)) if fresh else []
         rows = await self._reader.rows(UNSEEN, (threads, [one.seen for one in owned]))
+        left = {thread for thread, one in zip(threads, owned, strict=True) if one.claimed}
+        left |= {row[1] for row in rows if row[3]}
+        # With the messages that another worker left: a deleted one must not be answered first.
+        mail = await self._reader.rows(DELIVERED, (list(left - self._opening),)) if left else []
         for row in ended:
             self._fold(row)
         for thread, some in groupby(sorted(rows, key=itemgetter(1, 0)), itemgetter(1)):
@@ -420,6 +422,9 @@ class PostgresJournal:
                 self._hand_over(self.owned[thread], list(some))
         for one in owned:
             one.served = True
+        self._deliver(
+            [letter for letter in mail if letter[1] in self.owned and letter[1] not in self._opening]
+        )
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
         """Serve the new messages of a thread, in the order of receipt."""

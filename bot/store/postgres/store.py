@@ -27,7 +27,7 @@ from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import Session
+from .session import Pool, Session
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -94,15 +94,15 @@ class PostgresStore:
 
     def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
         self._dsn, self._data, self._now = dsn, data, now
-        self.worker = Worker(dsn, name, version)
-        self.states = PostgresStates(dsn, self.worker.ring_all)
-        self.memory = PostgresMemory(dsn)
-        self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
+        self.pool = Pool(dsn)
+        self.worker = Worker(dsn, self.pool, name, version)
+        self.states = PostgresStates(self.pool, self.worker.ring_all)
+        self.memory = PostgresMemory(self.pool)
+        self.journal = PostgresJournal(self.pool, lambda: self.worker.number, self.now)
         self.history = MessageRows()
-        self._reader, self._rates = Session(dsn), Session(dsn)
-        self._marks: list[PostgresMarks] = []
+        self._reader, self._rates = Session(self.pool), Session(self.pool)
         self._restored_at: datetime | None = None
-        self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
+        self._workspaces = Workspaces(self.pool, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
         """Return the server's time, because the clocks of workers may differ."""
@@ -160,20 +160,14 @@ class PostgresStore:
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (
-            *(self.journal, self.worker, self.states, self.memory),
-            *(self._reader, self._rates, self._workspaces),
-        ):
+        for part in (self.worker, self.pool):
             await part.close()
-        for marks in self._marks:
-            marks.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
         return PostgresContext(thread, self.journal, self._reader, lambda: self.worker.number)
 
     def marks(self, transport: str) -> PostgresMarks:
-        self._marks.append(marks := PostgresMarks(self._dsn, lambda: self.worker.number, transport))
-        return marks
+        return PostgresMarks(self.pool, lambda: self.worker.number, transport)
 
     async def begun(self, thread: ThreadId) -> bool:
         try:
