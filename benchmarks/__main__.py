@@ -27,6 +27,7 @@ from benchmarks import (
     prompt_cost,
     restart,
     slack_events,
+    slack_rates,
     startup,
     streaming,
     throughput,
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "pages": pages.measure,
     "tools": tools.measure,
     "postgres": postgres.measure,
+    "slack-rates": slack_rates.measure,
 }
 VERSUS = "versus"
 """Only by name, never as one of all: it installs packages."""

@@ -52,6 +52,16 @@ async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_t
         assert body.count("READY") == 1
 
 
+async def test_a_bot_whose_store_does_not_answer_is_not_ready_and_stays_alive(tmp_path):
+    body = FakeBot()
+    async with beating(body, tmp_path) as watchdog:
+        await anyio.sleep(1)
+        body.store_trouble = "the database does not answer"
+        assert await fed(body, 60)
+        assert (watchdog.unready, watchdog.fault) == ("the database does not answer", "")
+        assert not watchdog.status().ready
+
+
 async def test_a_ready_that_did_not_get_out_is_said_again(tmp_path):
     body, refused = FakeBot(), [False, False, True]
     body.systemd.send = lambda **fields: body.told.append(fields) or ("READY" not in fields or refused.pop(0))
