@@ -252,10 +252,11 @@ def _value(node: Any, place: Place, lines: dict[Place, int], first_line: int) ->
     values: dict[str, JsonValue] = {}
     for key_node, value_node in node.value:
         key, line = str(key_node.value), key_node.start_mark.line + first_line
-        if not isinstance(key_node, yaml.ScalarNode) or key in values:
-            raise PlaybookInvalid(
-                f"line {line}: {path_of((*place, key))}: is there twice, or is not a plain key"
-            )
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: is not a plain key")
+        if key in values:
+            first = lines[*place, key]
+            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: stands in line {first} already")
         lines[*place, key] = line
         values[key] = _value(value_node, (*place, key), lines, first_line)
     return values

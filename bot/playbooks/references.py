@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
+from bot.config.json_text import near
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, ToolName, built_in_providers
 from bot.guards.policy import FOREIGN
@@ -83,6 +83,6 @@ def _tool_fault(tool: str, known: Known) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return which of *names* is meant, in words."""
-    close = get_close_matches(name, list(names), n=1, cutoff=0.0)
-    return f'the nearest is "{close[0]}"' if close else "there is none"
+    """Return which of *names* is meant, or which there are, in words."""
+    known = list(names)
+    return near(name, known) or f"there are {len(known) or 'none'}"

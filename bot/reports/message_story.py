@@ -123,7 +123,9 @@ def _from_journal(reader: Reader, word: str) -> Found:
     for record in records:
         if record.message_id in about:
             story = _story(found, record.thread_id, record.message_id)
-            story.events.append(_of_record(record))
+            event = _of_record(record)
+            if event.kind != "started" or event.what not in {one.what for one in story.events}:
+                story.events.append(event)  # an attempt is written again with each decision of it
             if isinstance(record, Settled):
                 story.outcome, story.by = record.outcome, record.by
             elif isinstance(record, Started):
@@ -190,6 +192,9 @@ def _of_entry(entry: Entry) -> Event:
             by = f", with message {plain(entry.by)}" if entry.by else ""
             code = f", {entry.code}" if entry.code else ""
             return Event(entry.at, "settled", f"{entry.outcome}{code}{by}{ref}")
+        case _ if entry.closed:
+            decision = entry.closed.decision(plain(entry.closed.by))
+            return Event(entry.at, "asked", f'"{flat(entry.text)}" {flat(decision)}')
         case _:
             at = f" as {plain(entry.platform_id)}" if entry.platform_id else ""
             return Event(entry.at, "posted", f'{entry.kind}{at}: "{flat(entry.text)}"')

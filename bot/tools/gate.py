@@ -16,7 +16,6 @@ results come back in the order of the calls.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,25 +24,18 @@ from typing import Protocol
 import anyio
 from pydantic import JsonValue
 
-from bot.guards.redaction import safe_prefix
 from bot.ports.errors import ToolCrashed, ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
-from bot.tools.labels import label
+from bot.tools.labels import tool_finished, tool_started
 from bot.tools.results import Results
 from threads.errors import StoreUnavailable, error_fields, retry_fields
-from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
+from threads.model import OnEvent, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Seconds after its deadline in which a tool can return partial output, before it is cut off."""
-
-LONGEST_SUMMARY = 80
-"""Characters of a call's summary in a status line."""
-
-LONGEST_SHOWN = 4_000
-"""Characters of a call's arguments, and of its result, that people are shown."""
 
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
@@ -161,11 +153,9 @@ class Toolbox:
         contexts = [replace(context, call_id=call.id, images=[]) for call in calls]
 
         async def run_one(index: int, call: ToolCall) -> None:
-            name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            given = safe_prefix(json.dumps(call.arguments, ensure_ascii=False), LONGEST_SHOWN, self._mask)
-            await on_event(ToolStarted(name, about, call.id, label(name, about), self._mask(given)))
+            await on_event(tool_started(call, self._mask))
             result = results[index] = await self._call(_Attempt(call, contexts[index], slots))
-            await on_event(ToolFinished(name, not result.is_error, call.id, result.content[:LONGEST_SHOWN]))
+            await on_event(tool_finished(call, result, self._mask))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
@@ -242,8 +232,3 @@ class Toolbox:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema())
-
-
-def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
-    """Return the call's text arguments, masked, for a status."""
-    return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

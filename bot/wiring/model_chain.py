@@ -8,6 +8,7 @@ are a step and a call.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.adapters.sdk import SdkClient
 from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
 from bot.llm.catalog import Catalog
 from bot.llm.policies.audio_metering import MeteredTranscription
@@ -46,12 +48,17 @@ from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
+from threads.errors import error_fields
 from threads.model import Answer, Message, ThreadId, Turn
+
+log = logging.getLogger(__name__)
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none, such as the offline one."""
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
+
+CHOOSE = "choose another one, or correct models.{} if that is wrong"
 
 HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
@@ -97,6 +104,13 @@ def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
         if facts.reasoning and facts.reasoning not in (takes := catalog.info(name).efforts):
             fault = wording.effort_not_taken(name, facts.reasoning, takes)
             yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
+
+
+def capability_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a fault if the model lacks what every turn needs: a start refuses it."""
+    tools = (ToolSpec("any", "", {}),) if settings.tools.enabled else ()
+    if fault := missing(catalog.info(settings.model), Request("", (), tools)):
+        yield f"model: {fault}; {CHOOSE.format(settings.model)}"
 
 
 def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
@@ -187,9 +201,16 @@ class ModelChain:
         if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
         if fault := self._lacks(self.name):
-            raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
-            )
+            raise ConfigInvalid(f"model: {fault}; {CHOOSE.format(self.name)}")
+
+    async def prepare(self) -> None:
+        """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
+        adapter = self._adapter(self.name)
+        try:
+            if isinstance(adapter, SdkClient):
+                await adapter.prepare()
+        except ProviderError as error:  # The first message is told.
+            log.warning("model.not_prepared: %s: %s", self.name, error, extra=error_fields(error))
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
@@ -375,7 +396,8 @@ class ModelChain:
         catalog, most = self.terms.catalog, partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
-            return MeteredModel(self._adapter(name, place), account, catalog, most, info.reasoning_tokens)
+            adapter = StructuredOutputModel(self._adapter(name, place))
+            return MeteredModel(adapter, account, catalog, most, info.reasoning_tokens)
 
         def refused(effort: Effort) -> None:
             self._refused_efforts.add((name, effort))
@@ -443,10 +465,9 @@ class ModelChain:
     def _adapter(self, name: str, place: int = 0) -> Model:
         if (name, place) not in self._adapters:
             vision = self.terms.catalog.info(name).vision
-            adapter = build_adapter(
+            self._adapters[name, place] = build_adapter(
                 name, self._settings, self._environ, http=self._http, now=self._now, vision=vision, key=place
             )
-            self._adapters[name, place] = StructuredOutputModel(adapter)
         return self._adapters[name, place]
 
     def _transcription_adapter(self, name: str, place: int = 0) -> Model:

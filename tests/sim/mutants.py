@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ import bot.playbooks.player
 import bot.wiring.playbooks
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
-from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
+from bot.budget.budgets import Budgets, Call, Commit, OverLimit, Pace, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
 from bot.llm.policies.queue import CallQueue
 from bot.playbooks import transitions
@@ -214,7 +215,9 @@ def renamed_without_fsync() -> Plant:
 def reservation_not_awaited() -> Plant:
     """A call goes out while its reservation is still on its way to the disk."""
 
-    async def hasty(self: SpendingLedger, call: Call, most: int, policy: Policy) -> int:
+    async def hasty(
+        self: SpendingLedger, call: Call, most: int, policy: Policy, pace: Pace | None = None
+    ) -> int:
         if shortages := self.budgets.shortages(call, most, policy):
             raise OverLimit(shortages, most)
         self.put(record := Reserve(call=call, micros=most))
@@ -226,10 +229,11 @@ def reservation_not_awaited() -> Plant:
 def reservations_of_the_dead_forgotten() -> Plant:
     """What a killed process had reserved is free again after the restart."""
 
-    def forgetful(self: Budgets) -> None:
+    def forgetful(self: Budgets, _: datetime) -> list[Commit]:
         for reserve in self.open.values():
             self._reserve(reserve.call, -reserve.micros)
         self.open.clear()
+        return []
 
     return patch.multiple(Budgets, lapse=forgetful)
 

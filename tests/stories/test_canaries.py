@@ -42,6 +42,7 @@ from tests.bot.tools.browser.site import page
 from tests.bot.tools.browser.site import running as running_browser
 from tests.bot.tools.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
+from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, serving
 from tests.world import T1
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolStarted, TurnStarted
@@ -455,7 +456,7 @@ async def test_no_line_of_the_audit_no_permission_and_no_question_holds_one(tmp_
             made.plan[f"ask {number}."] = [Tool("c1", "teller__values", {"q": canary})]
             posts = len(made.chat.posts)
             sent = await made.chat.send(f"ask {number}.")
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await made.chat.until(
                     lambda before=posts: any(post.choices for post in made.chat.posts[before:])
                 )

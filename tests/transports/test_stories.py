@@ -15,6 +15,7 @@ from bot.ports.errors import ModelUnavailable
 from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
+from tests.patience import WITHIN_S
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
@@ -338,7 +339,7 @@ async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
 @contextmanager
 def fatal(words, *, hides):
     """Expect the block to end with a fatal fault that has these words in it, and not the token."""
-    with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+    with anyio.fail_after(WITHIN_S), pytest.raises(BaseException) as raised:
         yield
     cause = first_cause(raised.value)
     assert isinstance(cause, TransportFatal)

@@ -157,6 +157,7 @@ class Actor:
                 self._turn = None
                 turn.done.set()
             if turn.stopped_by:
+                pending.shown = turn.shown
                 return Ending("stopped", "", by=turn.stopped_by)
             raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
         except Exception as error:  # the boundary of a turn

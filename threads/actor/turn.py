@@ -36,6 +36,7 @@ from threads.model import (
     Text,
     TextDelta,
     TextReset,
+    ToolStarted,
     TurnEvent,
     Waiting,
 )
@@ -109,6 +110,7 @@ class ActorTurn:
         self._mailbox, self._shared = mailbox, shared
         self.scope, self.done = anyio.CancelScope(), anyio.Event()
         self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
+        self._shown_before = ""
         self._asked, self._open, self._left = 0, 0, math.inf
 
     @cached_property
@@ -118,6 +120,11 @@ class ActorTurn:
     @property
     def timed_out(self) -> bool:
         return self.scope.cancel_called and not self.stopped_by
+
+    @property
+    def shown(self) -> str:
+        """Return what people saw of the answer so far."""
+        return "" if self._held else (self._shown_before + self._shown).strip()
 
     @property
     def place(self) -> int:
@@ -143,7 +150,8 @@ class ActorTurn:
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
         self.messages.extend([message.stamped(at) for message in messages])
-        self._conversation.saved, self._shown = False, ""
+        self._conversation.saved = False
+        self._shown_before, self._shown = self._shown_before + self._shown, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
         self.messages.replace(messages)
@@ -187,7 +195,9 @@ class ActorTurn:
                     await self.tell(Waiting(question.about, math.inf))
                 answer = await open_question.wait()
             await question.keep(answer)
-        await self.tell(_closed(f"{self.incoming.key}?{question_id}", question, answer))
+        closed = _closed(f"{self.incoming.key}?{question_id}", question, answer)
+        self._shared.delivery.close_question(self._pending, question.text, closed)
+        await self.tell(closed)
         if not self._open:
             await self.tell(Resumed())
         return answer
@@ -273,6 +283,8 @@ class ActorTurn:
                 self._shown += text
             case TextReset():
                 self._shown = ""
+            case ToolStarted() if self._shown_before:
+                self._shown_before = f"{self._shown_before.rstrip()}\n\n"
             case Waiting():
                 self.release()
             case Resumed():

@@ -27,7 +27,7 @@ from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses, decision_text
+from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
@@ -97,7 +97,7 @@ class Connection(ABC, Generic[A]):
     async def close(self, question: Any, event: QuestionClosed) -> None:
         """Take the buttons off a question, and say how it ended."""
         who = await self.name_of(event.by) if event.by else ""
-        await self.posting.close_question(question, decision_text(event, who))
+        await self.posting.close_question(question, event.decision(who))
 
 
 S = TypeVar("S")

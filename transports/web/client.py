@@ -63,6 +63,7 @@ class Web:
     name = "web"
     capabilities = Capabilities(find=True, lands_late=False, asks=True, files=True)
     trouble = ""
+    silent_s: float | None = None
     sessions: Sessions
 
     def __init__(
@@ -90,11 +91,6 @@ class Web:
         if self._stopped:
             return "stopped"
         return "connected" if self._connected.is_set() else "starting"
-
-    @property
-    def silent_s(self) -> float | None:
-        """Return 0 while the page can be reached: no link can fall silent."""
-        return 0.0 if self.state == "connected" else None
 
     async def serve(self, sink: Sink) -> None:
         """Serve until cancelled. Raises `TransportFatal` if the address cannot be used."""

@@ -8,6 +8,7 @@
 | GET /                | the page                                                         |
 | GET /api/events      | the stream of events                                             |
 | GET /api/threads     | the person's threads, newest first                               |
+| GET /api/earlier     | messages of a thread before those that are shown                 |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
 | POST /api/edit       | edits a message that waits                                       |
 | POST /api/delete     | deletes a message that waits                                     |
@@ -144,6 +145,7 @@ class Routes:
             Route("/", self._page),
             Route("/api/events", read(self._events)),
             Route("/api/threads", read(self._threads)),
+            Route("/api/earlier", read(self._earlier)),
             Route("/api/messages", change(self._send), methods=["POST"]),
             Route("/api/edit", change(self._edit), methods=["POST"]),
             Route("/api/delete", change(self._delete), methods=["POST"]),
@@ -247,6 +249,12 @@ class Routes:
 
     async def _threads(self, _: Request, person: Person) -> Response:
         return JSONResponse({"threads": await self._talk.list_threads(person)})
+
+    async def _earlier(self, request: Request, person: Person) -> Response:
+        thread, before = _root(request.query_params.get("thread", "")), request.query_params.get("before", "")
+        if not re.fullmatch("[0-9]{1,9}", before):
+            raise HTTPException(422, "before: a number of messages")
+        return JSONResponse({"events": await self._talk.earlier(person, thread, int(before))})
 
     async def _send(self, request: Request, person: Person) -> Response:
         given = await _body(request, _Message)

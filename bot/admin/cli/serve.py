@@ -13,7 +13,7 @@ import click
 
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
-from bot.ports.config_error import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
 
 if TYPE_CHECKING:
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 MOST_PIPED = 1 << 20
 """Bytes of a question that comes through a pipe."""
 
-IN_USE = (
-    "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
-)
+CHATS = "It is a chat or a question in another terminal, or it has just begun to start."
+PAGE = "It serves the page: `threadfast web link` prints a link with which you talk to it there."
+PLATFORMS = "It serves {}: talk to it there."
+OTHERWISE = "Or stop it first, or choose another folder with --data. `threadfast status` shows it."
 
 
 @click.command()
@@ -131,9 +132,10 @@ def link(served: tuple[Loaded, int | None], person: str, name: str) -> None:
     loaded, port = served
     whom = Person(id=person, name=name)
     try:
-        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, whom, port))
+        address = anyio.run(make_link, loaded.settings, loaded.environ, whom, port)
     except (ConfigInvalid, OSError) as error:
         refuse(masker(loaded)(str(error)))
+    click.echo(address)
 
 
 @click.command()
@@ -171,9 +173,13 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
             case FolderTaken() as cause if not isinstance(cause, ForeignFolder):
-                refuse(f"{cause}. {IN_USE}")
+                refuse(f"{cause}. {_place_of(loaded.settings.data)} {OTHERWISE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
+            case StoreRefused() as cause:
+                refuse(
+                    masker(loaded)(f"{cause}. Correct the address (`store.dsn`), or what its user may do.")
+                )
             case Fenced() | ConnectionError() as cause:
                 click.echo(masker(loaded)(f"{cause}; it has to start over"), err=True)
                 sys.exit(os.EX_TEMPFAIL)
@@ -182,6 +188,17 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{where}: {cause.strerror}; fix that, or choose another data folder with --data")
             case _:
                 _crashed(error, loaded)
+
+
+def _place_of(data: Path) -> str:
+    """Return where a person talks to the bot that serves this folder."""
+    from bot.admin.status.client import NoStatus, find_running_bot
+
+    found = find_running_bot(data)
+    names = [] if isinstance(found, NoStatus) else [transport.name for transport in found.transports]
+    if "web" in names:
+        return PAGE
+    return PLATFORMS.format(" and ".join(names)) if names else CHATS
 
 
 def _crashed(error: BaseException, loaded: Loaded) -> NoReturn:

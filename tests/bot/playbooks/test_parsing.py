@@ -74,7 +74,7 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
         "line 5: stage one: act.prompt: is required",
         'line 5: stage one: act.promt: unknown key; the nearest known one is "prompt"',
         "line 5: stage one: act.timeout_s: must be a valid number",
-        "line 7: stage two: act.prompt: must be a valid string",
+        'line 7: stage two: act.prompt: must be a text, such as "one"',
     ]
 
 
@@ -83,17 +83,17 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
     [
         (
             "    next: {success: ons}\n",
-            'line 8: stage two: next.success: no stage is called "ons"; the nearest is "one"',
+            'line 8: stage two: next.success: no stage is called "ons"; the nearest known one is "one"',
         ),
         (
             "    next: {on_error: {timeout: nowhere}}\n",
-            'line 8: stage two: next.on_error.timeout: no stage is called "nowhere"; the nearest is "one"',
+            'line 8: stage two: next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
         ),
         ("    next: {value: {field: a, cases: {x: one}}}\n    assert: {}\n", "needs a result with fields"),
         ("    next: {failure: one}\n", 'stages lead back to "one"; say how often, with `visits`'),
         (
             "    setup: {results: [on]}\n",
-            'stage two: setup.results[0]: no stage is called "on"; the nearest is "one"',
+            'stage two: setup.results[0]: no stage is called "on"; the nearest known one is "one"',
         ),
         (
             "    assert: {checks: [{file: a, command: b}]}\n",
@@ -132,7 +132,7 @@ KNOWN = Known.of(
     [
         (
             "act: {prompt: x, tools: [read_file, red_file]}",
-            'act.tools[1]: there is no tool "red_file"; the nearest is',
+            'act.tools[1]: there is no tool "red_file"; the nearest known one is',
         ),
         (
             "act: {prompt: x, tools: [browser]}",
@@ -144,7 +144,7 @@ KNOWN = Known.of(
         ),
         (
             "act: {prompt: x, model: locl/big}",
-            'act.model: no provider is called "locl"; the nearest is "local"',
+            'act.model: no provider is called "locl"; the nearest known one is "local"',
         ),
         (
             "act: {prompt: x}\n    assert: {checks: [{command: ls}]}",
@@ -170,7 +170,7 @@ def test_a_branch_by_a_field_that_the_schema_does_not_have_is_a_fault():
     schema = "assert: {schema: {type: object, properties: {kind: {type: string}}}}"
     text = stage_two(f"    {schema}\n    next: {{value: {{field: kid, cases: {{x: end}}}}}}\n")
     assert faults(text) == [
-        'line 9: stage two: next.value.field: the schema has no field "kid"; the nearest is "kind"'
+        'line 9: stage two: next.value.field: the schema has no field "kid"; the nearest known one is "kind"'
     ]
 
 
@@ -200,7 +200,7 @@ def test_the_name_is_that_of_the_file():
         ("", "line 1: must be a mapping with name, description and stages"),
         ("- a\n", "line 1: must be a mapping with name, description and stages"),
         ("a: [\n", "line 2: is not valid YAML"),
-        ("a: 1\na: 2\n", "line 2: a: is there twice"),
+        ("a: 1\na: 2\n", "line 2: a: stands in line 1 already"),
         ("a: &x [1]\nb: *x\n", "has a YAML alias (*name); write it out"),
         ("[" * 60_000, "line 1: has too many values, or values too deep in one another"),
         ("- " * 30_000, "line 1: has too many values, or values too deep in one another"),

@@ -63,7 +63,7 @@ def test_what_a_playbook_names_and_the_settings_do_not_have_is_a_fault_of_both_c
     (tmp_path / "playbooks").mkdir()
     file = tmp_path / "playbooks" / "p.yaml"
     file.write_text("name: p\ndescription: x\nstages:\n  - {name: a, act: {prompt: x, tools: [red_file]}}\n")
-    fault = 'p.yaml: line 4: stage a: act.tools[0]: there is no tool "red_file"; the nearest is "read_file"'
+    fault = 'p.yaml: line 4: stage a: act.tools[0]: there is no tool "red_file"; the nearest known one is "read_file"'
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("THREADFAST_SETTINGS", raising=False)
     (tmp_path / "settings.json").write_text('{"model": "offline/demo", "data": "."}')
