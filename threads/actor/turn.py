@@ -193,7 +193,14 @@ class ActorTurn:
             with self._clock_stopped():
                 if self._open == 1:
                     await self.tell(Waiting(question.about, math.inf))
-                answer = await open_question.wait()
+                try:
+                    answer = await open_question.wait()
+                except BaseException:
+                    if self.stopped_by:
+                        key = f"{self.incoming.key}?{question_id}"
+                        closed = QuestionClosed(key, approved=False, kind=question.kind, stopped=True)
+                        self._shared.delivery.close_question(self._pending, question.text, closed)
+                    raise
             await question.keep(answer)
         closed = _closed(f"{self.incoming.key}?{question_id}", question, answer)
         self._shared.delivery.close_question(self._pending, question.text, closed)

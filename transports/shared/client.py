@@ -20,14 +20,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.errors import TransportUnavailable
-from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
+from threads.model import (
+    UNDECIDED,
+    Outgoing,
+    QuestionClosed,
+    Sink,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    message_key,
+)
 from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses
+from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 

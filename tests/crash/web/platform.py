@@ -81,7 +81,7 @@ class Place:
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
         self._site = Site(folder / "data", free_port())
         self._pages: dict[str, Kept] = {}
-        self._sent, self._waiting = set[str](), set[str]()
+        self._sent, self._presses_sent, self._waiting = set[str](), set[str](), set[str]()
         self._pressed = set[str]()
         self._fate = random.Random(f"{seed} fate")
 
@@ -92,7 +92,8 @@ class Place:
     @property
     def owed(self) -> float:
         self._journal.look()
-        return len(self._waiting) + len(self._sent & self._journal.taken.keys() - self._journal.settled)
+        sent = self._sent | self._presses_sent
+        return len(self._waiting) + len(sent & self._journal.taken.keys() - self._journal.settled)
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
         task_status.started(int(self._site.url.rpartition(":")[2]))
@@ -168,7 +169,7 @@ class Place:
         thread = f"web::{person}:{root}"
         about = {"text": text, "command": message.command, "token": message.id}
         self._book.write("sent", id=message_id, thread=thread, said_at=anyio.current_time(), **about)
-        self._sent.add(message_id)
+        (self._presses_sent if "?" in message.id else self._sent).add(message_id)
         self._waiting.add(message_id)
         post = partial(self._post, visitor, {"id": message_id, "thread": root, "text": text})
         while not await post():

@@ -78,7 +78,7 @@ class Page:
             self.messages.clear()
             for one in event["events"]:
                 self.apply(one)
-        elif "id" in event:
+        elif "id" in event and event["op"] != "told":
             self.messages.setdefault(event["id"], Shown()).apply(event)
 
     def wake(self) -> None:
