@@ -17,6 +17,7 @@ from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
 from bot.wiring.chat import completed
 from bot.wiring.reload import Reload
+from tests.patience import WITHIN_S
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
@@ -51,7 +52,7 @@ class Chat(Platform):
     async def say(self, text: str, *, author: Author = ANN, thread: ThreadId = T1) -> Outgoing:
         """Write, wait until it is settled, and return the post that settled it."""
         incoming = await self.send(text, author=author, thread=thread)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await self.settled(incoming.id)
         return next(post for post in reversed(self.posts) if post.reply_to == incoming.id)
 
@@ -93,7 +94,7 @@ async def serving(
             )
 
         tasks.start_soon(run)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await chat.ready.wait()
         yield chat
         tasks.cancel_scope.cancel()

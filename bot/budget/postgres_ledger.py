@@ -32,7 +32,7 @@ from bot.budget.budgets import (
     record_adapter,
 )
 from bot.ports.model import Usage
-from bot.store.postgres.session import Row, Session
+from bot.store.postgres.session import Pool, Row, Session
 from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
 from threads.store.group_commit import GroupWriter
@@ -68,10 +68,10 @@ class PostgresLedger:
     """
 
     def __init__(
-        self, dsn: str, me: Callable[[], int], now: Callable[[], datetime], lost: Callable[[], Exception]
+        self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime], lost: Callable[[], Exception]
     ) -> None:
         self.budgets = Budgets()
-        self._calls, self._writer = Session(dsn), Session(dsn)
+        self._calls, self._writer = Session(pool), Session(pool)
         self._me, self._now, self._lost = me, now, lost
         self._numbers: Iterator[int] = iter(())
         self._commits = GroupWriter(self._commit)
@@ -148,23 +148,14 @@ class PostgresLedger:
             with end:
                 await self._commits.run()
 
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(write)
-                tasks.start_soon(self._refresh)
-                try:
-                    yield self
-                finally:
-                    tasks.cancel_scope.cancel()
-                    end.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.close()
-
-    async def close(self) -> None:
-        """Close the connections."""
-        for session in (self._calls, self._writer):
-            await session.close()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            tasks.start_soon(self._refresh)
+            try:
+                yield self
+            finally:
+                tasks.cancel_scope.cancel()
+                end.cancel()
 
     async def _refresh(self) -> None:
         is_away = False

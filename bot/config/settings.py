@@ -74,6 +74,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
+RecoveryChoice = Literal["sign_in", "ask", "model"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
@@ -364,9 +365,10 @@ class Tools(Section):
     approval_expires_s: Seconds = Field(
         default=3600, description="Seconds until an open question counts as no, or as not answered."
     )
-    recovery: Literal["ask", "model"] = Field(
-        default="ask",
-        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
+    recovery: RecoveryChoice = Field(
+        default="sign_in",
+        description="After which failures a person is asked how to go on: only where they have to sign in, wherever "
+        "they may help (`ask`), or never (`model`).",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."

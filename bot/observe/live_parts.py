@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Spend
@@ -55,4 +55,4 @@ class LiveParts:
     sandbox: str
     troubles: Callable[[], Sequence[str]]
     mask: Masker = field(default_factory=Masker)
-    prepare: Callable[[], Awaitable[None]] = nothing_to_prepare
+    prepare: Callable[[], Coroutine[Any, Any, None]] = nothing_to_prepare

@@ -126,7 +126,7 @@ REASONS: Mapping[str, str] = {
     "tools.policy": "What differs from the profile, such as one command that needs no question.",
     "tools.after_outside_text": "Text from a web page may be meant for the model: from then on a person decides what goes out.",
     "tools.approval_expires_s": "A question from yesterday is about yesterday.",
-    "tools.recovery": "A server that is down or a sign-in that ran out is nothing a model can repair; what it can, it tries first.",
+    "tools.recovery": "A failure is a result: the model reads it and goes on. Only a sign-in has to wait for a person.",
     "tools.private_hosts": "Addresses inside your network are out of reach unless you name them.",
     "tools.sandbox": "The strongest walls the machine offers are found by trying them at each start.",
     "links.allow": "A link can carry data out when it is clicked or previewed; others are shown as text.",

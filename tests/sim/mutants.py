@@ -31,6 +31,7 @@ from bot.playbooks.runs import Runs
 from bot.ports.model import Usage
 from bot.schedules.store import Schedule, Schedules
 from tests.explorer.mutants import MUTANTS as explorer
+from threads.actor.actor import Actor
 from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
@@ -122,6 +123,16 @@ def effect_before_the_start() -> Plant:
         self._held.clear()
 
     return patch.multiple(ActorTurn, begun=hasty)
+
+
+def deletes_before_the_turn_only() -> Plant:
+    """The delete of a message that is being answered changes nothing."""
+    give_back = Actor._give_back
+
+    def late(self: Actor, key: str) -> ActorTurn | None:
+        return None if self.current and self.current.begun else give_back(self, key)
+
+    return patch.multiple(Actor, _give_back=late)
 
 
 def post_before_the_intent() -> Plant:
@@ -390,6 +401,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "deletes before the turn only": (deletes_before_the_turn_only, "after its delete"),
     "page without keys": (page_without_keys, DOUBLED),
     "late answers": (late_answers, "posted too late"),
     "border not awaited": (border_not_awaited, "is on disk"),

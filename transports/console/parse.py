@@ -21,7 +21,7 @@ LEAST_COLUMNS = 20
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
-    "Ctrl-C": "stop what is running, or clear the line; twice: leave",
+    "Ctrl-C": "stop what is running, or clear the line; with neither, twice leaves",
 }
 """Keys at a terminal."""
 
@@ -58,6 +58,10 @@ class Sender:
         self.messages += 1
         message_id = f"{self.session}.{self.messages}"
         return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
+
+    def sent(self, message_id: str) -> bool:
+        """Return whether a message is of this session."""
+        return message_id.startswith(f"{self.session}.")
 
     def file_id(self) -> str:
         self.files += 1

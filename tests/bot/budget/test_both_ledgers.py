@@ -16,9 +16,10 @@ from bot.budget.budgets import Call, OverLimit, Pace, Policy, Shortage
 from bot.budget.ledger import Ledger
 from bot.budget.postgres_ledger import PostgresLedger
 from bot.ports.model import Usage
-from bot.store.postgres.session import Session
+from bot.store.postgres.session import Pool, Session
 from bot.store.postgres.worker import WorkerLost
 from tests.bot.store.postgres.workers import rows, workers
+from tests.patience import WITHIN_S
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 
@@ -28,7 +29,7 @@ now = partial(datetime.now, UTC)
 
 
 def ledger_of(seat):
-    return PostgresLedger(seat.dsn, lambda: seat.worker.number, now, WorkerLost)
+    return PostgresLedger(seat.store.pool, lambda: seat.worker.number, now, WorkerLost)
 
 
 @pytest.fixture(params=["files", "postgres"])
@@ -169,7 +170,6 @@ async def test_a_worker_that_was_taken_for_dead_can_reserve_nothing(dsn):
         rows(dsn, "DELETE FROM worker RETURNING id")
         with pytest.raises(WorkerLost):
             await ledger.reserve(Call("t1", "ann", "m1", "fake/one", ledger.today), 1, HARD)
-        await ledger.close()
 
 
 async def test_a_statement_that_is_sent_again_counts_once(dsn):
@@ -215,8 +215,8 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
         raise ConnectionError("away")
 
     monkeypatch.setattr(Session, "rows", away)
-    async with PostgresLedger("", lambda: 1, now, WorkerLost).writing():
-        with anyio.fail_after(10):
+    async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
+        with anyio.fail_after(WITHIN_S):
             while len(tries) < 5:
                 await anyio.sleep(0.01)
     assert caplog.messages.count("usage.not_read: away") == 1

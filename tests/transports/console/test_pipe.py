@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.console.consoles import between_pipes, shown
 from threads.errors import TransportRejected
 from threads.model import Outgoing, TextDelta, TurnSettled
@@ -188,7 +189,7 @@ async def test_serving_can_be_cancelled_while_the_input_is_silent_and_while_nobo
         await work(*args)
         ended.append(work)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         async with anyio.create_task_group() as group:
             group.start_soon(forever, piped.console.serve, piped.bot.sink)
             group.start_soon(forever, piped.console.post, Outgoing(thread_id("main"), "k", "x"))

@@ -1,45 +1,40 @@
--- A call that its worker's death cut short costs its prompt, and its output by the time that passed until it was found.
-ALTER TABLE reservation ADD COLUMN at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ADD COLUMN at_once bigint, ADD COLUMN per_s bigint NOT NULL DEFAULT 0;
+-- What the names of a worker's connections have in common, and when another worker first saw none of them; its next
+-- beat makes that null again.
+ALTER TABLE worker ADD COLUMN tag text, ADD COLUMN missing_at timestamptz;
 
-CREATE FUNCTION reserve(
-    me int, which bigint, scopes text[], keys text[], caps bigint[], today text, most bigint, entry text,
-    prompt_cost bigint, second_cost bigint
-) RETURNS TABLE (fits boolean, of account) LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY SELECT * FROM reserve(me, which, scopes, keys, caps, today, most, entry);
-    UPDATE reservation r SET at_once = prompt_cost, per_s = second_cost WHERE r.seq = which;
-END
-$$;
-
--- Counts what calls of dead workers can have cost, and returns their lines with it. A worker that is cut off from the
--- database is taken for dead while it lives: within a lease of 3 s it ends its calls, and they end a second later.
-DROP FUNCTION lapse();
-CREATE FUNCTION lapse() RETURNS TABLE (entry text, cost bigint) LANGUAGE plpgsql AS $$
+-- Frees what dead workers own: those whose lease is past, or that have had neither a connection nor their lock for
+-- `grace_s`. Returns those that are gone, and those that are missing so far. Only a worker judges whose own session is
+-- as old as a lease: when the server starts again, all connections are gone at once.
+CREATE FUNCTION reap(me int, lease_s float8, grace_s float8) RETURNS TABLE (name text, is_gone boolean)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-    dead bigint[];
+    missing int[];
 BEGIN
-    SELECT array_agg(r.seq) INTO dead FROM reservation r
-    WHERE NOT EXISTS (SELECT FROM worker w WHERE w.id = r.worker);
-    IF dead IS NULL THEN
+    IF NOT EXISTS (
+        SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = me
+          AND a.datname = current_database() AND a.backend_start < clock_timestamp() - lease_s * interval '1s'
+    ) THEN
         RETURN;
     END IF;
-    PERFORM FROM account a WHERE EXISTS (
-        SELECT FROM reservation r, unnest(r.scopes, r.keys) k (scope, key)
-        WHERE r.seq = ANY (dead) AND a.scope = k.scope AND a.key = k.key
-    ) ORDER BY a.scope, a.key FOR NO KEY UPDATE;
-    RETURN QUERY WITH gone AS (
-        DELETE FROM reservation r WHERE r.seq = ANY (dead) RETURNING r.*, LEAST(r.micros, CASE
-            WHEN r.at_once IS NULL OR r.at > clock_timestamp() THEN r.micros
-            ELSE r.at_once + ceil((EXTRACT(epoch FROM clock_timestamp() - r.at) + 4) * r.per_s)
-        END)::bigint AS charged
-    ), amounts AS (
-        SELECT k.scope, k.key, sum(g.micros) AS freed, sum(g.charged) AS charged, max(g.day) AS day
-        FROM gone g, unnest(g.scopes, g.keys) k (scope, key) GROUP BY k.scope, k.key
-    ), changed AS (
-        UPDATE account a SET reserved = a.reserved - m.freed, spent = a.spent + m.charged, day = m.day
-        FROM amounts m WHERE a.scope = m.scope AND a.key = m.key
-    )
-    SELECT s.line::text, g.charged FROM gone g JOIN spending s ON s.seq = g.seq;
+    missing := ARRAY(
+        SELECT w.id FROM worker w WHERE w.id <> me AND NOT EXISTS (
+            SELECT FROM pg_stat_activity a
+            WHERE a.datname = current_database() AND split_part(a.application_name, ' ', 2) = w.tag
+        ) AND NOT EXISTS (
+            SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.classid = 7777 AND l.objid = w.id
+              AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+        )
+    );
+    UPDATE worker w SET missing_at = clock_timestamp() WHERE w.id = ANY (missing) AND w.missing_at IS NULL;
+    RETURN QUERY DELETE FROM worker w WHERE w.id <> me AND (w.alive_until < clock_timestamp()
+        OR (w.id = ANY (missing) AND w.missing_at < clock_timestamp() - grace_s * interval '1s')
+    ) RETURNING w.name, true;
+    PERFORM FROM thread t WHERE t.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner)
+    ORDER BY t.id FOR NO KEY UPDATE;
+    UPDATE thread t SET owner = NULL
+    WHERE t.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = t.owner);
+    RETURN QUERY SELECT w.name, false FROM worker w WHERE w.id = ANY (missing);
 END
 $$;
