@@ -17,6 +17,7 @@ import click
 from benchmarks import (
     discord_events,
     discord_stream,
+    first_answer,
     herd,
     isolation,
     latency,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "long-thread": long_thread.measure,
     "memory": memory.measure,
     "start-up": startup.measure,
+    "first-answer": first_answer.measure,
     "restart": restart.measure,
     "isolation": isolation.measure,
     "herd": herd.measure,

@@ -25,8 +25,7 @@ from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.sdk import SdkClient
-from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
 from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.effort import EffortModel
@@ -205,10 +204,8 @@ class ModelChain:
 
     async def prepare(self) -> None:
         """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
-        adapter = self._adapter(self.name)
         try:
-            if isinstance(adapter, SdkClient):
-                await adapter.prepare()
+            await prepare_adapter(self._adapter(self.name))
         except ProviderError as error:  # The first message is told.
             log.warning("model.not_prepared: %s: %s", self.name, error, extra=error_fields(error))
 
