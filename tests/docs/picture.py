@@ -98,14 +98,14 @@ def as_svg(lines: list[str]) -> str:
 async def photograph(target: Path) -> None:
     """Talk to the demo on the page, up to its question, and save what a browser shows."""
     settings = {"model": "offline/demo", "tools": {"policy": {"write_file": "ask"}}}
+    window = {"viewport": {"width": 1000, "height": 620}, "color_scheme": "light"}
     with tempfile.TemporaryDirectory() as home:
-        async with process_serving(Path(home), settings, {}) as site:
-            async with browsing(site, viewport={"width": 1000, "height": 620}, color_scheme="light") as page:
-                await say(page, "hello")
-                await page.wait_for_selector(".post.reply")
-                await say(page, "write notes.txt Ship on Friday.")
-                await page.wait_for_selector("text=Allow once")
-                await page.screenshot(path=target)
+        async with process_serving(Path(home), settings, {}) as site, browsing(site, **window) as page:
+            await say(page, "hello")
+            await page.wait_for_selector(".post.reply")
+            await say(page, "write notes.txt Ship on Friday.")
+            await page.wait_for_selector("text=Allow once")
+            await page.screenshot(path=target)
 
 
 if __name__ == "__main__":
