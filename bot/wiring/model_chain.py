@@ -379,9 +379,8 @@ class ModelChain:
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
         thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
-        if name == OFFLINE_MODEL:
-            most = _no_tokens
+        catalog = self.terms.catalog
+        most = _no_tokens if name == OFFLINE_MODEL else partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
             return MeteredModel(self._adapter(name, place), account, catalog, most, info.reasoning_tokens)
