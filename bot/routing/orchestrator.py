@@ -96,7 +96,7 @@ class Orchestrator:
                 assert_never(event)
 
     async def change(self, event: FollowUp) -> None:
-        """Edit or withdraw a message whose turn has not started, or stop a thread. Raises `StoreUnavailable`."""
+        """Edit a message whose turn has not started, withdraw one, or stop a thread. Raises `StoreUnavailable`."""
         match event:
             case Edited():
                 await self._journal.amend(replace(event, text=scrub(event.text)))
@@ -109,12 +109,12 @@ class Orchestrator:
 
     def route(self, pending: PendingMessage) -> None:
         """Send a durable message to its thread. Never waits."""
-        incoming = pending.incoming
-        if not self._admission.allowed(incoming):
+        incoming, command = pending.incoming, self._controls.command_of(pending)
+        if not (pending.is_over or self._admission.allowed(incoming)):
             self._end_together([pending], Ending("refused", wording.NOT_ALLOWED, "refusal"))
         elif incoming.stale:
             self._share(pending, _too_old)
-        elif (command := self._controls.command_of(pending)) and self._controls.is_control(command, incoming):
+        elif command and not pending.is_over and self._controls.is_control(command, incoming):
             self._thread_tasks.start(incoming.thread, self._obey, command, pending)
         elif not self._rates.allows(pending):
             self._share(pending, _too_fast)

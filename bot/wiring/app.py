@@ -83,13 +83,18 @@ Watch = Callable[[LiveParts], AbstractAsyncContextManager[None]]
 """A context around the running bot, see `bot.observe`."""
 
 
+def unwatched(_: LiveParts) -> AbstractAsyncContextManager[None]:
+    """Observe nothing."""
+    return nullcontext()
+
+
 async def serve(
     settings: Settings,
     environ: Mapping[str, str],
     *,
     model: str,
     make_transports: Callable[[Storage], Sequence[Transport]],
-    watch: Watch = lambda _: nullcontext(),
+    watch: Watch = unwatched,
     observing: Observing | None = None,
     on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
@@ -205,6 +210,7 @@ def _models(
         random=random.random,
         now=storage.now,
         observing=resources.observing,
+        mask=resources.mask,
         sharers=lambda: storage.store.workers,
         on_grant=partial(record_grant, tool_set.audit),
         decided=partial(record_decision, tool_set.audit),
@@ -310,6 +316,7 @@ class _Bot:
             self.agents.tool_set.sandbox,
             troubles,
             self.resources.mask,
+            self.agents.chain.prepare,
         )
 
     def start_schedules(

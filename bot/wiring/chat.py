@@ -69,7 +69,11 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
             say(f"Note: {trouble}")
         if console.interactive and "files" in settings.tools.enabled:
             say(TRY if live.sandbox != "off" else TRY_WITHOUT_SHELL)
-        yield
+        async with anyio.create_task_group() as tasks:
+            if console.interactive:  # while a person types
+                tasks.start_soon(live.prepare)
+            yield
+            tasks.cancel_scope.cancel()
 
     with console_logs(settings, environ, interactive=console.interactive) as secrets:
         if settings.verify_providers:

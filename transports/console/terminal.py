@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO, assert_never
@@ -22,6 +23,7 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -111,9 +113,10 @@ class Terminal:
         heading = "" if name == self._view.current else name
         async with self._printing:
             lines = [*await self._question_of(outgoing), *self._view.take_tool_lines(name)]
+            text = f"{self._view.take_shown(name)}{outgoing.text}"
             draw = partial(
                 render.render,
-                outgoing,
+                replace(outgoing, text=text),
                 self._width,
                 heading=heading,
                 tools=lines,
@@ -137,7 +140,17 @@ class Terminal:
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._view.threads[thread.root].apply(message_id, event, time.monotonic())
+        self._take_dropped()
         self._prompt.app.invalidate()
+
+    def _take_dropped(self) -> None:
+        """Put what a stop dropped in the current thread back into the field."""
+        dropped, self._view.thread.dropped = self._view.thread.dropped, []
+        if dropped:
+            field = self._prompt.default_buffer
+            text = "\n".join(filter(None, [*(message.text for message in dropped), field.text]))
+            field.document = Document(text, len(text))
+            self._attachments[:0] = [file for message in dropped for file in message.files]
 
     async def _converse(self) -> None:
         await self._note(f"Thread {self._view.current}. /help lists the commands, Ctrl-D leaves.")
@@ -164,6 +177,7 @@ class Terminal:
                 self._say(action.text)
             case "switch":
                 self._view.switch_to(action.text)
+                self._take_dropped()
             case "list":
                 await self._note(self._view.listing())
             case "attach":
@@ -198,7 +212,7 @@ class Terminal:
         attachments = [] if text.startswith("/") else self._attachments
         message = self._sender.message(text, self._view.current, attachments)
         attachments.clear()
-        self._view.thread.queued.add(message.id)
+        self._view.thread.queued[message.id] = message
         self._unsent.send_nowait(message)
         return message.id
 

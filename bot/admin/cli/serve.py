@@ -7,13 +7,13 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
-from bot.ports.config_error import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
 
 if TYPE_CHECKING:
@@ -90,8 +90,11 @@ def _piped() -> str:
     return data.decode(errors="replace")
 
 
+port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
+
+
 @click.group(invoke_without_command=True)
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
+@port_option
 @click.option("--open/--no-open", "opens", default=None, help="Open the page, by default on a desktop.")
 @settings_option
 @data_option
@@ -102,11 +105,12 @@ def web(
     """Talk to the bot in the browser. It prints a link that works once."""
     if not ctx.invoked_subcommand:
         _await_reload()
-    loaded = load(settings_file, data)
-    ctx.obj = loaded, port
+    ctx.obj = {"port": port, "settings_file": settings_file, "data": data}
     if ctx.invoked_subcommand:
         return
     from bot.wiring.web import run_web
+
+    loaded = load(settings_file, data)
 
     desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     shows = desktop if opens is None else opens
@@ -118,18 +122,19 @@ def web(
     "--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`."
 )
 @click.option("--name", default="", help="What to call this person.")
+@port_option
+@settings_option
+@data_option
 @click.pass_obj
-def link(served: tuple[Loaded, int | None], person: str, name: str) -> None:
-    """Print a new link to the page of the running bot. It works once, for 10 minutes.
-
-    If the bot was started with --port, say it here too: threadfast web --port 8000 link.
-    """
+def link(before: dict[str, Any], /, person: str, name: str, **given: Any) -> None:
+    """Print a new link to the page of the running bot. It works once, for 10 minutes."""
     import anyio
 
     from bot.wiring.web import make_link
     from transports.web.sessions import Person
 
-    loaded, port = served
+    options = {option: before[option] if value is None else value for option, value in given.items()}
+    loaded, port = load(options["settings_file"], options["data"]), options["port"]
     whom = Person(id=person, name=name)
     try:
         address = anyio.run(make_link, loaded.settings, loaded.environ, whom, port)
@@ -176,6 +181,10 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{cause}. {_place_of(loaded.settings.data)} {OTHERWISE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
+            case StoreRefused() as cause:
+                refuse(
+                    masker(loaded)(f"{cause}. Correct the address (`store.dsn`), or what its user may do.")
+                )
             case Fenced() | ConnectionError() as cause:
                 click.echo(masker(loaded)(f"{cause}; it has to start over"), err=True)
                 sys.exit(os.EX_TEMPFAIL)

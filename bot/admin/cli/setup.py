@@ -219,6 +219,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     file = settings_file or Path("settings.json")
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
+    if web := loaded.settings.transports.web:
+        serves.append(f"the page at {web.public_url or f'{web.host}, port {web.port}'}")
     click.echo(where)
     profile = loaded.settings.tools.profile
     click.echo(

@@ -154,8 +154,9 @@ def _render(tool: str, result: str) -> str:
     except ValueError:
         content = result
     match content:
-        case {"error": {"type": kind, "message": message}}:
-            return f"`{tool}` {'was not used' if kind == 'permission' else 'did not work'}: {message}"
+        case {"error": {"type": kind, "message": message}, **more}:
+            told = f"`{tool}` {'was not used' if kind == 'permission' else 'did not work'}: {message}"
+            return "\n\n".join([told, *_texts_of(more.get("partial"))])
         case {"result": value}:
             parts = _parts(tool, value) if isinstance(value, dict) else []
             return "\n\n".join(parts) or f"Here is what `{tool}` gave me:\n\n{_block(value)}"
@@ -166,14 +167,20 @@ def _parts(tool: str, value: Mapping[str, JsonValue]) -> list[str]:
     parts = []
     with suppress(KeyError):
         parts.append(SENTENCES[tool].format_map(value))
-    parts += [_block(text) for name in TEXTS if isinstance(text := value.get(name), str) and text.strip()]
+    parts += _texts_of(value)
     match value:
         case {"entries": [_, *_] as items} | {"notes": [_, *_] as items}:
             lines = (item.get("text") or item.get("name") for item in items if isinstance(item, dict))
             parts.append(_block("\n".join(map(str, lines))))
-        case {"exit_code": code} if code or not parts:
+        case {"exit_code": code} if not parts:
             parts.append(f"It ended with exit code {code}.")
     return parts
+
+
+def _texts_of(value: object) -> list[str]:
+    """Return the texts of a result, such as what a command printed."""
+    texts = [value.get(name) for name in TEXTS] if isinstance(value, Mapping) else []
+    return [_block(text) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _block(value: JsonValue) -> str:

@@ -101,11 +101,6 @@ def test_an_intent_that_lacks_something_says_how_it_is_written(text: str) -> Non
     [
         ("shell", {"exit_code": 0, "stdout": "a\nb\n", "stderr": ""}, "```\na\nb\n```"),
         ("shell", {"exit_code": 0, "stdout": "", "stderr": ""}, "It ended with exit code 0."),
-        (
-            "shell",
-            {"exit_code": 3, "stdout": "a\n", "stderr": "b\n"},
-            "```\na\n```\n\n```\nb\n```\n\nIt ended with exit code 3.",
-        ),
         ("read_file", {"text": "hello ```there```", "size": 17}, "````\nhello ```there```\n````"),
         ("list_files", {"entries": [{"name": "a.txt", "size": 7}, {"name": "b"}]}, "```\na.txt\nb\n```"),
         ("write_file", {"written": "a.txt", "size": 7, "created": True}, "Wrote `a.txt` (7 bytes)."),
@@ -126,8 +121,13 @@ def test_a_result_is_worded_for_people(tool: str, result: JsonValue, words: str)
     [("not_found", "`shell` did not work: No file."), ("permission", "`shell` was not used: No file.")],
 )
 def test_a_failure_is_worded_for_people(kind: str, words: str) -> None:
-    content = json.dumps({"success": False, "error": {"type": kind, "message": "No file."}})
+    error = {"type": kind, "message": "No file."}
+    content = json.dumps({"success": False, "error": error})
     assert after(ToolCall("1", "shell", {}), content, is_error=True) == words
+    printed = {"exit_code": 3, "stdout": "a\n", "stderr": "b\n"}
+    content = json.dumps({"success": False, "error": error, "partial": printed})
+    told = after(ToolCall("1", "shell", {}), content, is_error=True)
+    assert told == f"{words}\n\n```\na\n```\n\n```\nb\n```"
 
 
 @pytest.mark.parametrize(

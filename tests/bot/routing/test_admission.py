@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 
 from bot.ports import wording
+from bot.ports.errors import ModelUnavailable
 from tests.bot.routing.conftest import serve
 from tests.world import ANN, T1, Clock, Platform, Scripted, message, running, says
 from threads.errors import TransportUnavailable
@@ -37,6 +38,32 @@ async def test_a_thread_stays_joined_after_a_restart_and_after_a_fresh_start(tmp
         await serve(bot, platform, overheard(3))
 
 
+class Deaf(Platform):
+    """A platform that does not answer a post."""
+
+    def __init__(self):
+        super().__init__()
+        self.posting = anyio.Event()
+
+    async def post(self, outgoing):
+        self.posting.set()
+        return await anyio.sleep_forever()
+
+
+async def test_a_thread_whose_first_turn_left_only_its_failure_behind_is_joined_and_keeps_its_order(tmp_path):
+    deaf, platform = Deaf(), Platform()
+    async with running(tmp_path, deaf, Scripted(ModelUnavailable())) as bot:
+        await bot.orchestrator.receive(replace(message(1), via="mention"))
+        await deaf.posting.wait()
+    async with running(tmp_path, platform, Scripted()):
+        await platform.settled("m1")
+    async with running(tmp_path, platform, Scripted()) as bot:
+        await bot.orchestrator.receive(overheard(2))
+        await serve(bot, platform, replace(message(3), via="mention"))
+        await serve(bot, platform, overheard(2))  # a catch-up brings it again
+    assert [post.reply_to for post in platform.posts] == ["m1", "m2", "m3"]
+
+
 async def test_a_message_that_follows_at_once_is_in_a_joined_thread(tmp_path):
     began, go = anyio.Event(), anyio.Event()
 
@@ -50,6 +77,15 @@ async def test_a_message_that_follows_at_once_is_in_a_joined_thread(tmp_path):
         await bot.orchestrator.receive(replace(message(1), via="mention"))
         await bot.orchestrator.receive(overheard(2))
         go.set()
+        await platform.settled("m1", "m2")
+
+
+async def test_a_message_that_is_heard_before_its_mention_is_in_a_joined_thread(tmp_path):
+    platform = Platform()
+    async with running(tmp_path, platform, Scripted()) as bot, anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.orchestrator.receive, overheard(2))
+        await anyio.wait_all_tasks_blocked()
+        await bot.orchestrator.receive(replace(message(1), via="mention"))
         await platform.settled("m1", "m2")
 
 

@@ -328,6 +328,21 @@ async def test_a_retry_that_failed_before_a_restart_keeps_its_place_when_its_mes
     assert [post.reply_to for post in platform.posts] == ["m2", "m3"]
 
 
+async def test_an_answer_that_was_on_its_way_keeps_its_place_whatever_the_settings_say_after_a_restart(
+    tmp_path,
+):
+    platform, model = SlowPlatform(), Scripted(says("one"), says("two"))
+    async with running(tmp_path, platform, model) as bot:
+        await bot.orchestrator.receive(message(1, "one?", author=BOB))
+        await platform.held["m1"][0].wait()
+        await bot.orchestrator.receive(message(2, "two?"))
+    platform.held.clear()
+    async with running(tmp_path, platform, model, allowed=lambda event: event.author == ANN):
+        await platform.settled("m1", "m2")
+    assert platform.outcomes == {"m1": "answered", "m2": "answered"}
+    assert [post.text for post in platform.posts] == ["one", "two"]
+
+
 async def test_a_retry_by_somebody_else_runs_with_the_rights_of_who_wrote_the_text(tmp_path):
     platform, model = Platform(), Scripted(ModelUnavailable(), says("better now"))
     async with running(tmp_path, platform, model) as bot:

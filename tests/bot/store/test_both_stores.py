@@ -13,6 +13,7 @@ import pytest
 
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, said
+from tests.patience import WITHIN_S
 from threads.file_store import FileStore
 from threads.journal.ports import NullTaker
 from threads.model import Edited, StopRequest, message_key
@@ -46,7 +47,7 @@ class Core(NullTaker):
         news.set()
 
     async def until(self, predicate):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while not predicate():
                 await self._news.wait()
 
@@ -144,13 +145,33 @@ async def test_a_conversation_is_loaded_as_it_was_saved(process):
         await receive(store, core, 1)
         context = store.context(THREAD)
         assert (await context.load()).messages == []
-        assert not await store.begun(THREAD)
         talk = [said("a \u2028 \x00", "m1"), said("b"), said("c", "m2")]
         for messages in (talk[:1], talk[:2], [talk[0], talk[2]], talk):
             await context.save(messages)
             assert (await store.context(THREAD).load()).messages == messages
+
+
+async def test_a_thread_is_begun_by_a_message_that_waits_and_by_a_conversation(process):
+    async with process() as (store, core):
+        first = await receive(store, core, 1)
         assert await store.begun(THREAD)
         assert not await store.begun(OTHER)
+        await store.journal.append(first.settled("refused"))
+        await core.until(lambda: core.ends)
+        assert not await store.begun(THREAD), "nobody was answered there"
+        context = store.context(THREAD)
+        await context.load()
+        await receive(store, core, 2)
+        await context.save([said("a", "m2")])
+        assert await store.begun(THREAD)
+
+
+async def test_only_one_message_is_the_first_of_its_day(process):
+    async with process() as (store, _):
+        assert await store.first_today("U1", "m1")
+        assert not await store.first_today("U1", "m2")
+        assert await store.first_today("U1", "m1"), "it came again"
+        assert await store.first_today("U2", "m2")
 
 
 async def test_a_conversation_that_is_put_aside_begins_anew(process):
@@ -213,12 +234,13 @@ async def test_one_process_alone_holds_every_role_and_owns_what_it_serves(proces
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.hold, "schedules", work, lambda: None)
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await held.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await store.ensure_ownership()
         assert store.workers == 1
         assert await store.take_token("t", 1000, 1000) == 0
+        assert await store.try_token("t", 1000, 1000, 10)
         request = StopRequest("m2", replace(THREAD, root=""), pending.received.seq + 1)
         assert await store.journal.stop_elsewhere(request) == (0, 0)

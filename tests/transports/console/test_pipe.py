@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.console.consoles import between_pipes, shown
 from threads.errors import TransportRejected
 from threads.model import Outgoing, TextDelta, TurnSettled
@@ -59,6 +60,19 @@ async def test_a_line_waits_until_the_one_before_is_settled(piped):
         piped.bot.go.set()
     assert piped.got == ["hold", "next"]
     assert await piped.read(piped.answers) == "held to the end\nYou said: next\n"
+
+
+@pytest.mark.parametrize("control", ["/stop", "!stop", "Stop", "/status", "/deny q1"])
+async def test_what_acts_on_a_running_answer_passes_the_lines_that_wait(piped, control):
+    async with anyio.create_task_group() as group:
+        group.start_soon(piped.serve)
+        await piped.type(f"hold\nnext\n/thread work\nthere\n{control}\nlast".encode())
+        await shown(piped, "[work] ")
+        assert piped.got == ["hold", control]
+        assert piped.bot.got[-1].thread == thread_id("work")
+        piped.bot.go.set()
+    assert piped.got == ["hold", control, "next", "there", "last"]
+    assert piped.console.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -175,7 +189,7 @@ async def test_serving_can_be_cancelled_while_the_input_is_silent_and_while_nobo
         await work(*args)
         ended.append(work)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         async with anyio.create_task_group() as group:
             group.start_soon(forever, piped.console.serve, piped.bot.sink)
             group.start_soon(forever, piped.console.post, Outgoing(thread_id("main"), "k", "x"))

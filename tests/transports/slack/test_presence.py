@@ -28,7 +28,7 @@ from threads.model import (
     message_key,
 )
 from transports.slack.api.web_api import Identity, open_web
-from transports.slack.live import reactions
+from transports.slack.live import latest_wins
 from transports.slack.live.presence import OUTCOMES, Presence
 from transports.slack.live.thread_status import LOADING, THINKING, title_of
 from transports.slack.post.posting import Posting
@@ -55,8 +55,10 @@ class Chat:
         self.root = self.asks()
         self.thread = ThreadId("slack", "T1", channel, self.root)
 
-    def asks(self, channel=""):
-        return self.slack.put(Message(channel or self.channel, self.slack.next_ts(), "how?", user="U1")).ts
+    def asks(self, channel="", root=None):
+        """Put a question into the channel, or into the thread of *root*."""
+        ts = self.slack.next_ts()
+        return self.slack.put(Message(channel or self.channel, ts, "how?", user="U1", thread_ts=root)).ts
 
     def show(self, *events, ts="", thread=None):
         for event in events:
@@ -88,31 +90,55 @@ class Chat:
 
 
 @asynccontextmanager
-async def presence(channel="D1"):
+async def presence(channel="D1", **more):
     """A chat while its signs are kept."""
-    chat = Chat(channel)
+    chat = Chat(channel, **more)
     async with beside(chat.presence.run):
         yield chat
 
 
-async def test_a_sign_is_there_within_a_second_and_gone_after_the_answer():
-    for channel, sign in (("C1", ["eyes"]), ("D1", [])):
-        chat = Chat(channel)
-        async with beside(chat.presence.run):
-            await chat.watch(
-                Taken("what is https://x.example?", "U1"), TurnStarted("what is up?", "U1"), seconds=0.9
-            )
-            assert chat.reactions() == sign
-            assert chat.status == THINKING
-            assert chat.session.status == "processing"
-            assert chat.session.title == "what is up?"
-            await chat.answer(chat.thread, chat.root, "All is well.")
+def signs(chat, ts=""):
+    """What people see of the bot's work on a message."""
+    session = chat.session.status if chat.session else ""
+    shown = [*chat.reactions(ts), chat.status, session.replace("active", "")]
+    return list(filter(None, shown))
+
+
+MOST_CALLS = 4
+"""Of a short answer, its sign included. Three signs made seven of them."""
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("channel", "is_reply", "is_agent", "sign"),
+    [
+        ("C1", False, True, "eyes"),
+        ("C1", True, True, THINKING),
+        ("D1", False, True, "processing"),
+        ("D1", True, True, "processing"),
+        ("D1", False, False, THINKING),
+    ],
+    ids=["channel", "thread", "agent view", "thread of the agent view", "direct message"],
+)
+async def test_a_message_has_one_sign_within_a_second_and_none_after_a_short_answer(
+    channel, is_reply, is_agent, sign, streamed
+):
+    async with presence(channel, agent=is_agent) as chat:
+        ts = chat.asks(root=chat.root) if is_reply else chat.root
+        for _ in range(2):
+            before = len(chat.slack.calls)
+            await chat.watch(Taken("what is up?", "U1"), TurnStarted("what is up?", "U1"), ts=ts, seconds=0.9)
+            assert signs(chat, ts) == [sign]
+            if streamed:
+                await chat.watch(TextDelta("All is "), ts=ts, seconds=2)
+            await chat.answer(chat.thread, ts, "All is well.")
             await anyio.sleep(5)
-            assert (chat.reactions(), chat.status, chat.session.status) == ([], "", "active")
+            assert signs(chat, ts) == []
+            assert len(chat.slack.calls) - before <= MOST_CALLS
             assert chat.presence.quiet_in(chat.thread)
-            calls = len(chat.slack.calls)
-            await anyio.sleep(300)
-            assert len(chat.slack.calls) == calls  # no status is repeated
+        calls = len(chat.slack.calls)
+        await anyio.sleep(300)
+        assert len(chat.slack.calls) == calls  # no status is repeated
 
 
 async def test_a_message_behind_another_turn_gets_eyes_in_a_direct_message_too():
@@ -121,14 +147,14 @@ async def test_a_message_behind_another_turn_gets_eyes_in_a_direct_message_too()
     async with beside(chat.presence.run):
         chat.show(Taken(), TurnStarted("one"))
         await chat.watch(Taken(), ts=later, seconds=1)
-        assert (chat.reactions(), chat.reactions(later)) == ([], ["eyes"])
+        assert (signs(chat), chat.reactions(later)) == (["processing"], ["eyes"])
         await chat.watch(TurnSettled("merged"), ts=later, seconds=5)
         assert chat.reactions(later) == ["heavy_plus_sign"]
         assert chat.session.status == "processing"
 
 
-async def test_where_eyes_come_off_late_the_status_is_the_sign(monkeypatch):
-    monkeypatch.setattr(reactions, "MOST_LATE", 1)
+async def test_where_a_sign_would_be_late_the_next_one_is_given(monkeypatch):
+    monkeypatch.setattr(latest_wins, "MOST_LATE", 1)
     async with presence("C1") as chat:
         await chat.watch(Taken(), TurnStarted("one"), seconds=1)
         gate = chat.slack.gate("reactions.remove")
@@ -136,7 +162,13 @@ async def test_where_eyes_come_off_late_the_status_is_the_sign(monkeypatch):
         await gate.reached()
         late, waits, after = chat.asks(), chat.asks(), chat.asks()
         # Its eyes are not even on, but those of an earlier process may be.
-        chat.show(Taken(), TurnStarted(), TurnSettled("answered", again=True), ts=waits)
+        chat.show(
+            Taken(),
+            TurnStarted(),
+            TurnSettled("answered", again=True),
+            ts=waits,
+            thread=replace(chat.thread, root=waits),
+        )
         thread = replace(chat.thread, root=late)
         chat.show(Taken(), TurnStarted("two"), ts=late, thread=thread)
         await chat.watch(Taken(), ts=after, thread=thread, seconds=1)
@@ -163,8 +195,7 @@ async def test_eyes_that_are_not_wanted_any_more_do_not_stay_behind():
 async def test_an_outcome_without_a_post_of_its_own_is_told_by_a_reaction(outcome):
     async with presence("C1") as chat:
         await chat.watch(Taken(), TurnStarted(), TurnSettled(outcome), seconds=10)
-        assert chat.reactions() == [OUTCOMES[outcome]]
-        assert (chat.status, chat.session.status) == ("", "active")
+        assert signs(chat) == [OUTCOMES[outcome]]
         other = chat.asks()
         chat.show(Taken(), ts=other)
         chat.presence.posted(chat.thread, other)
@@ -180,46 +211,99 @@ async def test_presses_and_slash_commands_get_no_reaction():
         chat.presence.show(ThreadId("slack", "T1", "C1", ""), "slash-1", TextDelta("text\n\n"))
         chat.presence.show(ThreadId("slack", "T1", "C1", ""), "slash-1", TurnSettled("answered"))
         await anyio.sleep(10)
-    assert chat.slack.calls == []
+    assert not chat.slack.calls_to("reactions.add", "reactions.remove")
 
 
-async def test_the_words_say_what_goes_on_and_stay_as_long_as_it_does():
-    async with presence() as chat:
-        await chat.watch(TurnStarted("go"), seconds=2)
-        await chat.watch(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"), seconds=3)
-        assert chat.status == "is reading notes.md…"
-        await chat.watch(ToolFinished("read_file", True, "c1"), Waiting("rate limited", 20, 2, 6), seconds=3)
-        assert chat.status == "is waiting: rate limited, trying again in 20 s, 2 of 6"
-        await chat.watch(Resumed(), seconds=3)
-        assert chat.status == THINKING
+async def test_a_wait_is_told_in_words_whatever_the_sign_is():
+    for channel, is_reply, is_agent in (("D1", False, True), ("C1", False, True), ("C1", True, True)):
+        async with presence(channel, agent=is_agent) as chat:
+            ts = chat.asks(root=chat.root) if is_reply else chat.root
+            await chat.watch(Taken(), TurnStarted("go"), Waiting("rate limited", 20, 2, 6), ts=ts, seconds=3)
+            told = "is waiting: rate limited, trying again in 20 s, 2 of 6"
+            assert chat.status == told
+            await chat.watch(Resumed(), ts=ts, seconds=3)
+            assert chat.status == (THINKING if is_reply else "")
+            await chat.watch(Waiting("your decision", math.inf), ts=ts, seconds=5)
+            assert chat.status == "is waiting: your decision"
+            assert not chat.session or chat.session.status == "suspended"
+            chat.slack.put(
+                Message(channel, chat.slack.next_ts(), "Shall I?", user="UBOT", thread_ts=chat.root)
+            )
+            await chat.watch(TurnSettled("stopped"), ts=ts, seconds=5)
+            assert signs(chat, ts) == ["octagonal_sign"]
+
+
+async def test_words_stay_until_a_message_of_ours_shows_that_the_bot_is_at_work():
+    async with presence("C1") as chat:
+        ts = chat.asks(root=chat.root)
+        await chat.watch(Taken(), TurnStarted("go"), ts=ts, seconds=3)
         for _ in range(60):
             await anyio.sleep(9)
             assert chat.status == THINKING
-        await chat.watch(Waiting("your decision", math.inf), seconds=5)
-        assert (chat.status, chat.session.status) == ("is waiting: your decision", "suspended")
-        await chat.watch(Resumed(), seconds=5)
-        assert chat.session.status == "processing"
-    loading = [call.args["loading_messages"] for call in chat.slack.calls_to("assistant.threads.setStatus")]
+        await chat.watch(TextDelta("One, two.\n\n"), ts=ts, seconds=300)
+        assert chat.status == ""
+        await chat.watch(Waiting("rate limited", 20), ts=ts, seconds=3)
+        assert chat.status
+        await chat.answer(chat.thread, ts, "One, two, three.")
+        await anyio.sleep(3)
+        assert chat.status == ""
+    loading = [
+        call.args.get("loading_messages") for call in chat.slack.calls_to("assistant.threads.setStatus")
+    ]
     assert loading[0] == [*LOADING]
 
 
+async def test_words_that_come_after_the_message_that_takes_them_away_are_cleared():
+    async with presence("C1") as chat:
+        ts = chat.asks(root=chat.root)
+        gate = chat.slack.gate("assistant.threads.setStatus")
+        chat.show(Taken(), TurnStarted("go"), ts=ts)
+        await gate.reached()
+        await chat.watch(TextDelta("One, two.\n\n"), ts=ts, seconds=3)
+        assert chat.slack.posts("C1")
+        gate.open()
+        await anyio.sleep(3)
+        assert chat.status == ""
+
+
 async def test_a_workspace_that_offers_none_of_it_is_asked_once():
-    chat = Chat("C1")
-    for method in ("agents.sessions.setStatus", "assistant.threads.setStatus", "reactions.add"):
-        chat.slack.fail(method, ApiError("not_authorized"), forever=True)
-    async with beside(chat.presence.run):
-        for _ in range(20):
-            await chat.watch(Taken(), TurnStarted("x"), TurnSettled("withdrawn"), seconds=5)
-    assert all(count == 1 for count in count_calls(chat.slack).values())
+    for channel in ("D1", "C1"):
+        chat = Chat(channel)
+        for method in ("agents.sessions.setStatus", "assistant.threads.setStatus", "reactions.add"):
+            chat.slack.fail(method, ApiError("not_authorized"), forever=True)
+        async with beside(chat.presence.run):
+            for _ in range(20):
+                await chat.watch(Taken(), TurnStarted("x"), TurnSettled("withdrawn"), seconds=5)
+                await chat.watch(Taken(), TurnStarted("x"), seconds=5)
+                chat.show(TurnSettled("withdrawn"))
+        assert set(count_calls(chat.slack).values()) == {1}
+
+
+async def test_a_channel_that_refuses_a_sign_gets_the_next_one_and_is_not_asked_again():
+    async with presence("C1") as chat:
+        ts = chat.asks(root=chat.root)
+        method = "assistant.threads.setStatus"
+        chat.slack.fail(method, ApiError("channel_type_not_supported"))
+        for _ in range(5):
+            await chat.watch(Taken(), TurnStarted("x"), ts=ts, seconds=0.9)
+            assert signs(chat, ts) == ["eyes"]
+            await chat.watch(TurnSettled("withdrawn"), ts=ts, seconds=5)
+        assert len(chat.slack.calls_to(method)) == 1
+        elsewhere = ThreadId("slack", "T1", "C2", chat.asks("C2"))
+        ts = chat.asks("C2", root=elsewhere.root)
+        await chat.watch(Taken(), ts=ts, thread=elsewhere, seconds=1)
+        assert chat.slack.status("C2", elsewhere.root) == THINKING
 
 
 async def test_a_clear_that_fails_is_made_again():
-    async with presence() as chat:
-        await chat.watch(TurnStarted("x"), seconds=2)
-        chat.slack.fail("agents.sessions.setStatus", Cut())
-        chat.slack.fail("assistant.threads.setStatus", Cut(), Cut())
-        await chat.watch(TurnSettled("withdrawn"), seconds=10)
-        assert (chat.status, chat.session.status) == ("", "active")
+    for channel, is_reply in (("D1", False), ("C1", True)):
+        async with presence(channel) as chat:
+            ts = chat.asks(root=chat.root) if is_reply else chat.root
+            await chat.watch(Taken(), TurnStarted("x"), ts=ts, seconds=2)
+            chat.slack.fail("agents.sessions.setStatus", Cut())
+            chat.slack.fail("assistant.threads.setStatus", Cut(), Cut())
+            await chat.watch(TurnSettled("withdrawn"), ts=ts, seconds=10)
+            assert signs(chat, ts) == []
 
 
 async def test_a_title_is_the_first_messages_and_not_given_over_a_persons():
@@ -227,28 +311,37 @@ async def test_a_title_is_the_first_messages_and_not_given_over_a_persons():
     later = chat.asks()
     async with beside(chat.presence.run):
         chat.presence.renamed(chat.thread)
-        await chat.watch(TurnStarted("mine"), seconds=5)
-        await chat.watch(TurnSettled("withdrawn"), seconds=5)
-        await chat.watch(TurnStarted("second"), ts=later, seconds=5)
+        await chat.watch(Taken("mine"), TurnSettled("withdrawn"), seconds=5)
+        await chat.watch(Taken("second"), ts=later, seconds=5)
         assert not any(call.args.get("title") for call in chat.slack.calls)
-        named = ThreadId("slack", "T1", "C1", chat.asks("C1"))
-        chat.presence.show(named, named.root, TurnStarted("the first"))
-        chat.presence.show(named, named.root, Waiting("you", math.inf))
-        await anyio.sleep(5)
-        assert chat.slack.session("C1", named.root).title == "the first"
+        named = ThreadId("slack", "T1", "D1", chat.asks())
+        await chat.watch(Taken("the first"), ts=named.root, thread=named, seconds=5)
+        assert chat.slack.session("D1", named.root).title == "the first"
     assert title_of("a\n b  c") == "a b c"
     assert len(title_of("word " * 100)) <= 81
 
 
 async def test_what_a_killed_process_left_is_cleared_but_no_turn_that_runs():
     chat = Chat()
-    other = ThreadId("slack", "T1", "C1", chat.asks("C1"))
+    other, left = (ThreadId("slack", "T1", channel, chat.asks(channel)) for channel in ("C1", "D1"))
     async with beside(chat.presence.run):
-        chat.show(TurnStarted("x"))
-        await chat.presence.clear([chat.thread, other, ThreadId("slack", "T1", "C1", "")])
+        chat.show(Taken("x"))
+        chat.slack.say_status("C1", other.root, THINKING, [])
+        chat.slack.set_session("D1", left.root, "processing")
+        await chat.presence.clear([chat.thread, other, left, ThreadId("slack", "T1", "C1", "")])
         await anyio.sleep(5)
         assert chat.session.status == "processing"
-        assert chat.slack.session("C1", other.root).status == "active"
+        assert chat.slack.session("D1", left.root).status == "active"
+        assert chat.slack.status("C1", other.root) == ""
+
+
+async def test_eyes_of_a_killed_process_go_whatever_the_sign_is_now():
+    async with presence() as chat:
+        chat.slack.message(chat.root).reactions["eyes"] = ["UBOT"]
+        await chat.watch(Taken("x", again=True), seconds=1)
+        assert chat.session.status == "processing"
+        await chat.watch(TurnSettled("answered"), seconds=5)
+        assert signs(chat) == []
 
 
 async def test_prompts_are_suggested_without_a_thread():
@@ -280,10 +373,10 @@ async def test_a_turn_that_is_stopped_leaves_its_text_with_a_mark():
 
 async def test_turns_that_never_end_are_forgotten_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr("transports.shared.live.presence.MOST_LIVE", 20)
-    async with presence() as chat:
-        threads = [ThreadId("slack", "T1", "D1", f"{number + 1}.000100") for number in range(100)]
+    async with presence("C1") as chat:
+        threads = [ThreadId("slack", "T1", "C1", f"{number + 1}.000100") for number in range(100)]
         for thread in threads:
-            await chat.watch(TurnStarted("x"), TextDelta("word "), ts=thread.root, thread=thread, seconds=300)
+            await chat.watch(Taken("x"), TurnStarted("x"), ts="200.000100", thread=thread, seconds=300)
         assert [thread for thread in threads if not chat.presence.quiet_in(thread)] == threads[-20:]
         chat.slack.calls.clear()
         await anyio.sleep(100)
@@ -331,7 +424,8 @@ async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_
         posts = chat.slack.thread(thread.channel, thread.root)[1:]
         assert any(_says(post, "end") for post in posts)
         assert not any(post.stream and post.stream.state == "streaming" for post in posts)
-        assert chat.slack.session(thread.channel, thread.root).status == "active"
+        session = chat.slack.session(thread.channel, thread.root)
+        assert session is None or session.status == "active"
         assert chat.slack.status(thread.channel, thread.root) == ""
         assert chat.slack.message(thread.root).reactions == {}
         assert _longest_silence(chat.slack, thread) < 45, "a live draft was starved"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import uuid
+from email.utils import parsedate_to_datetime
 from shutil import which
 
 import anyio
 import httpx2
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.settling import beside
 from tests.transports.web.alone import transport
 from tests.transports.web.site import Visitor, visiting
 from threads.errors import TransportFatal
 from threads.model import Outgoing, TextDelta, ThreadId
 from transports.web.address import Address
+from transports.web.server import listen
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +100,21 @@ async def test_a_port_that_is_taken_stops_the_page_with_a_word_what_to_do(tmp_pa
         assert other.state != "connected"
 
 
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head():
+    with listen(Address("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_an_answer_has_the_time_of_its_request(tmp_path, monkeypatch):
+    async with visiting(tmp_path) as ann:
+        for now in (1_800_000_000.0, 1_800_000_500.0):
+            monkeypatch.setattr("time.time", lambda now=now: now)
+            answer = await ann.get("/enter")
+            assert parsedate_to_datetime(answer.headers["date"]).timestamp() == now
+
+
 async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("transports.web.stream.WRITE_S", 0.3)
     web = transport(tmp_path)
@@ -111,7 +130,10 @@ async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path
                     while web._talk._streams:  # more than all buffers between us hold
                         web._talk._publish(THREAD, {"op": "delta", "id": "m", "text": "x" * 500_000})
                         await anyio.sleep(0.05)
-                with anyio.fail_after(5), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+                with (
+                    anyio.fail_after(WITHIN_S),
+                    pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)),
+                ):
                     while True:
                         await deaf.receive(1_000_000)
     assert "without completing" not in caplog.text
@@ -140,5 +162,5 @@ async def test_a_page_that_stops_reading_costs_nobody_anything(tmp_path):
 async def test_a_stop_ends_open_pages_at_once(tmp_path):
     async with visiting(tmp_path) as ann, ann.events(str(uuid.uuid4())) as events:
         await events.until("list")
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await ann.site.stop()

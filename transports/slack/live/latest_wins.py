@@ -1,8 +1,8 @@
 """Calls that set a state, such as a status or a reaction: only the newest of each counts, and it may be late.
 
 Each method has one `LatestCalls`, so that calls with the same key go out in order. A key that is requested again
-keeps its place in the queue. New states go before repeated ones. A method that the workspace does not offer is called
-once.
+keeps its place in the queue. New states go before repeated ones. What the workspace or a channel does not offer is
+asked for once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 import anyio
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from threads.errors import PostFailed
@@ -28,50 +29,72 @@ Arguments = dict[str, JsonValue]
 MOST_WAITING = 2_000
 """Calls that wait; beyond, the oldest is dropped."""
 
+MOST_LATE = 20
+"""Waiting calls from which on a new one would be late: Slack's limits are 20 to 60 calls a minute."""
+
 TRIES = 3
 
 HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supported", "access_denied")
 """Refusals that are not about the workspace."""
 
+MOST_REFUSING = 1_000
+"""Channels that refused, and are not asked again."""
+
 
 class LatestCalls(Generic[K]):
-    """``on_done`` gets each key after its call was answered, whatever the answer is."""
+    """``on_done`` gets each key after its call was answered, whatever the answer is.
 
-    def __init__(self, web: Web, method: str, on_done: Callable[[K], None] = lambda _: None) -> None:
-        self.offered = True
-        self._web, self._method, self._on_done = web, method, on_done
+    ``on_refused`` is called when the workspace or a channel turns out not to offer the method.
+    """
+
+    def __init__(
+        self,
+        web: Web,
+        method: str,
+        *,
+        on_done: Callable[[K], None] = lambda _: None,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._web, self._method = web, method
+        self._on_done, self._on_refused = on_done, on_refused
+        self._is_offered = True
+        self._refusing: FIFOCache[JsonValue, None] = FIFOCache(MOST_REFUSING)
         self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._requested = anyio.Event()
         self._in_flight: K | None = None
 
     @property
-    def waiting(self) -> int:
-        """How many calls wait."""
-        return len(self._soon) + len(self._later)
+    def late(self) -> bool:
+        """Whether a call that is requested now would be late."""
+        return len(self._soon) + len(self._later) >= MOST_LATE
+
+    def offered_in(self, channel: str) -> bool:
+        return self._is_offered and channel not in self._refusing
 
     def busy(self, key: K) -> bool:
         """Return whether a call about it waits or is on its way."""
         return key in self._soon or key in self._later or self._in_flight == key
 
     def request(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
-        if not self.offered:
+        if not self._is_offered or _channel_of(arguments) in self._refusing:
             return
         if soon:
             self._later.pop(key, None)
         queue = self._soon if soon or key in self._soon else self._later
         queue[key] = (arguments, TRIES)
-        if self.waiting > MOST_WAITING:
+        if len(self._soon) + len(self._later) > MOST_WAITING:
             (self._later or self._soon).popitem(last=False)
         self._requested.set()
 
-    def cancel(self, key: K) -> None:
-        """Drop a call that still waits."""
+    def cancel(self, key: K) -> bool:
+        """Drop a call that still waits. Return whether one is on its way, which cannot be taken back."""
         self._soon.pop(key, None)
         self._later.pop(key, None)
+        return self._in_flight == key
 
     async def run(self) -> None:
-        while self.offered:
+        while self._is_offered:
             while not (self._soon or self._later):
                 self._requested = anyio.Event()
                 await self._requested.wait()
@@ -85,7 +108,7 @@ class LatestCalls(Generic[K]):
         try:
             await self._web.ask(self._method, **arguments)
         except SlackRefused as refused:
-            self._refused(refused)
+            self._refused(refused, _channel_of(arguments))
         except PostFailed as error:
             log.debug("live.call_failed: %s", error)
             if tries > 1 and not (key in self._soon or key in self._later):
@@ -95,11 +118,20 @@ class LatestCalls(Generic[K]):
         if not self.busy(key):
             self._on_done(key)
 
-    def _refused(self, refused: SlackRefused) -> None:
-        if refused.kind not in ("unsupported", "scope", "token") or refused.error in HERE_ONLY:
+    def _refused(self, refused: SlackRefused, channel: JsonValue) -> None:
+        if refused.error in HERE_ONLY:
+            self._refusing[channel] = None
+        elif refused.kind in ("unsupported", "scope", "token"):
+            self._is_offered = False
+            self._soon.clear()
+            self._later.clear()
+        else:
             log.debug("live.call_refused: %s", refused)
             return
-        self.offered = False
-        self._soon.clear()
-        self._later.clear()
-        log.warning("live.not_offered: the workspace does not offer it, and is not asked again: %s", refused)
+        where = "workspace" if not self._is_offered else "channel"
+        log.warning("live.not_offered: the %s does not offer it, and is not asked again: %s", where, refused)
+        self._on_refused()
+
+
+def _channel_of(arguments: Arguments) -> JsonValue:
+    return arguments.get("channel_id") or arguments.get("channel")

@@ -1,26 +1,31 @@
-"""The signs that the bot is at work: reactions, the thread's status and title, the live draft, prompts.
+"""The signs that the bot is at work: one for each message, the live draft, titles, prompts.
 
-| message is | event                   | sign                                                         | becomes |
-|------------|-------------------------|--------------------------------------------------------------|---------|
-| unknown    | `Taken`                 | eyes, in a channel or behind another turn of the thread;     | taken   |
-|            |                         | where they come off late, only behind another turn           |         |
-| any        | `TurnStarted`           | session "processing", "is thinking…", the first one's title  | running |
-| running    | tools, waits            | other words; session "suspended" while a person must decide  | running |
-| running    | text, tools             | the draft                                                    | running |
-| running    | 90 s without a change   | the words again: Slack takes them away after 2 min           | running |
-| any        | `TurnSettled`           | eyes away, session "active", no words, draft closed unless   | unknown |
-|            |                         | handed over, and the outcome's reaction if nothing was said  |         |
+The sign of a message is the first of these that Slack offers there and that would not be late:
 
-An outcome without a post of its own gets its reaction (`OUTCOMES`).
+| message is                            | signs                                 |
+|---------------------------------------|---------------------------------------|
+| behind another one of the thread      | eyes                                  |
+| direct                                | the session of the agent view, words, eyes |
+| in a thread of a channel              | words, eyes                           |
+| in a channel, with no thread open yet | eyes, words                           |
+
+| event         | what is shown                                                                           |
+|---------------|-----------------------------------------------------------------------------------------|
+| `Taken`       | the sign; with a session the title of a thread's first message                          |
+| waits         | the words of the wait, whatever the sign is; a session is suspended until it ends       |
+| text, tools   | the draft, in place of words that only say that the bot is thinking                     |
+| `TurnSettled` | no sign; the draft is closed unless handed over; the outcome's reaction (`OUTCOMES`) if |
+|               | it has no post of its own                                                               |
 
 Nothing here is urgent: all of it waits behind final texts, and only the newest state is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import anyio
 from cachetools import FIFOCache
@@ -33,7 +38,6 @@ from threads.model import (
     Taken,
     TextDelta,
     ThreadId,
-    ToolFinished,
     ToolStarted,
     TurnEvent,
     TurnSettled,
@@ -41,7 +45,6 @@ from threads.model import (
     Waiting,
 )
 from transports.shared.live import presence as shared
-from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
@@ -49,14 +52,14 @@ from transports.slack.live.draft import Draft, LiveDrafts
 from transports.slack.live.latest_wins import LatestCalls
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.thread_status import (
-    IDLE,
     SESSION,
-    WORDS,
-    Status,
+    THINKING,
+    Session,
+    StatusWords,
     session_arguments,
-    status,
+    session_of,
     title_of,
-    words_arguments,
+    words_of,
 )
 from transports.slack.markdown.links import Links, hosts_in
 
@@ -72,34 +75,32 @@ OUTCOMES: dict[Outcome, str] = {
     "undelivered": "warning",
 }
 
-HEARTBEAT_S = 90.0
 MOST_RENAMED = 1_000
 MOST_JOBS = 2_000
+
+Sign = Literal["session", "words", "eyes"]
 
 
 @dataclass(slots=True)
 class _Message(LiveMessage):
+    """``said`` are the words that it shows. ``again``: an earlier process may have given it a sign."""
+
     draft: Draft | None = None
     author: str = ""
     hosts: frozenset[str] = frozenset()
     title: str = ""
-    status_shown: Status = IDLE
+    sign: Sign | None = None
+    session: Session = "processing"
     waiting: Waiting | None = None
-    tools: RunningTools = field(default_factory=RunningTools)
+    said: str = ""
+    again: bool = False
 
-    def note(self, event: TurnEvent) -> None:
-        """Remember the tools that run, and what the turn waits for."""
-        match event:
-            case ToolStarted():
-                self.tools.started(event)
-            case ToolFinished():
-                self.tools.finished(event)
-            case Waiting():
-                self.waiting = event
-            case Resumed():
-                self.waiting = None
-            case _:
-                pass
+    @property
+    def words(self) -> str:
+        """The words that it should show in its thread. A draft is a sign of its own."""
+        if self.waiting and is_stamp(self.thread.root):
+            return words_of(self.waiting)
+        return THINKING if self.sign == "words" and not (self.draft and self.draft.messages) else ""
 
 
 class Presence(shared.Presence[_Message, Draft]):
@@ -117,22 +118,23 @@ class Presence(shared.Presence[_Message, Draft]):
         super().__init__(_Message, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
         self._drafts = LiveDrafts(web, team=team, in_channels=stream_in_channels)
-        self._sessions: LatestCalls[ThreadId] = LatestCalls(web, SESSION)
-        self._words: LatestCalls[ThreadId] = LatestCalls(web, WORDS)
+        self._sessions: LatestCalls[ThreadId] = LatestCalls(web, SESSION, on_refused=self._give_another)
+        self._words = StatusWords(web, self._give_another)
+        self._reactions = Reactions(web, self._give_another)
+        self._signs: Mapping[Sign, LatestCalls[ThreadId] | Reactions] = {
+            "session": self._sessions,
+            "words": self._words,
+            "eyes": self._reactions,
+        }
         self._suggestions: LatestCalls[str] = LatestCalls(web, PROMPTS)
-        self._reactions = Reactions(web)
-        self._running: dict[ThreadId, str] = {}
         self._closing: list[ThreadId] = []
-        self._heartbeats: dict[ThreadId, float] = {}
-        self._heartbeat_due = anyio.Event()
         self._renamed: FIFOCache[ThreadId, None] = FIFOCache(MOST_RENAMED)
 
     async def run(self) -> None:
         queues = (self._sessions, self._words, self._suggestions, *self._reactions.queues)
         async with anyio.create_task_group() as tasks:
-            for board in queues:
-                tasks.start_soon(board.run)
-            tasks.start_soon(self._run_heartbeats)
+            for queue in queues:
+                tasks.start_soon(queue.run)
             tasks.start_soon(super().run)
 
     def quiet_in(self, thread: ThreadId) -> bool:
@@ -159,8 +161,10 @@ class Presence(shared.Presence[_Message, Draft]):
     async def clear(self, threads: Sequence[ThreadId]) -> None:
         """Clear the status that a killed process may have left in these threads."""
         for thread in threads:
-            if thread not in self._running and is_stamp(thread.root):
-                self._show_status(thread, IDLE, soon=False)
+            if is_stamp(thread.root) and self.quiet_in(thread):
+                self._words.say(thread, "")
+                if is_direct(thread.channel):
+                    self._sessions.request(thread, session_arguments(thread, "active"), soon=False)
 
     async def home_opened(self, channel: str) -> None:
         """Suggest prompts. Without ``thread_ts``: with one, Slack says ok and shows nothing (agent view)."""
@@ -169,78 +173,72 @@ class Presence(shared.Presence[_Message, Draft]):
             self._suggestions.request(channel, {"channel_id": channel, "prompts": prompts})
 
     def _note(self, live: _Message, message_id: str, event: TurnEvent) -> None:
-        thread = live.thread
         match event:
-            case Taken(text=text, author=author):
-                live.author, live.hosts = author, hosts_in(text)
-                has_status = is_direct(thread.channel) or self._reactions.late
-                status_is_enough = has_status and (self._sessions.offered or self._words.offered)
-                if not status_is_enough or self._running.get(thread, message_id) != message_id:
-                    self._reactions.add(thread.channel, message_id, EYES)
+            case Taken(text=text, author=author, again=again):
+                live.author, live.hosts, live.again = author, hosts_in(text), again
+                live.title = title_of(text) if message_id == live.thread.root else ""
+                self._give_sign(live, message_id)
             case TurnStarted(text=text, author=author):
                 live.author, live.hosts = author or live.author, live.hosts | hosts_in(text)
-                self._started(live, message_id, text)
+                live.waiting = None
+            case Waiting():
+                live.waiting = event
+            case Resumed():
+                live.waiting = None
             case _:
-                live.note(event)
+                pass
         self._feed_draft(live, message_id, event)
-        if self._running.get(thread) == message_id:
-            self._update_status(live, status(live.tools.words, live.waiting))
+        self._update(live)
 
-    def _started(self, live: _Message, message_id: str, text: str) -> None:
-        thread, live.waiting = live.thread, None
-        live.tools.clear()
-        if not is_stamp(thread.root):
-            return
-        self._running[thread] = message_id
-        live.title = title_of(text) if message_id == thread.root else ""
-        live.status_shown = status("", None)
-        self._show_status(thread, live.status_shown, title=self._title(live))
+    def _give_sign(self, live: _Message, message_id: str) -> None:
+        thread = live.thread
+        offered = [sign for sign in self._signs_of(live, message_id) if self._offers(sign, thread)]
+        on_time = [sign for sign in offered if not self._signs[sign].late]
+        live.sign = next(iter(on_time + offered), None)
+        match live.sign:
+            case "eyes":
+                self._reactions.add(thread.channel, message_id, EYES)
+            case "session":
+                title = "" if thread in self._renamed else live.title
+                self._sessions.request(thread, session_arguments(thread, live.session, title))
+            case _:
+                self._update(live, soon=True)
 
-    def _update_status(self, live: _Message, wanted: Status) -> None:
-        if wanted == live.status_shown:
-            return
-        if wanted.session != live.status_shown.session:
-            self._sessions.request(live.thread, session_arguments(live.thread, wanted, self._title(live)))
-        live.status_shown = wanted
-        self._words.request(live.thread, words_arguments(live.thread, wanted), soon=False)
-        self._schedule_heartbeat(live.thread)
+    def _give_another(self) -> None:
+        """Give the next sign to the messages whose sign was refused."""
+        for (thread, message_id), live in self._messages.items():
+            if live.sign and not self._offers(live.sign, thread):
+                self._give_sign(live, message_id)
 
-    def _title(self, live: _Message) -> str:
-        return "" if live.thread in self._renamed else live.title
+    def _offers(self, sign: Sign, thread: ThreadId) -> bool:
+        return self._signs[sign].offered_in(thread.channel)
 
-    def _repeat_status(self, live: _Message, message_id: str) -> None:
-        """Repeat the status after a message of the draft began or ended: Slack removes it then."""
-        if self._running.get(live.thread) == message_id:
-            self._words.request(live.thread, words_arguments(live.thread, live.status_shown), soon=False)
+    def _signs_of(self, live: _Message, message_id: str) -> Sequence[Sign]:
+        thread = live.thread
+        eyes: tuple[Sign, ...] = ("eyes",) if is_stamp(message_id) else ()
+        is_behind = any(other.thread == thread and other is not live for other in self._messages.values())
+        if is_behind or not is_stamp(thread.root):
+            return eyes
+        if is_direct(thread.channel):
+            return ("session", "words", *eyes)
+        return (*eyes, "words") if message_id == thread.root else ("words", *eyes)
 
-    def _show_status(self, thread: ThreadId, wanted: Status, *, title: str = "", soon: bool = True) -> None:
-        self._sessions.request(thread, session_arguments(thread, wanted, title), soon=soon)
-        self._words.request(thread, words_arguments(thread, wanted), soon=soon)
-        if wanted == IDLE:
-            self._heartbeats.pop(thread, None)
-        else:
-            self._schedule_heartbeat(thread)
+    def _update(self, live: _Message, *, soon: bool = False) -> None:
+        """Show whether the turn waits, and for what."""
+        thread, session = live.thread, session_of(live.waiting)
+        if live.sign == "session" and live.session != session:
+            live.session = session
+            self._sessions.request(thread, session_arguments(thread, session))
+        if live.said != (words := live.words):
+            live.said = words
+            self._words.say(thread, words, soon=soon)
 
-    def _schedule_heartbeat(self, thread: ThreadId) -> None:
-        self._heartbeats.pop(thread, None)
-        self._heartbeats[thread] = anyio.current_time() + HEARTBEAT_S
-        self._heartbeat_due.set()
-
-    async def _run_heartbeats(self) -> None:
-        while True:
-            while not self._heartbeats:
-                self._heartbeat_due = anyio.Event()
-                await self._heartbeat_due.wait()
-            thread, due = next(iter(self._heartbeats.items()))
-            await anyio.sleep_until(due)
-            live = self._messages.get((thread, self._running.get(thread, "")))
-            if self._heartbeats.get(thread) != due:
-                continue
-            if live is None:
-                del self._heartbeats[thread]
-                continue
-            self._words.request(thread, words_arguments(thread, live.status_shown), soon=False)
-            self._schedule_heartbeat(thread)
+    def _message_came(self, live: _Message) -> None:
+        """Note that Slack took the words away, because a message of ours came; a wait is shown again."""
+        if live.said:
+            self._words.gone(live.thread)
+            live.said = ""
+            self._update(live)
 
     def _feed_draft(self, live: _Message, message_id: str, event: TurnEvent) -> None:
         if (
@@ -254,7 +252,7 @@ class Presence(shared.Presence[_Message, Draft]):
                 self._drafts,
                 links,
                 to=live.author,
-                on_message=partial(self._repeat_status, live, message_id),
+                on_message=partial(self._message_came, live),
             )
             self.soon(live.draft.run)
         if live.draft:
@@ -269,11 +267,15 @@ class Presence(shared.Presence[_Message, Draft]):
 
     def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         live = self._messages.pop((thread, message_id), None)
-        self._reactions.remove(thread.channel, message_id, EYES, maybe=end.again)
-        if self._running.get(thread) == message_id:
-            del self._running[thread]
-            self._show_status(thread, IDLE)
-        if live and live.draft:
+        again = end.again or bool(live and live.again)
+        self._reactions.remove(thread.channel, message_id, EYES, maybe=again)
+        if live is None:
+            return
+        if live.sign == "session":
+            self._sessions.request(thread, session_arguments(thread, "active"))
+        if live.said:
+            self._words.say(thread, "", soon=True)
+        if live.draft:
             self._closing.append(thread)
             if not self.soon(partial(self._close, thread, live.draft, end.outcome)):
                 self._closing.remove(thread)

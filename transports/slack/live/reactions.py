@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cachetools import FIFOCache
 
 from transports.slack.api.json_fields import is_stamp
@@ -23,15 +25,14 @@ ADD, REMOVE = "reactions.add", "reactions.remove"
 MOST_PRESENT = 2_000
 """Our reactions that are remembered, so that they can be removed."""
 
-MOST_LATE = 20
-"""Waiting removals, a minute's by Slack's limits, from which on a status replaces new reactions."""
-
 Key = tuple[str, str, str]
 
 
 class Reactions:
-    def __init__(self, web: Web) -> None:
-        self._adding: LatestCalls[Key] = LatestCalls(web, ADD, self._added)
+    """``on_refused`` is called when the workspace or a channel turns out to have no reactions."""
+
+    def __init__(self, web: Web, on_refused: Callable[[], None]) -> None:
+        self._adding: LatestCalls[Key] = LatestCalls(web, ADD, on_done=self._added, on_refused=on_refused)
         self._removing: LatestCalls[Key] = LatestCalls(web, REMOVE)
         self._present: FIFOCache[Key, None] = FIFOCache(MOST_PRESENT)
         self._unwanted: set[Key] = set()
@@ -42,8 +43,11 @@ class Reactions:
 
     @property
     def late(self) -> bool:
-        """Whether a reaction that is added now would be removed late."""
-        return self._removing.waiting >= MOST_LATE
+        """Whether a reaction would be added, or removed, late."""
+        return self._adding.late or self._removing.late
+
+    def offered_in(self, channel: str) -> bool:
+        return self._adding.offered_in(channel)
 
     def add(self, channel: str, ts: str, name: str) -> None:
         """Add a reaction to a message; presses and slash commands are not messages in Slack, and get none."""
@@ -53,8 +57,7 @@ class Reactions:
     def remove(self, channel: str, ts: str, name: str, *, maybe: bool = False) -> None:
         """Remove a reaction; *maybe*: an earlier process may have added it."""
         key = (channel, ts, name)
-        self._adding.cancel(key)
-        if self._adding.busy(key):
+        if self._adding.cancel(key):
             self._unwanted.add(key)
         elif key in self._present or (maybe and is_stamp(ts)):
             self._present.pop(key, None)

@@ -1,16 +1,26 @@
-"""What a thread's status says while a turn runs. Pure."""
+"""What a thread's status says while a turn runs: the words in the thread, and the session of the agent view.
+
+The words go when a message of ours comes, and two minutes after they were said (docs.slack.dev,
+"assistant.threads.setStatus"); so they are said again meanwhile. A session stays as it is for an hour.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Literal
+
+import anyio
 
 from threads.model import ThreadId, Waiting
 from transports.shared.live.activity import waiting_words
-from transports.slack.live.latest_wins import Arguments
+from transports.slack.api.web_api import Web
+from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 SESSION, WORDS = "agents.sessions.setStatus", "assistant.threads.setStatus"
+
+Session = Literal["processing", "suspended", "active"]
+"""A session is processing, suspended while a person must decide, and active when no turn runs."""
 
 THINKING = "is thinking…"
 
@@ -32,24 +42,59 @@ LONGEST_WORDS = 100
 LONGEST_TITLE = 80
 """Slack takes 200 characters, and shows about this many."""
 
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A session is processing, suspended while a person must decide, and active when no turn runs."""
-
-    session: Literal["processing", "suspended", "active"] = "active"
-    words: str = ""
+AGAIN_S = 90.0
 
 
-IDLE = Status()
+class StatusWords(LatestCalls[ThreadId]):
+    """The words in the threads."""
+
+    def __init__(self, web: Web, on_refused: Callable[[], None]) -> None:
+        super().__init__(web, WORDS, on_refused=on_refused)
+        self._said: dict[ThreadId, tuple[str, float]] = {}
+        """The words of each thread, and when to say them again, the soonest first."""
+        self._news = anyio.Event()
+
+    def say(self, thread: ThreadId, words: str, *, soon: bool = False) -> None:
+        """Show these words, none if blank, until others are said or they are gone."""
+        self._said.pop(thread, None)
+        arguments: Arguments = {"channel_id": thread.channel, "thread_ts": thread.root, "status": words}
+        if words:
+            arguments["loading_messages"] = [*LOADING] if words == THINKING else [words]
+        if words and self.offered_in(thread.channel):
+            self._said[thread] = words, anyio.current_time() + AGAIN_S
+            self._news.set()
+        self.request(thread, arguments, soon=soon)
+
+    def gone(self, thread: ThreadId) -> None:
+        """Note that Slack took the words away, because a message of ours came."""
+        self._said.pop(thread, None)
+        if self.cancel(thread):  # words on their way may come after the message
+            self.say(thread, "")
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(super().run)
+            tasks.start_soon(self._repeat)
+
+    async def _repeat(self) -> None:
+        while True:
+            while not self._said:
+                self._news = anyio.Event()
+                await self._news.wait()
+            thread, (words, due) = next(iter(self._said.items()))
+            await anyio.sleep_until(due)
+            if self._said.get(thread) == (words, due):
+                self.say(thread, words)
 
 
-def status(activity: str, waiting: Waiting | None) -> Status:
-    """Return what to show for a running turn; *activity* describes its tools, such as "reading notes.md"."""
-    if waiting is None:
-        return Status("processing", _short(f"is {activity}…") if activity else THINKING)
-    words = _short(waiting_words(waiting))
-    return Status("suspended" if math.isinf(waiting.seconds) else "processing", words)
+def session_of(waiting: Waiting | None) -> Session:
+    return "suspended" if waiting and math.isinf(waiting.seconds) else "processing"
+
+
+def words_of(waiting: Waiting) -> str:
+    """Return the words for a wait as one line in which nothing is live."""
+    line = " ".join(waiting_words(waiting).replace("<", "(").replace(">", ")").split())
+    return line if len(line) <= LONGEST_WORDS else f"{line[: LONGEST_WORDS - 1]}…"
 
 
 def title_of(text: str) -> str:
@@ -60,19 +105,6 @@ def title_of(text: str) -> str:
     return f"{line[:LONGEST_TITLE].rpartition(' ')[0] or line[:LONGEST_TITLE]}…"
 
 
-def session_arguments(thread: ThreadId, status: Status, title: str = "") -> Arguments:
-    where: Arguments = {"channel_id": thread.channel, "thread_ts": thread.root, "status": status.session}
+def session_arguments(thread: ThreadId, status: Session, title: str = "") -> Arguments:
+    where: Arguments = {"channel_id": thread.channel, "thread_ts": thread.root, "status": status}
     return where | {"title": title} if title else where
-
-
-def words_arguments(thread: ThreadId, status: Status) -> Arguments:
-    arguments: Arguments = {"channel_id": thread.channel, "thread_ts": thread.root, "status": status.words}
-    if status.words:
-        arguments["loading_messages"] = [*LOADING] if status.words == THINKING else [status.words]
-    return arguments
-
-
-def _short(words: str) -> str:
-    """Return *words* as one line in which nothing is live."""
-    line = " ".join(words.replace("<", "(").replace(">", ")").split())
-    return line if len(line) <= LONGEST_WORDS else f"{line[: LONGEST_WORDS - 1]}…"

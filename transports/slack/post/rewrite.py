@@ -78,17 +78,31 @@ async def _update(
 
 async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
     """End a stream; False when it does not show the page. It gets the page's tag only if it does."""
-    same = draft.shown.strip() == page.markdown.strip() and not tables_in(page.markdown)
-    last: dict[str, JsonValue] = {"metadata": page.tag.metadata(), "blocks": [*page.below] or None}
+    rest = _rest(draft.shown, page.markdown)
+    last: dict[str, JsonValue] = {}
+    if rest is not None:
+        last = {
+            "markdown_text": rest or None,
+            "metadata": page.tag.metadata(),
+            "blocks": [*page.below] or None,
+        }
     try:
-        how: dict[str, JsonValue] = {"session_status": "active", **(last if same else {})}
-        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.id, **how)
+        await web.call("chat.stopStream", channel=channel, urgent=True, ts=draft.id, **last)
     except SlackRefused as refused:
         if refused_for_good(refused):
             raise
         log.info("live.not_stopped: %s", refused)
         return False
-    return same
+    return rest is not None
+
+
+def _rest(shown: str, markdown: str) -> str | None:
+    """Return what a stream lacks of a page; None if it shows something else, or has a table: that needs a block."""
+    if not shown or tables_in(markdown):
+        return None
+    if shown.strip() == markdown.strip():
+        return ""
+    return markdown[len(shown) :] if markdown.startswith(shown) else None
 
 
 async def _call_when_stopped(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
