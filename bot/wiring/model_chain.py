@@ -21,6 +21,7 @@ from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, 
 from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
+from bot.config.load import OFFLINE as OFFLINE_MODEL
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
@@ -63,6 +64,11 @@ HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
 """Models in a list for people."""
+
+
+def _no_tokens(_: Request) -> int:
+    """Return 0: rules read no tokens."""
+    return 0
 
 
 def candidates(settings: Settings, name: str) -> list[str]:
@@ -390,7 +396,8 @@ class ModelChain:
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
         thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
+        catalog = self.terms.catalog
+        most = _no_tokens if name == OFFLINE_MODEL else partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
             adapter = StructuredOutputModel(self._adapter(name, place))
