@@ -1,7 +1,7 @@
 """The signs that the bot is at work: typing or eyes, the live draft, and how it ended.
 
-The sign is typing. Where nobody would see that at once there are eyes as well: on a message that opens a thread, which
-nobody is in yet, and on one that waits behind another one of its thread.
+The sign is typing. Where nobody would see that at once there are eyes as well: on a message that opens a thread, and
+on one that waits behind another one of its thread.
 
 | event                  | what is shown                                                                  |
 |------------------------|--------------------------------------------------------------------------------|
