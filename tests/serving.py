@@ -23,11 +23,7 @@ from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-test", "OPENAI_API_KEY": "sk-test"}
 FAST = {
-    "llm_retry": {
-        "base_delay_ms": 1,
-        "max_delay_ms": 4,
-        "rate_limited": {"base_delay_ms": 1, "max_delay_ms": 4},
-    },
+    "llm_retry": {"base_delay_ms": 1, "max_delay_ms": 4},
     "breaker": {"max_wait_s": 0.2},
     "tools": {"enabled": ["files"]},
 }

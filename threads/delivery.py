@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
@@ -25,7 +25,19 @@ from . import wording
 from .errors import Fenced, PostFailed, StoreUnavailable, TransportUnavailable, error_fields, retry_fields
 from .journal.records import Intent, Ledger, PendingMessage, Settled
 from .log import log_entries
-from .model import Choice, Outcome, Outgoing, OutgoingKind, ThreadId, TurnEvent, TurnSettled, Way
+from .model import (
+    Asked,
+    Choice,
+    Outcome,
+    Outgoing,
+    OutgoingKind,
+    QuestionClosed,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    UsageCounted,
+    Way,
+)
 from .ports import Store
 from .store.checksummed_lines import scrub
 
@@ -181,8 +193,16 @@ class Delivery:
             return False
         return True
 
+    def close_question(self, pending: PendingMessage, text: str, closed: QuestionClosed) -> None:
+        """Begin to write a question and its decision, for the thread's log."""
+        pending.asked = (*pending.asked, Asked(self._mask(scrub(text)), closed))
+        if pending.started:
+            self._journal.put(replace(pending.started, asked=pending.asked))
+
     def show(self, pending: PendingMessage, event: TurnEvent) -> None:
         thread = pending.incoming.thread
+        if isinstance(event, UsageCounted):
+            pending.spent = event
         self._outlet(thread.transport).show(thread, pending.received.message_id, event)
 
     def _intent(self, pending: PendingMessage, ending: Ending) -> Intent:
@@ -247,8 +267,9 @@ class Delivery:
         choices = self._choices(intent.code, incoming.id, intent.ways)
         ids = incoming.author.id, pending.reference, incoming.reply_address
         expired = bool(mark) and self._too_old(intent)
+        about = pending.received.text
         outgoing = Outgoing(
-            incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired
+            incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired, about
         )
         return await self._outlet(incoming.thread.transport).post(outgoing)
 
@@ -284,7 +305,10 @@ class Delivery:
         for seq, (pending, end) in ledger.unlogged.items():
             missing.setdefault(pending.incoming.thread, {})[seq] = pending, end
         for end in _last(ledger):
-            thread, again = ThreadId.parse(end.thread_id), TurnSettled(end.outcome, True, end.interrupted)
+            thread, again = (
+                ThreadId.parse(end.thread_id),
+                TurnSettled(end.outcome, True, end.interrupted, shown=end.shown),
+            )
             self._outlet(thread.transport).show(thread, end.message_id, again)
         for thread, ends in missing.items():
             lines = {end.message_id: log_entries(pending, end) for pending, end in ends.values()}
@@ -297,7 +321,8 @@ class Delivery:
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
-        self.show(pending, TurnSettled(end.outcome, pending.recovered, pending.interrupted, pending.code))
+        again, cut = pending.recovered, pending.interrupted
+        self.show(pending, TurnSettled(end.outcome, again, cut, pending.code, end.shown))
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:

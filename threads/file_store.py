@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,8 @@ class FileStore:
         journal_offload: Offload,
         now: Callable[[], datetime],
     ) -> None:
-        self._data, self._disk, self._offload = data, disk, offload
+        self._data, self._disk, self._offload, self._now = data, disk, offload, now
+        self._today, self._first = date.min, dict[str, str]()
         self._folder = partial(thread_folder, data)
         self.journal = FileJournal(disk, data / "journal.jsonl", offload=journal_offload, now=now)
         self.history = Log(disk, folder=self._folder, offload=offload)
@@ -86,6 +87,11 @@ class FileStore:
         except OSError as error:
             raise StoreUnavailable(f"context: {error}") from error
 
+    async def first_today(self, what: str, key: str) -> bool:
+        if (today := self._now().date()) != self._today:
+            self._today, self._first = today, {}
+        return self._first.setdefault(what, key) == key
+
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
         return await self._offload(recent_threads, self._data, transport, within_s, most)
 
@@ -104,6 +110,9 @@ class FileStore:
 
     async def take_token(self, _: str, __: float, ___: float) -> float:
         return 0.0  # no other process takes tokens
+
+    async def try_token(self, _: str, __: float, ___: float, ____: float) -> bool:
+        return True
 
     async def ensure_ownership(self) -> None:
         """Do nothing. The process holds the lock of the data folder for life."""

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from .errors import NewerSchema, StoreUnavailable, error_fields
 from .journal.records import PendingMessage, Settled
-from .model import ThreadId
+from .model import QuestionClosed, ThreadId, UsageCounted
 from .store.checksummed_lines import SCHEMA_VERSION, encode, read_line, repair_tail, scan
 from .store.disk import Disk, Offload, read_or_empty, write_all
 from .store.group_commit import Batch, GroupWriter
@@ -38,7 +38,10 @@ REPAIRED_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line. ``author`` is the person's id, blank for the bot. ``outcome`` and ``by`` are for ``settled``."""
+    """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
+
+    ``outcome``, ``by`` and ``spent`` are for ``settled``, ``files`` for a message: their names and sizes in bytes.
+    """
 
     at: str
     kind: Literal["message", "reply", "notice", "error", "settled"]
@@ -50,6 +53,9 @@ class Entry:
     code: str = ""
     correlation_id: str = ""
     platform_id: str = ""
+    files: tuple[tuple[str, int], ...] = ()
+    closed: QuestionClosed | None = None
+    spent: UsageCounted | None = None
     v: int = SCHEMA_VERSION
 
 
@@ -157,10 +163,13 @@ class Log:
 
 
 def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
-    """Return the log entries of a settled message: the question, the answer and the outcome."""
+    """Return the log entries of a settled message: what was said, asked and answered, and the outcome."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
-    question = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
+    files = tuple((file.name, file.size) for file in received.files)
+    question = Entry(
+        at=received.at, kind="message", message_id=message_id, author=author, text=text, files=files
+    )
     outcome = Entry(
         at=end.at,
         kind="settled",
@@ -169,13 +178,20 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
         by=end.by,
         code=intent.code if intent else "",
         correlation_id=pending.reference,
+        spent=end.spent,
     )
+    said = [
+        Entry(at=end.at, kind="notice", message_id=message_id, text=asked.text, closed=asked.closed)
+        for asked in pending.asked
+    ]
+    if end.shown:
+        said.append(Entry(at=end.at, kind="reply", message_id=message_id, text=end.shown))
     if intent is None:
-        return [question, outcome]
+        return [question, *said, outcome]
     posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
     answer = Entry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
-    return [question, answer, outcome]
+    return [question, *said, answer, outcome]
 
 
 def _encode(entries: list[Entry]) -> bytes:

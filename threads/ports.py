@@ -135,7 +135,14 @@ class Store(Protocol):
         ...
 
     async def begun(self, thread: ThreadId) -> bool:
-        """Return whether the thread ever had a conversation. Raises `StoreUnavailable`."""
+        """Return whether the thread has a conversation, or a message that waits for a turn, in any process.
+
+        Raises `StoreUnavailable`.
+        """
+        ...
+
+    async def first_today(self, what: str, key: str) -> bool:
+        """Return whether no other *key* came for *what* today, in any process. Raises `StoreUnavailable`."""
         ...
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
@@ -171,6 +178,10 @@ class Store(Protocol):
 
     async def take_token(self, name: str, per_second: float, burst: float) -> float:
         """Take a token of a rate that all processes share. Returns the seconds to wait before using it."""
+        ...
+
+    async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
+        """Take such a token if that leaves a *reserve* of them. Returns False as well if the store is away."""
         ...
 
     async def ensure_ownership(self) -> None:

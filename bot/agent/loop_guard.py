@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from bot.ports.errors import LoopDetected, ToolTimeout
+from bot.ports.errors import LoopDetected, ToolInvalidInput, ToolRateLimited, ToolTimeout
 from bot.ports.tool import failed, timed_out
 from threads.model import ToolCall, ToolResult, Turn
 from threads.wording import code_of
@@ -44,8 +44,8 @@ class LoopGuard:
             raise LoopDetected(f"{call.name} called {times} times with the same arguments")
         if times < SAME_CALL:
             return None
-        words = "Already tried with these arguments."
-        return failed(call, "validation", words, recoverable=True, suggestion="Do it differently.")
+        tried = ToolInvalidInput("Already tried with these arguments.", suggestion="Do it differently.")
+        return failed(call, tried)
 
 
 @contextmanager
@@ -77,4 +77,4 @@ def _ends_by_timeout(error: BaseException, turn: Turn) -> bool:
 
 def _too_many(call: ToolCall) -> ToolResult:
     words = f"Only the first {MOST_AT_ONCE} calls of a step are run."
-    return failed(call, "rate_limit", words, recoverable=True, suggestion="Call it again in the next step.")
+    return failed(call, ToolRateLimited(words, suggestion="Call it again in the next step."))

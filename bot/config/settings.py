@@ -74,6 +74,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
+RecoveryChoice = Literal["sign_in", "ask", "model"]
 ToolName = Literal["files", "shell", "web_fetch", "browser", "memory", "skills", "schedule", "ask_person"]
 
 
@@ -156,13 +157,15 @@ def _with_built_in(given: dict[str, Provider]) -> dict[str, Provider]:
 
 
 class RateLimitedRetry(Section):
-    attempts: Count = Field(default=6, description="Tries after a rate limit without a Retry-After.")
+    attempts: Count = Field(default=6, description="Calls in all, the first included.")
     base_delay_ms: Millis = Field(default=5000, description="First wait, ms; doubled each time.")
     max_delay_ms: Millis = Field(default=160_000, description="Longest wait, ms.")
 
 
 class LlmRetry(Section):
-    max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=3, description="Retries of one call.")
+    max_retries: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=3, description="Retries of one call, the first call not included."
+    )
     base_delay_ms: Millis = Field(default=2000, description="First wait, ms.")
     max_delay_ms: Millis = Field(default=30_000, description="Longest wait, ms.")
     retryable: tuple[TransientCode, ...] = Field(
@@ -176,8 +179,9 @@ class LlmRetry(Section):
         default=0.2, description="Share by which a wait varies."
     )
     max_retry_after_s: Seconds = Field(default=120, description="Longest Retry-After obeyed, seconds.")
-    rate_limited: RateLimitedRetry = Field(
-        default_factory=RateLimitedRetry.default, description="For rate limits."
+    rate_limited: RateLimitedRetry | None = Field(
+        default=None,
+        description="A schedule of its own after rate limits; null retries them like other failures.",
     )
 
 
@@ -223,7 +227,9 @@ class ModelFacts(Section):
 
 
 class Breaker(Section):
-    failure_threshold: Count = Field(default=1, description="Failed calls in a row that open the circuit.")
+    failure_threshold: Count = Field(
+        default=1, description="Failed calls in a row that open the circuit, if two threads see it."
+    )
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
 
 
@@ -359,9 +365,10 @@ class Tools(Section):
     approval_expires_s: Seconds = Field(
         default=3600, description="Seconds until an open question counts as no, or as not answered."
     )
-    recovery: Literal["ask", "model"] = Field(
-        default="ask",
-        description="Who decides how to go on when a person may repair what failed: a person is asked, or the model.",
+    recovery: RecoveryChoice = Field(
+        default="sign_in",
+        description="After which failures a person is asked how to go on: only where they have to sign in, wherever "
+        "they may help (`ask`), or never (`model`).",
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."

@@ -55,6 +55,7 @@ KINDS: Mapping[str, AuditKind] = {
 DETAILS = (
     *(
         "code",
+        "provider",
         "model",
         "from_model",
         "key",
@@ -66,6 +67,7 @@ DETAILS = (
         "worker",
         "attempt",
         "wait_s",
+        "duration_ms",
     ),
     *("scope", "state", "spent_usd", "limit_usd", "needed_usd"),
 )

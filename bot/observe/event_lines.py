@@ -94,6 +94,7 @@ class RetryLine(_FailureLine):
     model: str = ""
     transport: str = ""
     server: str = ""
+    tool: str = ""
 
 
 class FailoverLine(_FailureLine):

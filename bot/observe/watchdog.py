@@ -13,8 +13,9 @@ The watchdog is not fed when a restart would help:
 | turns fail, a circuit is open, a limit is reached    | no: people are told                      | yes         |
 | memory or files grow                                 | systemd has its own limits               | yes         |
 
-Silence is counted in beats, so a suspended machine does not count. Until the bot is ready (interrupted work is taken
-up and a transport is connected), the same beats ask systemd for more time.
+Silence is the age of the last frame; the page and the terminal have none. It grows with the beats, so a suspended
+machine does not count. Until the bot is ready (interrupted work is taken up and a transport is connected), the same
+beats ask systemd for more time.
 """
 
 from __future__ import annotations
@@ -50,15 +51,12 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Silence:
-    """How long a connected link has received nothing, in seconds of beats."""
+    """The age of a link's last frame, as far as this process was awake meanwhile; 0 for what has no frames."""
 
     lasted_s: float = 0.0
-    _last: float | None = None
 
     def beat(self, silent_s: float | None, seconds: float) -> None:
-        received = silent_s is None or self._last is None or silent_s < self._last
-        self.lasted_s = 0.0 if received else self.lasted_s + seconds
-        self._last = silent_s
+        self.lasted_s = 0.0 if silent_s is None else min(silent_s, self.lasted_s + seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,9 @@ class Watchdog:
         self._notify, self._stopping = notify, stopping
         self._start = ProcessStart(version("threadfast"))
         self._silences = [(edge, Silence()) for edge in live.edges]
-        self._announced, self._status_line, self._fault = False, "", ""
+        self._status_line, self._fault = "", ""
+        self.announced = anyio.Event()
+        """Set when the bot was first ready."""
 
     async def run(self) -> None:
         beats = 0
@@ -99,7 +99,9 @@ class Watchdog:
 
     @property
     def _pause_s(self) -> float:
-        return min(BEAT_S, (self._notify.watchdog_s or BEAT_S * 3) / 3) if self._announced else EARLY_S
+        return (
+            min(BEAT_S, (self._notify.watchdog_s or BEAT_S * 3) / 3) if self.announced.is_set() else EARLY_S
+        )
 
     @property
     def ready(self) -> bool:
@@ -167,10 +169,10 @@ class Watchdog:
                 log.info("vitals.well")
         if fault:
             return
-        if self.ready and not self._announced and self._notify.ready():
-            self._announced = True
+        if self.ready and not self.announced.is_set() and self._notify.ready():
+            self.announced.set()
             log.info("process.ready")
-        if self._announced:
+        if self.announced.is_set():
             self._notify.alive()
         elif not self._stopping():
             self._notify.starting(EXTEND_S)

@@ -184,7 +184,7 @@ class Views:
                 "files": transcript.files,
                 "linked": True,
                 "waiting": waiting(reader, thread.name),
-                "more": reader.count(thread) > MESSAGES if shown else False,
+                "more": reader.count(thread) > MESSAGES,
             }
 
         found = await self._read(look)

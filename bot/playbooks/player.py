@@ -234,7 +234,7 @@ async def _pause(turn: Turn, run: Run) -> None:
     """Wait before another attempt, without a slot."""
     if seconds := pause_s(run):
         attempts = run.current.retry.attempts
-        await turn.tell(Waiting("before the next attempt", seconds, run.attempt - 1, attempts))
+        await turn.tell(Waiting("before the next attempt", seconds, run.attempt, attempts))
         await anyio.sleep(seconds)
         await turn.tell(Resumed())
 

@@ -26,11 +26,12 @@ from bot.playbooks.run_state import (
 from bot.playbooks.runs import Runs
 from bot.playbooks.setup_message import build_setup
 from bot.playbooks.stage_turn import StageTurn
-from bot.playbooks.tool_errors import failure_of
+from bot.playbooks.tool_errors import exit_code_of, failure_of
 from bot.playbooks.wording import question
 from bot.ports.errors import BudgetExceeded, CapabilityMissing, ProviderError, SchemaMismatch, ToolError
 from bot.ports.outside_text import tainted
 from bot.ports.tool import ToolContext
+from bot.ports.wording import recoverable
 from bot.tools.files.workspace import open_path, require_regular
 from threads.errors import BotError
 from threads.model import Answer, Incoming, Message, Option, Question, ToolCall, ToolResult
@@ -164,10 +165,9 @@ class StageAttempt:
         """Run a command in the sandbox, if the rules or a person allow it. Raises `StageFailed`."""
         assert one.command is not None
         done = await self._use("shell", f"check-{name}", command=one.command)
-        if done.is_error:
+        code = exit_code_of(done)
+        if code is None:
             raise StageFailed(failure_of("shell", done))
-        body = from_json(done.content)
-        code = body["result"]["exit_code"] if isinstance(body, dict) else None
         if code != one.exit_code:
             command = " ".join(one.command.split())[:200]
             raise StageFailed(_not_met(f"`{command}` ended with exit code {code}, not {one.exit_code}."))
@@ -224,7 +224,8 @@ def failure_from(error: BotError) -> Failure:
     """Return an error of the model, or of its limits, as the failure of the stage."""
     kind: FailureType = next((name for one, name in _TYPES if isinstance(error, one)), "unknown")
     told = str(error) if isinstance(error, SchemaMismatch) else friendly(error)
-    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=error.retryable)
+    left = recoverable(error.code, error.ways)
+    return Failure(type=kind, message=told[:LONGEST_MESSAGE], recoverable=left)
 
 
 def without_attempts(messages: Sequence[Message], prefix: str) -> list[Message]:

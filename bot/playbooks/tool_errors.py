@@ -27,12 +27,7 @@ def unmended_errors(messages: Sequence[Message]) -> tuple[Failure, ...]:
 
 def failure_of(tool: str, result: ToolResult) -> Failure:
     """Return the failed result of a tool as a typed error."""
-    try:
-        body = from_json(result.content)
-    except ValueError:
-        body = None
-    error: JsonValue = body.get("error") if isinstance(body, dict) else None
-    fields = error if isinstance(error, dict) else {}
+    fields = _part(result, "error")
     kinds: tuple[ErrorType, ...] = get_args(ErrorType)
     kind: ErrorType = next((name for name in kinds if name == fields.get("type")), "unknown")
     return Failure(
@@ -42,3 +37,19 @@ def failure_of(tool: str, result: ToolResult) -> Failure:
         suggestion=str(fields.get("suggestion") or "")[:LONGEST_MESSAGE],
         tool=tool,
     )
+
+
+def exit_code_of(result: ToolResult) -> int | None:
+    """Return the exit code of the command of a `shell` call, None if it did not end by itself."""
+    code = _part(result, "partial" if result.is_error else "result").get("exit_code")
+    return code if isinstance(code, int) else None
+
+
+def _part(result: ToolResult, name: str) -> dict[str, JsonValue]:
+    """Return the fields of a part of a result; none if it has no such part."""
+    try:
+        body = from_json(result.content)
+    except ValueError:
+        return {}
+    part: JsonValue = body.get(name) if isinstance(body, dict) else None
+    return part if isinstance(part, dict) else {}

@@ -14,3 +14,7 @@ class ConfigInvalid(BotError):
     """The settings are not valid; ``str(error)`` lists every fault with its path."""
 
     code = "config_invalid"
+
+
+class StoreRefused(ConnectionError):
+    """The store does not serve this process, and waiting alone does not help. ``str(error)`` says why."""

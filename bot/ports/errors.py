@@ -11,8 +11,8 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, ways_on
-from threads.errors import BotError
+from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, recoverable, ways_on
+from threads.errors import BotError, retry_fields
 from threads.wording import code_of, first_cause, friendly, ways_of
 
 
@@ -27,10 +27,12 @@ class BrainError(BotError):
 class ProviderError(BrainError):
     """A model call failed. ``retry_after`` is in seconds and comes from the provider.
 
-    ``usage`` is what the provider has counted, or None if it never began to answer.
+    ``usage`` is what the provider has counted, or None if it never began to answer. ``alone`` means that it says
+    nothing about the provider: our own pool was full, or this request alone passes a limit.
     """
 
     usage: Usage | None = None
+    alone = False
 
     def __init__(
         self,
@@ -53,6 +55,16 @@ class ProviderError(BrainError):
         self.retry_after = retry_after
 
 
+def model_retry_fields(
+    error: BotError, attempt: int, wait_s: float, model: str, seconds: float
+) -> dict[str, object]:
+    """Return `retry_fields` for a call to *model*, ``provider/model``, that failed after so many *seconds*."""
+    provider = model.partition("/")[0]
+    return retry_fields(
+        error, attempt, wait_s, model=model, provider=provider, duration_ms=round(seconds * 1000)
+    )
+
+
 class RateLimited(ProviderError):
     code = "rate_limited"
     retryable = True
@@ -73,11 +85,8 @@ class UnknownFailure(ModelUnavailable):
 
 
 class ModelConnection(ProviderError):
-    """``local`` means that our own pool was full, which says nothing about the provider."""
-
     code = "connection"
     retryable = True
-    local = False
 
 
 class Unauthorized(ProviderError):
@@ -212,6 +221,18 @@ class ToolError(BrainError):
         self.suggestion, self.partial, self.origin = suggestion, partial, origin
 
 
+class ToolCrashed(ToolError):
+    """A bug in a tool."""
+
+    code = "internal"
+
+
+class CommandFailed(ToolError):
+    """A command ended with an exit code other than 0, or by a signal. ``partial`` has its output."""
+
+    code = "tool_exit_code"
+
+
 class ToolTimeout(ToolError):
     code = "tool_timeout"
     retryable = True
@@ -287,9 +308,9 @@ class LoopDetected(BrainError):
 class ErrorReport(BaseModel):
     """One error, for the log, the audit, ``why``, the events and the buttons.
 
-    ``type`` is the code. ``recoverable``: the same may succeed later, without anybody's help. ``suggestion`` is the
-    next step in a sentence, and ``ways`` the same as values; a button of a failure does one of them. ``message`` is
-    for the operator, never for a thread.
+    ``type`` is the code. ``recoverable`` is `bot.ports.wording.recoverable`. ``suggestion`` is the next step in a
+    sentence, and ``ways`` the same as values; a button of a failure does one of them. ``message`` is for operators,
+    never for a thread.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -313,7 +334,7 @@ def report(error: BaseException, correlation_id: str, now: datetime) -> ErrorRep
     return ErrorReport(
         type=code_of(error),
         message=f"{type(cause).__name__}: {cause}",
-        recoverable=isinstance(cause, BotError) and cause.retryable,
+        recoverable=recoverable(code_of(error), ways_of(error)),
         context=cause.fields if isinstance(cause, BotError) else {},
         suggestion=cause.suggestion if isinstance(cause, ToolError) else friendly(error),
         ways=ways_on(code_of(error), ways_of(error)),

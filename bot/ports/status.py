@@ -25,7 +25,7 @@ UP = frozenset({"connected", "standby"})
 
 @dataclass(frozen=True, slots=True)
 class TransportStatus:
-    """One transport. ``silent_s`` is the time since anything came over its link; None without a link."""
+    """One transport. ``silent_s`` is the age of the last frame; None while it is down, or if it has no frames."""
 
     name: str
     state: str

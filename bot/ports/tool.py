@@ -9,22 +9,35 @@ import glob
 import json
 import math
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from bot.ports.errors import ToolInvalidInput
+from bot.ports.errors import ToolError, ToolInvalidInput
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
 from bot.ports.risk import Risk
+from bot.ports.wording import recoverable
 from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
 from threads.store.checksummed_lines import scrub
 from threads.store.data_folder import Spill
 
-ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "unknown"]
+ErrorType = Literal["timeout", "permission", "not_found", "rate_limit", "validation", "exit_code", "unknown"]
+
+ERROR_TYPES: Mapping[str, ErrorType] = {
+    "tool_timeout": "timeout",
+    "tool_denied": "permission",
+    "sign_in_needed": "permission",
+    "tool_not_found": "not_found",
+    "tool_invalid_input": "validation",
+    "tool_busy": "rate_limit",
+    "tool_rate_limited": "rate_limit",
+    "tool_exit_code": "exit_code",
+}
+"""What the model is told of an error, by its code; "unknown" of any other."""
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -155,6 +168,15 @@ class Tool(Protocol):
         ...
 
 
+@runtime_checkable
+class Checking(Protocol):
+    """A tool that can tell beforehand that a call is in vain, so that nobody is asked for it."""
+
+    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+        """Raise a `bot.ports.errors.ToolError` if the call cannot work."""
+        ...
+
+
 class Tools(Protocol):
     """The agent's view of its tools; `bot.tools.gate.Toolbox` implements it."""
 
@@ -185,25 +207,20 @@ def arguments_of(tool: Tool, call: ToolCall) -> Arguments:
         raise ToolInvalidInput(faults, suggestion="Fix the arguments and call again.") from error
 
 
-def failed(
-    call: ToolCall, kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
-) -> ToolResult:
+def failed(call: ToolCall, error: ToolError) -> ToolResult:
     """Return the result of a failed call."""
-    body = error_body(kind, message, recoverable=recoverable, suggestion=suggestion)
-    return ToolResult(call.id, scrub(dumped(body)), is_error=True)
+    return ToolResult(call.id, scrub(dumped(error_body(error))), is_error=True)
 
 
-def error_body(
-    kind: ErrorType, message: str, *, recoverable: bool, suggestion: str = ""
-) -> dict[str, JsonValue]:
-    """Return ``{"success": false, "error": …}``."""
-    error: dict[str, JsonValue] = {
-        "type": kind,
-        "message": message,
-        "recoverable": recoverable,
-        "suggestion": suggestion,
+def error_body(error: ToolError, message: str = "", suggestion: str = "") -> dict[str, JsonValue]:
+    """Return ``{"success": false, "error": …}``. A *message* or *suggestion* replaces the error's own."""
+    described: dict[str, JsonValue] = {
+        "type": ERROR_TYPES.get(error.code, "unknown"),
+        "message": message or str(error),
+        "recoverable": recoverable(error.code),
+        "suggestion": suggestion or error.suggestion,
     }
-    return {"success": False, "error": error}
+    return {"success": False, "error": described}
 
 
 def timed_out(result: ToolResult) -> bool:

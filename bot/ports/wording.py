@@ -53,6 +53,21 @@ def ways_on(code: str, ways: Sequence[Way]) -> tuple[WayOn, ...]:
     return ("retry",) if code in WORTH_RETRYING else CODE_WAYS.get(code, ())
 
 
+def recoverable(code: str, ways: Sequence[Way] = ()) -> bool:
+    """Return whether a failure with this code leaves a way on: the same again, other input, or one of `ways_on`."""
+    return code in MENDABLE or bool(ways_on(code, ways))
+
+
+MENDABLE: frozenset[str] = frozenset(
+    {
+        *("tool_failed", "tool_exit_code", "tool_not_found", "tool_invalid_input", "tool_malformed_output"),
+        *("tool_busy", "tool_rate_limited", "mcp_unavailable", "sign_in_needed"),
+        *("store_unavailable", "transport_rate_limited"),
+    }
+)
+"""Codes of failures after which the same may succeed later, or a tool with other input, without a button."""
+
+
 def choices(code: str, message_id: str, ways: Sequence[Way]) -> tuple[Choice, ...]:
     """Return the buttons of a message that failed with this code: one for each of `ways_on` that has one."""
     if ways:
@@ -110,6 +125,9 @@ PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."
 )
+INTERRUPTED = "Interrupted; it may or may not have run."
+"""What a model reads of a call whose turn was stopped, or whose process died."""
+
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
@@ -405,6 +423,14 @@ def stopped(running: int, waiting: int) -> str:
         return "Stopped."
     dropped = "1 waiting message" if waiting == 1 else f"{waiting} waiting messages"
     return f"Stopped, and dropped {dropped}." if running else f"Dropped {dropped}."
+
+
+def nobody_to_agree(because: str, other: str) -> str:
+    """Say that *other* was not asked in place of a model, and what to set so that it is."""
+    return (
+        f"{because}. {other} could answer, but somebody has to agree, and nobody can be asked here. "
+        'With `failover.acknowledge` set to "notify" it answers at once, and says so.'
+    )
 
 
 def because(model: str, code: str) -> str:

@@ -88,7 +88,9 @@ class FileReader:
 
     def count(self, thread: Thread) -> int:
         found, end = 0, b""
-        with _log(thread).open("rb") as file:
+        if not (log := _log(thread)).exists():
+            return 0  # its first message has no outcome yet
+        with log.open("rb") as file:
             while block := file.read(BLOCK):
                 found += (end + block).count(_MESSAGE)
                 end = block[-len(_MESSAGE) + 1 :]

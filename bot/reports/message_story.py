@@ -32,7 +32,7 @@ ENDS = {
     "refused": "It was not accepted, and its author was told why.",
     "failed": "It failed, and the thread was told so.",
     "stopped": "Somebody stopped it.",
-    "withdrawn": "Its author deleted it before its turn.",
+    "withdrawn": "It was deleted before it was answered.",
     "dead_letter": "It was set aside, because each attempt to answer it was interrupted. "
     "`threadfast dead-letters resubmit` puts it back in line.",
     "undelivered": "The platform refused each attempt to post the answer; the next post in the thread mentions it.",
@@ -123,7 +123,9 @@ def _from_journal(reader: Reader, word: str) -> Found:
     for record in records:
         if record.message_id in about:
             story = _story(found, record.thread_id, record.message_id)
-            story.events.append(_of_record(record))
+            event = _of_record(record)
+            if event.kind != "started" or event.what not in {one.what for one in story.events}:
+                story.events.append(event)  # an attempt is written again with each decision of it
             if isinstance(record, Settled):
                 story.outcome, story.by = record.outcome, record.by
             elif isinstance(record, Started):
@@ -190,6 +192,9 @@ def _of_entry(entry: Entry) -> Event:
             by = f", with message {plain(entry.by)}" if entry.by else ""
             code = f", {entry.code}" if entry.code else ""
             return Event(entry.at, "settled", f"{entry.outcome}{code}{by}{ref}")
+        case _ if entry.closed:
+            decision = entry.closed.decision(plain(entry.closed.by))
+            return Event(entry.at, "asked", f'"{flat(entry.text)}" {flat(decision)}')
         case _:
             at = f" as {plain(entry.platform_id)}" if entry.platform_id else ""
             return Event(entry.at, "posted", f'{entry.kind}{at}: "{flat(entry.text)}"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from pydantic_core import from_json, to_json
@@ -80,29 +80,49 @@ class ToolUse:
     reason: str = ""
 
 
-def tools_used(reader: Reader, thread: Thread) -> dict[str, list[ToolUse]]:
+@dataclass(slots=True)
+class MadeCall:
+    """A tool call, when it was made, and its result, if there is one."""
+
+    call: ToolCall
+    at: str
+    result: ToolResult | None = None
+
+
+def tool_calls(reader: Reader, thread: Thread) -> dict[str, list[MadeCall]]:
     """Return the tool calls of each message, as far as the conversation still holds them.
 
     Raises `threads.errors.NewerSchema` and OSError.
     """
-    found: dict[str, list[ToolUse]] = {}
-    about, open_ = "", dict[str, tuple[str, int]]()
+    found: dict[str, dict[tuple[str, str], MadeCall]] = {}
+    about, open_ = "", dict[str, MadeCall]()
     for line in records(reader.conversation(thread), line_adapter(), Damage()):
         message = line.message
         about = message.source or about if message.role == "user" else about
         for block in message.blocks:
-            used = found.setdefault(about, [])
             match block:
-                case ToolCall():
-                    open_[block.id] = about, len(used)
-                    arguments = block.malformed or to_json(block.arguments).decode()
-                    used.append(ToolUse(block.name, arguments, at=message.at, call=block.id))
-                case ToolResult(is_error=True) if block.call_id in open_:
-                    of, at = open_[block.call_id]
-                    found[of][at] = replace(found[of][at], failed=True, reason=_reason(block.content))
+                case ToolCall():  # what was summarised is in the archive too, under the same time
+                    made = found.setdefault(about, {}).setdefault(
+                        (block.id, message.at), MadeCall(block, message.at)
+                    )
+                    open_[block.id] = made
+                case ToolResult() if block.call_id in open_:
+                    open_[block.call_id].result = block
                 case _:
                     pass
-    return {about: list(dict.fromkeys(used)) for about, used in found.items() if used}
+    return {about: list(made.values()) for about, made in found.items()}
+
+
+def tools_used(reader: Reader, thread: Thread) -> dict[str, list[ToolUse]]:
+    """Return what `tool_calls` finds, in short."""
+    return {about: [_use(one) for one in made] for about, made in tool_calls(reader, thread).items()}
+
+
+def _use(made: MadeCall) -> ToolUse:
+    call, failed = made.call, made.result is not None and made.result.is_error
+    arguments = call.malformed or to_json(call.arguments).decode()
+    reason = _reason(made.result.content) if made.result and failed else ""
+    return ToolUse(call.name, arguments, failed, made.at, call.id, reason)
 
 
 def _reason(content: str) -> str:

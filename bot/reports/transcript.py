@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from bot.reports.safe_text import line, plain
+from bot.reports.safe_text import flat, line, plain
 from bot.reports.thread import ToolUse, as_value
 from bot.store.reader import WorkspaceFile
 from threads.log import Entry
@@ -71,6 +71,8 @@ def pieces(transcript: Transcript) -> Iterator[Piece]:
                 style = "bold red" if kind == "error" else style
         yield Piece("head", head, style, entry.message_id if entry.kind == "message" else "")
         yield Piece("text", transcript.mask(plain(entry.text)))
+        if entry.closed:
+            yield Piece("outcome", flat(entry.closed.decision(entry.closed.by)), "dim")
         for one in transcript.used.get(entry.message_id, ()) if entry.kind == "message" else ():
             arguments = line(transcript.mask(one.arguments), SHOWN_ARGUMENTS)
             failed, style = (", failed", "yellow") if one.failed else ("", "dim")

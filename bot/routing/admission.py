@@ -3,14 +3,24 @@
 sent to the bot alone       -> accepted; a stranger's is accepted once a day, to be refused
 mentions the bot            -> accepted; a stranger's is refused
 others, in a joined thread  -> accepted from everyone who may use the bot
+
+Any process may hear a message, so it asks the store, not its memory, what came before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import date, datetime
+from datetime import datetime
+
+import anyio
 
 from threads.model import Feedback, Incoming, ThreadId
+
+MENTION_WITHIN_S = 1.0
+"""Seconds after a message in which the store may not yet have the mention before it.
+
+The mention may be on its way in this process or in another one.
+"""
 
 Allowed = Callable[[Incoming | Feedback], bool]
 
@@ -18,29 +28,42 @@ Allowed = Callable[[Incoming | Feedback], bool]
 class Admission:
     """``joined`` returns whether the bot has a conversation in a thread.
 
-    It raises `threads.errors.StoreUnavailable`.
+    ``first_today`` returns whether a message is the first of its day about something; see `threads.ports.Store`. Both
+    raise `threads.errors.StoreUnavailable`.
     """
 
     def __init__(
-        self, allowed: Allowed, joined: Callable[[ThreadId], Awaitable[bool]], now: Callable[[], datetime]
+        self,
+        allowed: Allowed,
+        joined: Callable[[ThreadId], Awaitable[bool]],
+        first_today: Callable[[str, str], Awaitable[bool]],
+        now: Callable[[], datetime],
     ) -> None:
         self.allowed = allowed
-        self._joined, self._now = joined, now
-        self._today = date.min
-        self._refused: dict[tuple[str, str], str] = {}
+        self._joined, self._first_today, self._now = joined, first_today, now
 
     async def admits(self, incoming: Incoming) -> bool:
         match incoming.via:
             case "direct":
-                return self.allowed(incoming) or self._first_today(incoming)
+                return self.allowed(incoming) or await self._is_to_be_refused(incoming)
             case "mention":
                 return True
             case "overheard":
-                return self.allowed(incoming) and await self._joined(incoming.thread)
+                return self.allowed(incoming) and await self._is_in_joined_thread(incoming)
 
-    def _first_today(self, incoming: Incoming) -> bool:
+    async def _is_to_be_refused(self, incoming: Incoming) -> bool:
         """Return whether a stranger has not been refused today. The same message again still counts as the first."""
-        if (today := self._now().date()) != self._today:
-            self._today, self._refused = today, {}
-        who = (incoming.author.id, incoming.thread.channel)
-        return self._refused.setdefault(who, incoming.id) == incoming.id
+        return await self._first_today(
+            f"refused:{incoming.author.id} {incoming.thread.channel}", incoming.key
+        )
+
+    async def _is_in_joined_thread(self, incoming: Incoming) -> bool:
+        if await self._joined(incoming.thread):
+            return True
+        if incoming.id == incoming.thread.root or not incoming.sent_at:
+            return False  # nothing was said before it in its thread
+        age = (self._now() - datetime.fromisoformat(incoming.sent_at)).total_seconds()
+        if age >= MENTION_WITHIN_S:
+            return False
+        await anyio.sleep(min(MENTION_WITHIN_S, MENTION_WITHIN_S - age))
+        return await self._joined(incoming.thread)

@@ -44,10 +44,9 @@ MEANINGS: Mapping[str, str] = {
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
+    "/help": "show this list",
 }
-HELP = "\n".join(
-    f"{command}  {meaning}" for command, meaning in {**MEANINGS, "/help": "show this list"}.items()
-)
+HELP = "\n".join(f"{command}  {meaning}" for command, meaning in MEANINGS.items())
 
 ABOUT_A_THREAD = frozenset(
     {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}

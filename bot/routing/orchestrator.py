@@ -96,7 +96,7 @@ class Orchestrator:
                 assert_never(event)
 
     async def change(self, event: FollowUp) -> None:
-        """Edit or withdraw a message whose turn has not started, or stop a thread. Raises `StoreUnavailable`."""
+        """Edit a message whose turn has not started, withdraw one, or stop a thread. Raises `StoreUnavailable`."""
         match event:
             case Edited():
                 await self._journal.amend(replace(event, text=scrub(event.text)))

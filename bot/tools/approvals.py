@@ -35,6 +35,7 @@ from bot.observe.audit import Note
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Tool, ToolContext
+from bot.tools.labels import format_arguments
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
 from threads.model import Answer, Option, Question, ThreadId
@@ -362,28 +363,6 @@ class Approvals:
 
 
 DO_WITHOUT = "Do not try it again; go on without it, or ask what to do instead."
-
-
-def format_arguments(arguments: Mapping[str, JsonValue]) -> str:
-    """Return arguments for people, each character visible: a single text as it is, else each with its name.
-
-    The lines of a longer text are indented, so that none of them can pass for another argument.
-    """
-    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
-        return escaped(only)
-    return "\n".join(f"{_format_name(name)}:{_format_value(value)}" for name, value in arguments.items())
-
-
-def _format_name(name: str) -> str:
-    return name if name.isidentifier() else escaped(json.dumps(name, ensure_ascii=False))
-
-
-def _format_value(value: JsonValue) -> str:
-    if not isinstance(value, str) or not value or value != value.strip(" "):
-        return f" {escaped(json.dumps(value, ensure_ascii=False))}"
-    if "\n" not in value:
-        return f" {escaped(value)}"
-    return "".join(f"\n  {line}" for line in escaped(value).split("\n"))
 
 
 def _block(text: str) -> str:

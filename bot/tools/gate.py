@@ -4,6 +4,7 @@
 |-----------|------------------------------------------------------------------------|------------------------------|
 | find      | the tool exists and works here                                         | `ToolNotFound`, `ToolDenied` |
 | validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
+| check     | what it is about exists, if the tool can tell                          | `ToolError`                  |
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
 | recover   | a person may choose how to go on after a failure; a retry begins anew  |                              |
@@ -16,34 +17,26 @@ results come back in the order of the calls.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import anyio
 from pydantic import JsonValue
 
-from bot.guards.redaction import safe_prefix
-from bot.ports.errors import ToolDenied, ToolError, ToolNotFound, ToolTimeout
+from bot.ports.errors import ToolCrashed, ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
-from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
-from bot.tools.labels import label
+from bot.ports.tool import Arguments, Checking, Tool, ToolContext, ToolOutput, arguments_of, failed
+from bot.tools.labels import tool_finished, tool_started
 from bot.tools.results import Results
-from threads.errors import StoreUnavailable, error_fields
-from threads.model import OnEvent, ToolCall, ToolFinished, ToolResult, ToolStarted
+from threads.errors import StoreUnavailable, error_fields, retry_fields
+from threads.model import OnEvent, ToolCall, ToolResult
 
 log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Seconds after its deadline in which a tool can return partial output, before it is cut off."""
-
-LONGEST_SUMMARY = 80
-"""Characters of a call's summary in a status line."""
-
-LONGEST_SHOWN = 4_000
-"""Characters of a call's arguments, and of its result, that people are shown."""
 
 MAX_PARALLEL = 8
 """Calls of one step that run at once."""
@@ -89,6 +82,40 @@ class Recovers(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt at a call, counted from 1. ``permitted``: nobody has to be asked about it again.
+
+    It ``began`` when it came to run, on anyio's clock.
+    """
+
+    call: ToolCall
+    context: ToolContext
+    slots: anyio.Semaphore
+    number: int = 1
+    permitted: bool = False
+    began: float | None = field(default=None, init=False)
+
+    def log_failure(self, error: Exception) -> None:
+        """Log it as an error. A denial is a decision, and none."""
+        took_s = anyio.current_time() - self.began if self.began is not None else 0.0
+        known = isinstance(error, ToolError)
+        log.log(
+            logging.INFO if isinstance(error, ToolDenied) else logging.ERROR,
+            "tool.failed: %s: %s",
+            self.call.name,
+            error if known else "see the traceback",
+            exc_info=None if known else error,
+            extra={
+                "tool": self.call.name,
+                "call": self.call.id,
+                "attempt": self.number,
+                "duration_ms": round(took_s * 1000),
+                **error_fields(error),
+            },
+        )
+
+
 class Toolbox:
     """The tools of one bot, sorted by name: their order is part of the cached prompt.
 
@@ -127,11 +154,9 @@ class Toolbox:
         contexts = [replace(context, call_id=call.id, images=[]) for call in calls]
 
         async def run_one(index: int, call: ToolCall) -> None:
-            name, about = self._mask(call.name), _summary(call, self._mask)[:LONGEST_SUMMARY]
-            given = safe_prefix(json.dumps(call.arguments, ensure_ascii=False), LONGEST_SHOWN, self._mask)
-            await on_event(ToolStarted(name, about, call.id, label(name, about), self._mask(given)))
-            result = results[index] = await self._call(call, contexts[index], slots)
-            await on_event(ToolFinished(name, not result.is_error, call.id, result.content[:LONGEST_SHOWN]))
+            await on_event(tool_started(call, self._mask))
+            result = results[index] = await self._call(_Attempt(call, contexts[index], slots))
+            await on_event(tool_finished(call, result, self._mask))
 
         async with anyio.create_task_group() as tasks:
             for index, call in enumerate(calls):
@@ -147,28 +172,37 @@ class Toolbox:
             return False
         return self._permits.waits(tool, arguments, replace(context, call_id=call.id))
 
-    async def _call(self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore) -> ToolResult:
+    async def _call(self, attempt: _Attempt) -> ToolResult:
         try:
-            return await self._results.succeeded(call, await self._invoke(call, context, slots), context)
+            return await self._results.succeeded(attempt.call, await self._invoke(attempt), attempt.context)
         except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, context, slots)
+            return await self._failed(attempt, error)
 
-    async def _failed(
-        self, call: ToolCall, error: Exception, context: ToolContext, slots: anyio.Semaphore
-    ) -> ToolResult:
+    async def _invoke(self, attempt: _Attempt) -> JsonValue | ToolOutput:
+        tool, arguments = self._parse(attempt.call)
+        if not attempt.permitted:
+            if isinstance(tool, Checking):
+                await tool.check(arguments, attempt.context)
+            await self._permits.permit(tool, arguments, attempt.context)
+        async with attempt.slots:  # not before: a call that waits for a person must not block others
+            attempt.began = anyio.current_time()
+            return await self._run_in_time(tool, arguments, attempt.context)
+
+    async def _failed(self, attempt: _Attempt, error: Exception) -> ToolResult:
         """Log why, for operators and the audit, and return what the model may know. A person may have it retried."""
-        fields = {"tool": call.name, "call": call.id, **error_fields(error)}
-        if isinstance(error, ToolError):
-            log.info("tool.failed: %s: %s", call.name, error, extra=fields)
-            choice = await self._choose(call, error, context)
-            if choice.retry:
-                again = self._call_permitted if choice.permitted else self._call
-                return await again(call, context, slots)
-            return await self._results.failed(
-                call, error, context, suggestion=choice.suggestion, person=choice.words
-            )
-        log.error("tool.failed: %s: see the traceback", call.name, exc_info=error, extra=fields)
-        return failed(call, "unknown", "The tool failed.", recoverable=False)
+        attempt.log_failure(error)
+        call, context = attempt.call, attempt.context
+        if not isinstance(error, ToolError):
+            return failed(call, ToolCrashed("The tool failed."))
+        choice = await self._choose(call, error, context)
+        if choice.retry:
+            again = replace(attempt, number=attempt.number + 1, permitted=choice.permitted)
+            fields = retry_fields(error, again.number, 0.0, tool=call.name, call=call.id)
+            log.warning("tool.retried: %s: a person chose so", call.name, extra=fields)
+            return await self._call(again)
+        return await self._results.failed(
+            call, error, context, suggestion=choice.suggestion, person=choice.words
+        )
 
     async def _choose(self, call: ToolCall, error: ToolError, context: ToolContext) -> Choice:
         if self._recovery is None:
@@ -178,24 +212,6 @@ class Toolbox:
         except (ToolError, StoreUnavailable) as unasked:
             log.info("tool.not_recovered: %s: %s", call.name, unasked)
             return LEAVE
-
-    async def _call_permitted(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
-    ) -> ToolResult:
-        try:
-            async with slots:
-                value = await self._run_in_time(*self._parse(call), context)
-            return await self._results.succeeded(call, value, context)
-        except Exception as error:  # noqa: BLE001 - the boundary of a tool
-            return await self._failed(call, error, context, slots)
-
-    async def _invoke(
-        self, call: ToolCall, context: ToolContext, slots: anyio.Semaphore
-    ) -> JsonValue | ToolOutput:
-        tool, arguments = self._parse(call)
-        await self._permits.permit(tool, arguments, context)
-        async with slots:  # not before: a call that waits for a person must not block others
-            return await self._run_in_time(tool, arguments, context)
 
     def _parse(self, call: ToolCall) -> tuple[Tool, Arguments]:
         tool = self._tools.get(call.name)
@@ -219,8 +235,3 @@ class Toolbox:
         why = self._off.get(tool.name)
         description = f"{tool.description} (Off here: {why})" if why else tool.description
         return ToolSpec(tool.name, description, tool.arguments.model_json_schema())
-
-
-def _summary(call: ToolCall, mask: Callable[[str], str]) -> str:
-    """Return the call's text arguments, masked, for a status."""
-    return mask(", ".join(safe_prefix(v, 2_000, mask) for v in call.arguments.values() if isinstance(v, str)))

@@ -1,17 +1,17 @@
 """Recovery chosen by a person: what to do about a failed call that the model cannot repair by itself.
 
-| code              | what a person may choose            | asked at the failure |
-|-------------------|-------------------------------------|----------------------|
-| mcp_unavailable   | retry, go on without                | first                |
-| tool_timeout      | retry, other input, go on without   | second               |
-| tool_rate_limited | retry, go on without                | second               |
-| tool_not_found    | other input, go on without          | second               |
-| sign_in_needed    | sign in, other input, go on without | first                |
+| code              | what a person may choose            | asked at the failure | with `tools.recovery` |
+|-------------------|-------------------------------------|----------------------|-----------------------|
+| sign_in_needed    | sign in, other input, go on without | first                | `sign_in`, `ask`      |
+| mcp_unavailable   | retry, go on without                | first                | `ask`                 |
+| tool_timeout      | retry, other input, go on without   | second               | `ask`                 |
+| tool_rate_limited | retry, go on without                | second               | `ask`                 |
+| tool_not_found    | other input, go on without          | second               | `ask`                 |
 
-Where the model may help itself, it has the first try: a person is asked when the same tool fails in the same way
-again in one turn. Never asked: invalid arguments, what a rule or a person denied, scheduled messages, more than
-`MOST_RECOVERIES` times in a turn, and once somebody chose to go on without or did not answer in time. Nobody there
-means that the model gets the failure, as without this module.
+The model gets every other failure at once, and may try again: a tool never waits for a person where the model, or
+time, can help. With `ask`, it has the first try where it may help itself: a person is asked when the same tool fails
+in the same way again in one turn. Never asked: invalid arguments, what a rule or a person denied, scheduled messages,
+more than `MOST_RECOVERIES` times in a turn, and once somebody chose to go on without or did not answer in time.
 
 A retry goes through the gate as any call does, so a call that needs an approval is approved again. A call that found
 nobody signed in has not run, and keeps its approval until a restart.
@@ -32,6 +32,7 @@ from typing import Literal, Protocol
 import anyio
 from cachetools import LRUCache
 
+from bot.config.settings import RecoveryChoice
 from bot.ports import wording
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import Arguments, Tool, ToolContext
@@ -79,6 +80,13 @@ OFFERS: Mapping[str, Offer] = {
 }
 
 
+_OFFERED: Mapping[RecoveryChoice, Mapping[str, Offer]] = {
+    "sign_in": {SignInNeeded.code: OFFERS[SignInNeeded.code]},
+    "ask": OFFERS,
+    "model": {},
+}
+
+
 class SignIn(Protocol):
     """The sign-in of the asker of a call at its MCP ``server``."""
 
@@ -110,7 +118,8 @@ def _nobody_signs_in(_tool: str, _context: ToolContext) -> SignIn | None:
 class Recovery:
     """Asks about failed calls, and as `Permits` brings back a failure that a restart found open.
 
-    Without *asks* it never asks. *sign_in* returns the sign-in of a call of this tool, None if its asker has none.
+    *choice* is the setting `tools.recovery`. *sign_in* returns the sign-in of a call of this tool, None if its asker
+    has none.
     """
 
     def __init__(
@@ -118,10 +127,11 @@ class Recovery:
         permits: Permits,
         questions: DurableQuestions,
         *,
-        asks: bool,
+        choice: RecoveryChoice,
         sign_in: Callable[[str, ToolContext], SignIn | None] = _nobody_signs_in,
     ) -> None:
-        self._permits, self._questions, self._asks, self._sign_in = permits, questions, asks, sign_in
+        self._permits, self._questions, self._sign_in = permits, questions, sign_in
+        self._offers = _OFFERED[choice]
         self._asking: LRUCache[tuple[ThreadId, str, str], anyio.Lock] = LRUCache(MOST_TURNS)
         """Held while a turn asks for the sign-in at a server."""
         self._signed_in: LRUCache[str, None] = LRUCache(MOST_TURNS)
@@ -222,8 +232,8 @@ class Recovery:
 
     def _ways(self, tool: Tool, error: ToolError, context: ToolContext, *, again: bool) -> tuple[Way, ...]:
         """Return what a person may choose now. *again*: the question is open already."""
-        offer, turn = OFFERS.get(error.code), (context.thread, context.message_id)
-        if offer is None or not self._asks or due_of(context.message_id) or turn in self._left_alone:
+        offer, turn = self._offers.get(error.code), (context.thread, context.message_id)
+        if offer is None or due_of(context.message_id) or turn in self._left_alone:
             return ()
         failed = (*turn, tool.name, error.code)
         self._failures[failed] = self._failures.get(failed, 0) + 1

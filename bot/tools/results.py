@@ -8,19 +8,9 @@ from dataclasses import asdict
 
 from pydantic import JsonValue
 
-from bot.ports.errors import (
-    SandboxFailed,
-    SignInNeeded,
-    ToolBusy,
-    ToolDenied,
-    ToolError,
-    ToolInvalidInput,
-    ToolNotFound,
-    ToolRateLimited,
-    ToolTimeout,
-)
+from bot.ports.errors import ToolError
 from bot.ports.outside_text import fenced
-from bot.ports.tool import ErrorType, ItemError, ToolContext, ToolOutput, dumped, error_body
+from bot.ports.tool import ItemError, ToolContext, ToolOutput, dumped, error_body
 from threads.errors import StoreUnavailable
 from threads.model import ToolCall, ToolResult
 from threads.store.checksummed_lines import scrub
@@ -34,19 +24,6 @@ MAX_MESSAGE, MAX_ITEMS = 20_000, 20
 
 PERSON = "person"
 """The field of a failure with a person's words, which are not text from outside."""
-
-_TYPES: dict[type[ToolError], ErrorType] = {
-    ToolTimeout: "timeout",
-    ToolDenied: "permission",
-    SignInNeeded: "permission",
-    ToolNotFound: "not_found",
-    ToolInvalidInput: "validation",
-    ToolBusy: "rate_limit",
-    ToolRateLimited: "rate_limit",
-}
-
-_HOPELESS = (ToolDenied, SandboxFailed)
-"""Failures after which the same call cannot succeed."""
 
 
 class Results:
@@ -77,10 +54,7 @@ class Results:
         person: str = "",
     ) -> ToolResult:
         """Return a failure, with what a *person* said about it. A *suggestion* replaces the error's own."""
-        kind = _TYPES.get(type(error), "unknown")
-        message = self._mask(str(error))[:MAX_MESSAGE]
-        hopeless = isinstance(error, _HOPELESS)
-        body = error_body(kind, message, recoverable=not hopeless, suggestion=suggestion or error.suggestion)
+        body = error_body(error, self._mask(str(error))[:MAX_MESSAGE], suggestion)
         if person:
             body[PERSON] = person
         if error.partial is not None:
@@ -109,11 +83,13 @@ class Results:
         return ToolResult(call.id, scrub(self._mask(dumped(result))), is_error, outside=bool(origin))
 
     async def _truncate(self, value: JsonValue, context: ToolContext, *, outside: bool) -> JsonValue:
-        """Return the two ends of a long value, with the path of the file that has all of it."""
+        """Return the two ends of a long value, its numbers, and the path of the file that has all of it."""
         whole = self._mask(
             value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
         )
+        facts = value if isinstance(value, dict) else {}
         cut: dict[str, JsonValue] = {
+            **{name: fact for name, fact in facts.items() if isinstance(fact, int | float)},
             "head": whole[:HEAD],
             "left_out": max(0, len(whole) - HEAD - TAIL),
             "tail": whole[HEAD:][-TAIL:],

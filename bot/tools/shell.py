@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue, field_validator
 
-from bot.ports.errors import SandboxFailed, ToolTimeout
+from bot.ports.errors import CommandFailed, SandboxFailed, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
 from threads.store.disk import Offload
 
+from .exit_codes import explain_exit
 from .files.workspace import holds_outside_text
 from .sandbox import CommandResult, Sandbox
 
@@ -23,7 +24,7 @@ ORIGIN = "command"
 _DESCRIPTION = (
     "Run a shell command in this thread's workspace, which is its current folder and the only one it can write to"
     "{tmp}. No network, no input, none of the bot's own files. Processes that it leaves running are killed. "
-    "A failing command is a result too: read exit_code and stderr. Long output is cut in the middle: write it to a "
+    "If it fails, `partial` has its exit_code, stdout and stderr. Long output is cut in the middle: write it to a "
     "file.{more}"
 )
 FREE_IT = (
@@ -86,17 +87,24 @@ class Shell:
         outside = await self.offload(holds_outside_text, context.workspace)
         result = await self.sandbox.run(arguments.command, context.workspace, deadline)
         origin = ORIGIN if outside or await self.offload(holds_outside_text, context.workspace) else ""
-        if result.outcome == "exited":
-            return ToolOutput(_report(result), origin=origin)
-        if result.outcome == "timeout":
-            raise ToolTimeout(
-                f"The command was stopped after {anyio.current_time() - now:.0f} s; it may have done half its work.",
-                suggestion="Do less at once, or let it write to a file and look at that.",
-                partial=_report(result),
-                origin=origin,
-            )
-        message, suggestion = _ERRORS[result.outcome]
-        raise SandboxFailed(message, suggestion=suggestion, partial=_report(result), origin=origin)
+        report = _report(result)
+        match result.outcome:
+            case "exited" if not result.exit_code:
+                return ToolOutput(report, origin=origin)
+            case "exited":
+                message, suggestion = explain_exit(result.exit_code or 0, arguments.command)
+                raise CommandFailed(message, suggestion=suggestion, partial=report, origin=origin)
+            case "timeout":
+                raise ToolTimeout(
+                    f"The command was stopped after {anyio.current_time() - now:.0f} s; "
+                    "it may have done half its work.",
+                    suggestion="Do less at once, or let it write to a file and look at that.",
+                    partial=report,
+                    origin=origin,
+                )
+            case stopped:
+                message, suggestion = _ERRORS[stopped]
+                raise SandboxFailed(message, suggestion=suggestion, partial=report, origin=origin)
 
 
 def _report(result: CommandResult) -> dict[str, JsonValue]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +9,13 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from bot.config.load import check_start
+from bot.config.json_text import parse
+from bot.config.load import check_start, repeated_faults
 from bot.config.settings import Settings
 from bot.llm.policies.structured_output import validator
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve
-from bot.wiring.chat import configure_console_logs, with_model, with_owner
+from bot.wiring.chat import console_logs, with_model, with_owner
 from threads.model import Attachment, Incoming
 from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, read_attachment
 
@@ -59,25 +59,28 @@ async def run_ask(question: Question, settings: Settings, environ: Mapping[str, 
         attached=settings.data / "attached",
         question=OneQuestion(question.text, thread, files, schema is not None),
     )
-    configure_console_logs(settings, environ, sys.stderr, "error")
 
     def schema_of(incoming: Incoming) -> dict[str, JsonValue] | None:
         return schema if incoming.id.startswith(f"{session}.") else None
 
-    await serve(
-        with_owner(settings),
-        environ,
-        model=model,
-        make_transports=lambda _: [console],
-        schema_of=schema_of if schema else None,
-        chosen_here=not question.model,
-    )
+    with console_logs(settings, environ):
+        await serve(
+            with_owner(settings),
+            environ,
+            model=model,
+            make_transports=lambda _: [console],
+            schema_of=schema_of if schema else None,
+            chosen_here=not question.model,
+        )
     return console.exit_code
 
 
 def _schema_in(path: Path) -> dict[str, JsonValue]:
     try:
-        schema = TypeAdapter(dict[str, JsonValue]).validate_json(path.read_bytes())
+        data = path.read_bytes()
+        schema = TypeAdapter(dict[str, JsonValue]).validate_python(parse(data))
+        if faults := repeated_faults(data):
+            raise ConfigInvalid(f"--schema {path}: {faults[0]}")
         validator(schema)
     except OSError as error:
         raise ConfigInvalid(f"--schema {path}: {error.strerror}") from error

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TextIO
+
+import anyio.to_thread
 
 from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.detect_model import choose
+from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
+from bot.reports.store_reader import open_reader
+from bot.reports.thread import waiting
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import serve
 from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
+from threads.model import ThreadId
 from transports.console import CONSOLE_USER, Console
 
+LOG = "threadfast.log"
 LOG_BYTES = 5_000_000
-"""Bytes of the log of interactive chats beyond which the next start sets it aside."""
+"""Bytes of the log of chats beyond which the next start sets it aside."""
+
+TRY = "Try: write a.txt hello   and then: run wc a.txt"
+TRY_WITHOUT_SHELL = "Try: write a.txt hello   and then: read a.txt"
 
 
 async def run_chat(settings: Settings, environ: Mapping[str, str], file: SettingsFile | None = None) -> int:
@@ -45,14 +58,24 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         commands=MEANINGS,
         completions=completions,
         attached=settings.data / "attached",
+        asked=asked_before(settings, environ),
     )
-    say = partial(print, file=sys.stdout if console.interactive else sys.stderr, flush=True)
-    say(f"Model: {model} ({reason}). Data: {settings.data}")
-    with _log_stream(settings, interactive=console.interactive) as stream:
-        # In a pipe the console shows waits and retries itself, so only warnings are logged.
-        secrets = configure_console_logs(
-            settings, environ, stream, "warning" if console.interactive else "error"
-        )
+    say = to_person if console.interactive else partial(print, file=sys.stderr, flush=True)
+    say_model(model, reason, settings.data, say)
+
+    @asynccontextmanager
+    async def start_screen(live: LiveParts) -> AsyncIterator[None]:
+        for trouble in live.troubles():
+            say(f"Note: {trouble}")
+        if console.interactive and "files" in settings.tools.enabled:
+            say(TRY if live.sandbox != "off" else TRY_WITHOUT_SHELL)
+        async with anyio.create_task_group() as tasks:
+            if console.interactive:  # while a person types
+                tasks.start_soon(live.prepare)
+            yield
+            tasks.cancel_scope.cancel()
+
+    with console_logs(settings, environ, interactive=console.interactive) as secrets:
         if settings.verify_providers:
             say("Asking for a word, since verify_providers says so …")
             for fault in await verify_all(used(named), settings, environ):
@@ -67,21 +90,58 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
             environ,
             model=model,
             make_transports=lambda _: [console],
+            watch=start_screen,
             reload=Reload(CurrentSettings(settings), file, environ, complete) if file else None,
         )
     return console.exit_code
 
 
-def configure_console_logs(
-    settings: Settings, environ: Mapping[str, str], stream: TextIO, usual: str
-) -> list[str]:
-    """Send logs to *stream*, from the level *usual* on unless the settings have one. Returns the masked secrets."""
+def say_model(model: str, reason: str, data: Path, say: Callable[[str], None]) -> None:
+    """Say what a start has to say first."""
+    say(f"Model: {model} ({reason}).")
+    say(f"Data: {data}")
+
+
+def to_person(text: str) -> None:
+    """Print a line, on a terminal broken between words."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+    print(text, flush=True)  # noqa: T201
+
+
+def asked_before(settings: Settings, environ: Mapping[str, str]) -> Callable[[ThreadId, str], Awaitable[str]]:
+    """Return what finds the text of a message that has no outcome yet; blank for any other."""
+
+    def find(thread: ThreadId, message_id: str) -> str:
+        with closing(open_reader(settings, environ)) as reader:
+            texts = (one.text for one in waiting(reader, str(thread)) if one.message_id == message_id)
+            return next(texts, "")
+
+    async def asked(thread: ThreadId, message_id: str) -> str:
+        return await anyio.to_thread.run_sync(find, thread, message_id)
+
+    return asked
+
+
+@contextmanager
+def console_logs(
+    settings: Settings, environ: Mapping[str, str], *, interactive: bool = False
+) -> Iterator[list[str]]:
+    """Send logs to a file in the data folder: a person reads sentences. Yields the masked secrets.
+
+    Through a pipe, settings that name a log level send them to standard error.
+    """
     given = settings.observe
-    level = given.log_level if "log_level" in given.model_fields_set else usual
+    named = "log_level" in given.model_fields_set
     form = given.log_format if "log_format" in given.model_fields_set else "text"
     secrets = secrets_of(settings, environ)
-    configure_logging(level, form, stream, secrets=secrets)
-    return secrets
+    with nullcontext(sys.stderr) if named and not interactive else _log_file(settings) as stream:
+        configure_logging(given.log_level if named else "warning", form, stream, secrets=secrets)
+        try:
+            yield secrets
+        finally:  # what ends the process is told on the way out
+            configure_logging("critical", form, sys.stderr, secrets=secrets)
 
 
 def with_owner(settings: Settings) -> Settings:
@@ -112,12 +172,8 @@ def completed(started: Settings, model: str, settings: Settings) -> Settings:
 
 
 @contextmanager
-def _log_stream(settings: Settings, *, interactive: bool) -> Iterator[TextIO]:
-    """Return standard error, or a file if that is a terminal, because log lines would garble the screen."""
-    if not interactive:
-        yield sys.stderr
-        return
-    path = settings.data / "threadfast.log"
+def _log_file(settings: Settings) -> Iterator[TextIO]:
+    path = settings.data / LOG
     with suppress(FileNotFoundError):
         if path.stat().st_size > LOG_BYTES:
             path.rename(path.with_suffix(".log.1"))

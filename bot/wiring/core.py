@@ -131,6 +131,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     registry = Registry(tasks, actors)
 
     async def joined(thread: ThreadId) -> bool:
+        # What this process serves it knows; whether another one does, only the store knows.
         return registry.serves(thread) or await store.begun(thread)
 
     controls = Controls(
@@ -153,7 +154,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         journal=store.journal,
         registry=registry,
         delivery=delivery,
-        admission=Admission(parts.allowed, joined, parts.now),
+        admission=Admission(parts.allowed, joined, store.first_today, parts.now),
         rates=parts.rates,
         controls=controls,
         on_feedback=parts.on_feedback,

@@ -199,7 +199,7 @@ def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) 
 
 
 def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: Store) -> Transport:
-    from transports.slack.api.rate_limits import SharedLimits  # noqa: PLC0415 - loaded only when asked for
+    from transports.slack.api.rate_limits import Limits  # noqa: PLC0415 - loaded only when asked for
     from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415
 
     transport = SlackTransport(
@@ -212,7 +212,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         marks=store.marks("slack"),
     )
     if settings.store.kind == "postgres":
-        transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
+        transport.limits = Limits(shared=store, workers=lambda: store.workers)
     return transport
 
 

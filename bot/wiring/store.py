@@ -124,7 +124,7 @@ def _postgres(settings: Settings, environ: Mapping[str, str], resources: Resourc
     dsn = resolve_secret(settings.store.dsn, environ)
     name = f"{socket.gethostname()}:{os.getpid()}"
     store = PostgresStore(dsn, settings.data, name=name, version=version("threadfast"), now=resources.now)
-    ledger = PostgresLedger(dsn, lambda: store.worker.number, store.now, WorkerLost)
+    ledger = PostgresLedger(store.pool, lambda: store.worker.number, store.now, WorkerLost)
     return Storage(
         store,
         ledger,
@@ -151,12 +151,13 @@ async def states_beside(settings: Settings, environ: Mapping[str, str]) -> Async
         yield JsonFiles(PosixDisk(), settings.data, anyio.to_thread.run_sync)
         return
     try:
-        from bot.store.postgres.states import PostgresStates  # noqa: PLC0415 - an extra
+        from bot.store.postgres.session import Pool  # noqa: PLC0415 - an extra
+        from bot.store.postgres.states import PostgresStates  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigInvalid(NO_DRIVER) from error
     # The others need no notice: who uses such a value reads it again first.
-    states = PostgresStates(resolve_secret(settings.store.dsn, environ), anyio.lowlevel.checkpoint)
+    pool = Pool(resolve_secret(settings.store.dsn, environ), 1)
     try:
-        yield states
+        yield PostgresStates(pool, anyio.lowlevel.checkpoint)
     finally:
-        await states.close()
+        await pool.close()

@@ -135,7 +135,7 @@ class ToolSet:
     def _make_toolbox(self, choice: _Choice) -> Toolbox:
         given = choice.given
         asking = AskingPermits(self.approvals.under(policy_of(given)), self.questions)
-        recovery = Recovery(asking, self.questions, asks=given.recovery == "ask", sign_in=self._sign_in)
+        recovery = Recovery(asking, self.questions, choice=given.recovery, sign_in=self._sign_in)
         return Toolbox(
             self._chosen(choice, self.tools),
             timeout_s={name: ms / 1000 for name, ms in given.per_tool.items()},

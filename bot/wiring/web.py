@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 
 import anyio.to_thread
 import click
@@ -23,24 +24,31 @@ from bot.page.views import Views
 from bot.ports.config_error import ConfigInvalid
 from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
-from bot.reports.thread import entries
+from bot.reports.thread import entries, tool_calls
 from bot.routing.access import AccessControl
 from bot.routing.commands import MEANINGS
-from bot.store.reader import Thread
+from bot.store.reader import Reader, Thread
+from bot.tools.labels import tool_finished, tool_started
 from bot.wiring.app import utc_now
-from bot.wiring.chat import completed, with_model, with_owner
+from bot.wiring.chat import completed, say_model, to_person, with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
-from threads.model import Author, ThreadId
+from threads.model import Author, ThreadId, ToolFinished, ToolStarted
 from threads.store.disk import PosixDisk
 from transports.console import CONSOLE_USER
+from transports.shared.buttons import is_control
 from transports.web.address import Address
 from transports.web.client import Options, Web
+from transports.web.events import Past
+from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 
 TITLE = 80
 """Characters of a thread's first message that its list shows."""
+
+FIRST_ENTRIES = 60
+"""Entries at the beginning of a log that are searched for a title."""
 
 MOST_TITLES = 5_000
 
@@ -58,7 +66,7 @@ async def run_web(
     Raises as `bot.wiring.run.run_transports`.
     """
     settings, model, reason = await with_model(settings, environ)
-    print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
+    say_model(model, reason, settings.data, to_person)
 
     def complete(changed: Settings) -> Settings:
         return _page_alone(completed(settings, model, changed), port)
@@ -135,16 +143,16 @@ def address_of(given: WebSettings) -> Address:
 async def make_link(
     settings: Settings, environ: Mapping[str, str], person: Person, port: int | None = None
 ) -> str:
-    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError."""
+    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError.
+
+    Without a *port* the page is where it was served last. Workers that share a store have each their own, so theirs
+    is in the settings.
+    """
     if not PERSON.fullmatch(person.id):
         raise ConfigInvalid(
             f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
         )
     given = _given(settings, port)
-    if given.port == 0:
-        raise ConfigInvalid(
-            "transports.web.port: a link has to name it; say --port with the one that is served"
-        )
     resources = Resources(
         PosixDisk(), anyio.to_thread.run_sync, anyio.to_thread.run_sync, utc_now, Masker([]), Observing()
     )
@@ -152,7 +160,16 @@ async def make_link(
     state = await storage.states.open("web", WebState())
     if not state.value.key:
         raise ConfigInvalid("The page was never served from this data folder: start the bot first.")
-    return f"{address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
+    thread = ThreadId("web", "", person.id, "")
+    may_use = AccessControl(CurrentSettings(settings)).may_use(Author(person.id), thread)
+    if not may_use and person.id != state.value.owner:
+        raise ConfigInvalid(f"{barred(person.id)} Or name somebody of access.users with --person.")
+    url = state.value.url if port is None and settings.store.kind == "files" else ""
+    if not url and given.port == 0:
+        raise ConfigInvalid(
+            "transports.web.port: a link has to name it; say --port with the one that is served"
+        )
+    return f"{url or address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
 
 
 class ThreadHistory:
@@ -160,14 +177,15 @@ class ThreadHistory:
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
+        self._mask = Masker(secrets_of(settings, environ))
         self._titles: LRUCache[str, str] = LRUCache(MOST_TITLES)
         self._reading = threading.Lock()
 
     async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
         return await anyio.to_thread.run_sync(self._threads, person, most)
 
-    async def entries(self, thread: ThreadId, last: int) -> Sequence[Entry]:
-        return await anyio.to_thread.run_sync(self._entries, str(thread), last)
+    async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
+        return await anyio.to_thread.run_sync(self._past, str(thread), most, before)
 
     def _threads(self, person: str, most: int) -> list[tuple[str, str, float]]:
         start = f"web::{person}:"
@@ -176,15 +194,43 @@ class ThreadHistory:
 
             def title(thread: Thread) -> str:
                 if thread.name not in self._titles:
-                    first = next((e for e in entries(reader, thread, Damage()) if e.kind == "message"), None)
-                    if first is None:
+                    begin = islice(entries(reader, thread, Damage()), FIRST_ENTRIES)
+                    said = [one for one in begin if one.kind == "message" and not is_control(one.text)]
+                    if not said:
                         return ""
+                    first = min(said, key=attrgetter("at"))  # a log has messages by when they ended
                     self._titles[thread.name] = " ".join(first.text.split())[:TITLE]
                 return self._titles[thread.name]
 
             return [(one.name.removeprefix(start), title(one), one.changed_at) for one in found]
 
-    def _entries(self, name: str, last: int) -> list[Entry]:
+    def _past(self, name: str, most: int, before: int | None) -> Past:
         with self._reading, closing(open_reader(self._settings, self._environ)) as reader:
-            found = islice((one for one in reader.find(name) if one.name == name), 1)
-            return [entry for thread in found for entry in entries(reader, thread, Damage(), last=last)]
+            thread = next((one for one in reader.find(name) if one.name == name), None)
+            if thread is None:
+                return Past()
+            count = reader.count(thread)
+            end = count if before is None else min(before, count)
+            first = max(0, end - most)
+            messages = list[list[Entry]]()
+            for entry in entries(reader, thread, Damage(), last=count - first):
+                if entry.kind == "message" or not messages:
+                    messages.append([])
+                messages[-1].append(entry)
+            shown = messages[max(0, len(messages) - (count - first)) :][: end - first]
+            return Past(shown, self._tools(reader, thread, shown), first)
+
+    def _tools(
+        self, reader: Reader, thread: Thread, messages: Sequence[Sequence[Entry]]
+    ) -> dict[str, list[ToolStarted | ToolFinished]]:
+        """Return the events of the tools by the message whose turn used them."""
+        joined = {end.message_id: end.by for *_, end in messages if end.outcome == "merged"}
+        found: dict[str, list[ToolStarted | ToolFinished]] = {}
+        for source, made in tool_calls(reader, thread).items():
+            about = source.partition(".")[0]  # a stage of a playbook has its name after the message's id
+            events = found.setdefault(joined.get(about) or about, [])
+            for one in made:
+                events.append(tool_started(one.call, self._mask))
+                if one.result:
+                    events.append(tool_finished(one.call, one.result, self._mask))
+        return found

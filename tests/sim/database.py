@@ -89,6 +89,9 @@ class Database:
         self.contexts: dict[tuple[str, int], dict[int, str]] = {}
         self.workers: dict[int, datetime] = {}
         self.pending: dict[int, int | None] = {}
+        self.tags: dict[int, str] = {}
+        self.missing: dict[int, datetime] = {}
+        self.roles: dict[str, int] = {}
         self.locks: dict[int, Connection] = {}
         self.connections: list[Connection] = []
         self.late: list[tuple[datetime, Connection, str, Sequence[Any]]] = []
@@ -101,6 +104,7 @@ class Database:
             journal.ENDED: self.ended,
             journal.MAIL: self.send_mail,
             journal.STOP: self.stop,
+            store.FORGET_FIRST: list,
             journal.DELIVERED: lambda threads: sorted(
                 ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
                 key=lambda r: (r[1], r[0]),
@@ -112,7 +116,6 @@ class Database:
             session.END_FORMER: self.end_former,
             worker.RING_ALL: lambda channel: [self.ring(channel, "")],
             worker.NUMBER: lambda: [(next(self._number),)],
-            worker.TIMELINE: lambda: [("1",)],
             worker.ENTER: self.enter,
             worker.BEAT: self.beat,
             worker.LEAVE: self.leave,
@@ -121,12 +124,13 @@ class Database:
             worker.CLAIM: self.claim,
             worker.OWN: self.own,
             worker.RELEASE: self.release,
+            worker.TAKE_ROLE: self.take_role,
             context.LOAD: self.load,
             context.ARCHIVED: lambda name: [(name in self.threads and self.threads[name].generation > 0,)],
             context.NEXT: self.next_generation,
             journal.PENDING: lambda *_: [(0, 0)],
             store.COLLECT_BUCKETS: list,
-            store.BEGUN: lambda name: [(any(t == name for t, _ in self.contexts),)],
+            store.BEGUN: self.begun,
             workspaces.COLLECT: list,
         }
 
@@ -143,9 +147,9 @@ class Database:
         self, statement: str, parameters: Sequence[Any], connection: Connection
     ) -> list[tuple[Any, ...]]:
         if statement == worker.LOCK:
-            return [(self.locks.setdefault(parameters[1], connection) is connection,)]
+            return [(self.locks.setdefault(parameters[1], connection) is connection, "1")]
         if statement.startswith("LISTEN "):
-            connection.channels.add(statement.removeprefix("LISTEN "))
+            connection.channels.update(one.removeprefix("LISTEN ") for one in statement.split("; "))
             return []
         return self._statements[statement](*parameters)
 
@@ -179,9 +183,9 @@ class Database:
 
     # the functions and statements
 
-    def end_former(self, name):
+    def end_former(self, names):
         if "former" in self.checks:
-            self.late = [one for one in self.late if one[1].name != name]
+            self.late = [one for one in self.late if one[1].name not in names]
         return []
 
     def receive(self, me, keys, threads, aliases, bodies, *_):
@@ -250,6 +254,11 @@ class Database:
     def ended(self, threads):
         return [m.row for m in self.messages.values() if m.outcome is not None and m.thread in threads]
 
+    def begun(self, name, _):
+        rows = (m for m in self.messages.values() if m.thread == name)
+        waits_or_began = any(m.outcome is None or m.lines.get("started") for m in rows)
+        return [(waits_or_began or any(t == name for t, _ in self.contexts),)]
+
     def send_mail(self, body, key):
         row = self.messages.get(key)
         if row is None or row.outcome is not None:
@@ -279,7 +288,8 @@ class Database:
             for name in found
         ]
 
-    def enter(self, me, lease_s, *_):
+    def enter(self, me, lease_s, _, __, tag):
+        self.tags[me] = tag
         self.workers[me] = clock() + timedelta(seconds=lease_s)
         return [(clock(),)]
 
@@ -287,6 +297,7 @@ class Database:
         if me not in self.workers:
             return []
         self.workers[me], self.pending[me] = clock() + timedelta(seconds=lease_s), pending
+        self.missing.pop(me, None)
         others = [self.pending.get(other, 0) for other in self.workers if other != me]
         others = [pending for pending in others if pending is not None]
         return [(clock(), len(self.workers), sum(others) / len(others) if others else None)]
@@ -297,21 +308,28 @@ class Database:
                 thread.owner = None
         return []
 
-    def reap(self, me, lease_s):
+    def reap(self, me, lease_s, grace_s):
         mine = self.locks.get(me)
         if mine is None or mine.began > clock() - timedelta(seconds=lease_s):
             return []
+        tags = {connection.name.split()[1] for connection in self.connections}
+        missing = [other for other in self.workers if other != me and self.tags[other] not in tags]
+        since = {other: self.missing.setdefault(other, clock()) for other in missing}
+        seen_before = clock() - timedelta(seconds=grace_s)
         dead = [
             other
             for other, until in self.workers.items()
-            if other != me and (until < clock() or other not in self.locks)
+            if other != me and (until < clock() or since.get(other, clock()) < seen_before)
         ]
         for other in dead:
             del self.workers[other]
         for thread in self.threads.values():
             if thread.owner not in self.workers:
                 thread.owner = None
-        return [(f"worker {other}",) for other in dead]
+        return [
+            *((f"worker {other}", True) for other in dead),
+            *((f"worker {other}", False) for other in missing if other in self.workers),
+        ]
 
     def claim(self, me, transports, room):
         owed = {m.thread for m in self.messages.values() if m.outcome is None}
@@ -331,6 +349,11 @@ class Database:
         for name in freed:
             self.threads[name].owner = None
         return [(name,) for name in freed]
+
+    def take_role(self, me, name):
+        if me in self.workers and self.roles.get(name) not in self.workers:
+            self.roles[name] = me
+        return [(self.roles.get(name) == me,)]
 
     def load(self, name):
         return [(line,) for _, line in sorted(self._context(name).items())]
@@ -386,14 +409,16 @@ class Connection:
         self._check()
         return Cursor(rows)
 
-    async def notifies(self) -> AsyncIterator[Bell]:
-        while True:
+    async def notifies(self, timeout: float) -> AsyncIterator[Bell]:
+        end = anyio.current_time() + timeout
+        while (left := end - anyio.current_time()) > 0:
             self._check()
             while self.bells:
                 yield Bell(self.bells.pop(0))
-            with anyio.move_on_after(1):
+            with anyio.move_on_after(left):
                 await self.rung.wait()
             self.rung = anyio.Event()
+        self._check()
 
     async def close(self) -> None:
         self.end()
@@ -401,6 +426,7 @@ class Connection:
     def end(self) -> None:
         """Break; the server gives up its lock."""
         self.closed = True
+        self.rung.set()
         database = self.database
         if self in database.connections:
             database.connections.remove(self)

@@ -73,7 +73,7 @@ async def test_other_programs_see_a_pause_for_money_and_how_it_was_decided(tmp_p
     assert (paused.state, decided.state) == ("paused", "granted" if approved else "declined")
     assert paused.scope == decided.scope == "turn"
     assert (paused.error.type, paused.error.recoverable, paused.error.ways) == (
-        *("budget_exceeded", False),
+        *("budget_exceeded", True),
         ("grant",),
     )
     assert paused.correlation_id in {line.correlation_id for line in lines if line.kind == "turn"}

@@ -135,7 +135,7 @@ async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tm
         await platform.settled("m1", "m2")
     assert list(platform.outcomes) == ["m2", "m1"]
     shown = [event for who, event in platform.events if who == "m1"]
-    assert Waiting("the provider has trouble", 2.0, 1, 3) in shown
+    assert Waiting("the provider has trouble", 2.0, 2, 4) in shown
     assert Resumed() in shown
 
 

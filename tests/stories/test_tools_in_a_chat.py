@@ -161,7 +161,8 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
         await window.says("run cat notes.txt; exit 3", question("cat notes.txt; exit 3"))
         await window.screen.shows("main | waiting: a decision on what I may do")
         await window.says(
-            "/approve", r"· Thank you, I go on\.\n\n one TWO three\n\nIt ended with exit code 3\."
+            "/approve",
+            r"· Thank you, I go on\.\n\nshell did not work: The command ended with exit code 3\.\n\n one TWO three",
         )
         await window.says("run echo again", question("echo again"))
         await window.says("/approve always", r"· Thank you, I go on\.\n\n again\n")
@@ -187,7 +188,7 @@ async def test_a_conversation_that_uses_every_tool_survives_a_time_out_and_is_re
     ran = [found[0] for found in RAN.finditer(window.screen.text)]
     assert len(ran) == 13  # one for each call
     assert ran[:2] == ["· writing notes.txt, one two three\n", "· reading notes.txt\n"]
-    assert "· running cat notes.txt; exit 3\n" in ran
+    assert "· running cat notes.txt; exit 3: did not work\n" in ran
     assert "· running rm notes.txt: did not work\n" in ran
     assert set(outcomes(home)) == {"answered"}
     assert len(outcomes(home)) == len([line for line in journal(home) if line["kind"] == "received"])

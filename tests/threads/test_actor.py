@@ -117,9 +117,8 @@ async def test_a_delete_in_the_instant_in_which_the_turn_begins_counts_wholly_or
         await platform.settled("m1", "m2")
     withdrawn = platform.outcomes["m2"] == "withdrawn"
     assert platform.texts == (["one"] if withdrawn else ["one", "two"])
-    records = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_bytes().splitlines()]
-    kinds = [record["kind"] for record in records if record["message_id"] == "m2"]
-    assert kinds == ["received", "settled"] if withdrawn else "started" in kinds
+    kinds = kinds_of(tmp_path, "m2")
+    assert kinds[-1] == "settled" and ("intent" in kinds) != withdrawn
 
 
 async def test_a_delete_that_the_disk_refuses_leaves_the_message_waiting_for_its_slot(tmp_path):
@@ -135,6 +134,89 @@ async def test_a_delete_that_the_disk_refuses_leaves_the_message_waiting_for_its
         gate.open.set()
         await platform.settled("m1", "m2")
     assert platform.texts == ["one", "two"]
+
+
+def kinds_of(folder, message_id):
+    records = [json.loads(line) for line in (folder / "journal.jsonl").read_bytes().splitlines()]
+    return [record["kind"] for record in records if record["message_id"] == message_id]
+
+
+async def test_a_delete_ends_the_turn_and_the_next_one_knows_nothing_of_it(tmp_path):
+    platform, gate = Platform(), Gate(says("never"))
+    model = Scripted(calls("list_files"), gate, says("two"))
+    async with running(tmp_path, platform, model) as bot:
+        await gate.hold(bot, message(1, "secret plans"))
+        before = anyio.current_time()
+        await bot.orchestrator.receive(Deleted("m1", T1))
+        assert anyio.current_time() - before < 2
+        assert platform.outcomes == {"m1": "withdrawn"}
+        assert kinds_of(tmp_path, "m1")[-1] == "settled", "it is durable before the platform is told so"
+        await bot.orchestrator.receive(Deleted("m1", T1))
+        await platform.exchange(bot, message(2, "hello"))
+    assert platform.texts == ["two"]
+    assert [one.text[-5:] for one in model.requests[-1].messages] == ["hello"]
+    assert b"secret plans" not in b"".join(path.read_bytes() for path in tmp_path.rglob("context.jsonl"))
+
+
+async def test_a_delete_after_a_kill_ends_the_turn_that_goes_on(tmp_path):
+    for outcome in (None, "withdrawn"):
+        platform, gate = Platform(), Gate(says("never"))
+        async with running(tmp_path, platform, Scripted(gate)) as bot:
+            if outcome is None:
+                await gate.hold(bot, message())
+            else:
+                await gate.began.wait()
+                await bot.orchestrator.receive(Deleted("m1", T1))
+            assert platform.outcomes.get("m1") == outcome
+    assert platform.texts == []
+    assert kinds_of(tmp_path, "m1").count("settled") == 1
+
+
+async def test_a_turn_that_another_message_joined_outlives_the_delete_of_either(tmp_path):
+    platform, gate, answer = Platform(), Gate(calls("list_files")), Gate(says("both"))
+    async with running(tmp_path, platform, Scripted(gate, answer)) as bot:
+        await gate.hold(bot, message())
+        await bot.orchestrator.receive(message(2, "and that"))
+        gate.open.set()
+        await platform.settled("m2")
+        await answer.began.wait()
+        for deleted in ("m1", "m2"):
+            await bot.orchestrator.receive(Deleted(deleted, T1))
+        answer.open.set()
+        await platform.settled("m1")
+    assert platform.outcomes == {"m1": "answered", "m2": "merged"}
+    assert platform.texts == ["both"]
+
+
+async def test_a_delete_comes_too_late_for_an_answer_that_is_on_its_way(tmp_path):
+    platform, post = Platform(), anyio.Event()
+
+    async def slow(outgoing, post_it=platform.post):
+        await post.wait()
+        return await post_it(outgoing)
+
+    platform.post = slow
+    async with running(tmp_path, platform, Scripted(says("one"))) as bot:
+        await bot.orchestrator.receive(message())
+        while "intent" not in kinds_of(tmp_path, "m1"):
+            await anyio.lowlevel.checkpoint()
+        await bot.orchestrator.receive(Deleted("m1", T1))
+        post.set()
+        await platform.settled("m1")
+    assert (platform.outcomes, platform.texts) == ({"m1": "answered"}, ["one"])
+
+
+async def test_a_delete_that_the_disk_refuses_is_not_acknowledged_and_the_message_is_answered(tmp_path):
+    disk, platform, gate = FaultyDisk(), Platform(), Gate(says("never"))
+    async with running(tmp_path, platform, Scripted(gate, says("one")), disk=disk) as bot:
+        await gate.hold(bot, message())
+        fill(disk)
+        with pytest.raises(StoreUnavailable):
+            await bot.orchestrator.receive(Deleted("m1", T1))
+        disk.refuse.clear()
+        await platform.settled("m1")
+    assert platform.outcomes == {"m1": "answered"}
+    assert platform.texts[-1].endswith("one")
 
 
 async def test_a_full_disk_does_not_make_the_journal_longer_with_each_try(tmp_path):

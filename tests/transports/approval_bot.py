@@ -55,7 +55,7 @@ class ApprovalBot:
         approvals_file = state_file(self.data / "approvals.json", ApprovalsFile())
         approvals = Approvals(Policy(rules or {}), approvals_file, offload=offload, **asking)
         questions = DurableQuestions(state_file(self.data / "questions.json", QuestionsFile()), **asking)
-        permits = Recovery(AskingPermits(approvals, questions), questions, asks=True)
+        permits = Recovery(AskingPermits(approvals, questions), questions, choice="ask")
         write = WriteFile(Writer(disk, offload, Quota(10_000_000, 1_000)))
         tools = [ReadFile(offload), ListFiles(offload), write, AskPerson(questions), *self.tools]
         parts = {

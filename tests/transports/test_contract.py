@@ -133,6 +133,11 @@ async def test_it_is_connected_and_says_so_at_once(opened, tmp_path):
             await edge.reconnected()
 
 
+async def test_only_a_link_has_an_age_of_its_last_frame(opened, tmp_path):
+    async with opened(tmp_path) as (edge, _):
+        assert (edge.silent_s is not None) == (edge.name in ("slack", "discord"))
+
+
 async def test_no_event_of_a_turn_can_break_it(opened, tmp_path):
     async with opened(tmp_path) as (edge, thread):
         for event in (*EVENTS, *reversed(EVENTS), *EVENTS):

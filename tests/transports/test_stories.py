@@ -318,6 +318,15 @@ async def test_a_live_answer_whose_end_is_refused_does_not_stay_as_if_it_went_on
         await chat.fake.until(lambda: not chat.texts(thread))
 
 
+async def test_a_deletion_takes_away_what_was_shown_of_the_answer(chat, bot, outcome):
+    async with bot(GROWING):
+        thread = await chat.ask("hi")
+        await chat.fake.until(lambda: chat.texts(thread))
+        await chat.delete(thread)
+        assert await outcome(thread) == "withdrawn"
+        await chat.fake.until(lambda: not chat.texts(thread))
+
+
 async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
     async with bot(Scripted(Gate(says("never")))):
         thread = await chat.ask("hi")

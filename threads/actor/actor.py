@@ -8,7 +8,7 @@ registry starts it again, and it serves the same message first.
 from __future__ import annotations
 
 import logging
-from functools import partial
+from functools import cached_property, partial
 
 import anyio
 import anyio.lowlevel
@@ -80,13 +80,47 @@ class Actor:
         await retry_until_stored(lambda: self._shared.delivery.cover(dropped, "stopped", request.id))
         return int(running), len(dropped)
 
-    def give_back(self, key: str) -> None:
-        """Return the current message to the mailbox, if it is the one with this key and its turn has not begun."""
+    @cached_property
+    def _withdrawing(self) -> anyio.Lock:
+        """Held while a message is withdrawn: a duplicate of the event must not be acknowledged before the first."""
+        return anyio.Lock()
+
+    async def withdraw(self, key: str) -> None:
+        """Settle the message with this key as withdrawn, if it waits or its turn runs, which then ends.
+
+        A turn that other messages have joined goes on: it answers those too. Raises `StoreUnavailable`, also while
+        the outcome of its turn waits for the disk, and `Fenced`.
+        """
+        await self.mailbox.settled(key)
+        async with self._withdrawing:
+            turn = self._give_back(key)
+            with (
+                self.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,
+                anyio.CancelScope(shield=True),  # a write that has begun cannot be undone
+            ):
+                if turn:
+                    with anyio.move_on_after(STOP_WITHIN_S):
+                        await turn.done.wait()
+                await self._shared.delivery.cover(gone, "withdrawn", "")
+                if turn and turn.done.is_set() and turn.place < len(turn.messages):
+                    turn.replace_messages(turn.messages[: turn.place])
+                    await self._save_conversation()
+        if not gone and self.life.cancel_called:
+            raise Fenced(thread_id=str(self._thread))
+
+    def _give_back(self, key: str) -> ActorTurn | None:
+        """Return the current message to the mailbox and end its turn, if it has this key and may be withdrawn."""
         waiting, turn = self.current, self._turn
-        if turn and waiting and waiting.incoming.key == key and not (waiting.begun or waiting.started):
-            self.current, turn.stopped_by = None, waiting.received.message_id
-            self.mailbox.put_back([waiting])
-            turn.scope.cancel()
+        if waiting is None or waiting.incoming.key != key or waiting.intent is not None:
+            return None
+        if turn is None:
+            raise StoreUnavailable("its outcome is being written")
+        if turn.joined:
+            return None
+        self.current, turn.stopped_by = None, waiting.received.message_id
+        self.mailbox.put_back([waiting])
+        turn.scope.cancel()
+        return turn
 
     async def forget(self) -> None:
         """Archive the conversation and start an empty one. Only between turns."""
@@ -123,6 +157,7 @@ class Actor:
                 self._turn = None
                 turn.done.set()
             if turn.stopped_by:
+                pending.shown = turn.shown
                 return Ending("stopped", "", by=turn.stopped_by)
             raise TurnTimeout  # noqa: TRY301 - one boundary for every end of a turn
         except Exception as error:  # the boundary of a turn

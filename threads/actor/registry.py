@@ -40,7 +40,6 @@ class Registry:
     def __init__(self, tasks: TaskGroup, shared: ActorParts) -> None:
         self._tasks, self._shared = tasks, shared
         self.actors: dict[ThreadId, Actor] = {}
-        self._withdrawing = anyio.Lock()
 
     def __len__(self) -> int:
         return len(self.actors)
@@ -56,24 +55,15 @@ class Registry:
         self._shared.delivery.show(pending, Taken(incoming.text, incoming.author.id, again=pending.recovered))
 
     async def withdraw(self, deleted: Deleted) -> None:
-        """Settle a message as withdrawn if its turn has not started. Raises `StoreUnavailable`."""
+        """Settle a message as withdrawn, unless its answer is on its way. Ends its turn.
+
+        Raises `StoreUnavailable`, or `Fenced` if another process took the thread over meanwhile.
+        """
         key = message_key(deleted.thread, deleted.id)
         await self._shared.store.journal.knows(key)
         if actor := self.actors.get(deleted.thread):
-            await actor.mailbox.settled(key)
-        async with self._withdrawing:  # a duplicate of the event must not be acknowledged before the first
-            actor = self.actors.get(deleted.thread)
-            if actor is None:
-                await (
-                    anyio.lowlevel.checkpoint_if_cancelled()
-                )  # at a stop the actor ends, and its message waits
-                return
-            actor.give_back(key)
-            with (
-                actor.mailbox.withdrawing(lambda pending: pending.incoming.key == key) as gone,
-                anyio.CancelScope(shield=True),  # a write that has begun cannot be undone
-            ):
-                await self._shared.delivery.cover(gone, "withdrawn", "")
+            await actor.withdraw(key)
+        await anyio.lowlevel.checkpoint_if_cancelled()  # at a stop the actor ends, and its message waits
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """Stop the thread, or the whole channel, of *by* in every process.

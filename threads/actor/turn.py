@@ -36,6 +36,7 @@ from threads.model import (
     Text,
     TextDelta,
     TextReset,
+    ToolStarted,
     TurnEvent,
     Waiting,
 )
@@ -109,6 +110,7 @@ class ActorTurn:
         self._mailbox, self._shared = mailbox, shared
         self.scope, self.done = anyio.CancelScope(), anyio.Event()
         self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
+        self._shown_before = ""
         self._asked, self._open, self._left = 0, 0, math.inf
 
     @cached_property
@@ -119,6 +121,26 @@ class ActorTurn:
     def timed_out(self) -> bool:
         return self.scope.cancel_called and not self.stopped_by
 
+    @property
+    def shown(self) -> str:
+        """Return what people saw of the answer so far."""
+        return "" if self._held else (self._shown_before + self._shown).strip()
+
+    @property
+    def place(self) -> int:
+        """Where its first message is in the conversation; the end, if it has none there yet."""
+        own = (n for n, one in enumerate(self.messages) if self._is_own(one.source))
+        return next(own, len(self.messages))
+
+    @property
+    def joined(self) -> bool:
+        """Whether other messages are part of it."""
+        return any(one.source and not self._is_own(one.source) for one in self.messages[self.place :])
+
+    def _is_own(self, source: str) -> bool:
+        """Return whether a message of the conversation is of this turn, or of a part of it that has an id below."""
+        return source == self.incoming.id or source.startswith(f"{self.incoming.id}.")
+
     async def stop(self, by: str) -> None:
         """Cancel the turn, and return when it is over. ``by`` is the id of the request."""
         self.stopped_by = by
@@ -128,7 +150,8 @@ class ActorTurn:
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
         self.messages.extend([message.stamped(at) for message in messages])
-        self._conversation.saved, self._shown = False, ""
+        self._conversation.saved = False
+        self._shown_before, self._shown = self._shown_before + self._shown, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
         self.messages.replace(messages)
@@ -170,9 +193,18 @@ class ActorTurn:
             with self._clock_stopped():
                 if self._open == 1:
                     await self.tell(Waiting(question.about, math.inf))
-                answer = await open_question.wait()
+                try:
+                    answer = await open_question.wait()
+                except BaseException:
+                    if self.stopped_by:
+                        key = f"{self.incoming.key}?{question_id}"
+                        closed = QuestionClosed(key, approved=False, kind=question.kind, stopped=True)
+                        self._shared.delivery.close_question(self._pending, question.text, closed)
+                    raise
             await question.keep(answer)
-        await self.tell(_closed(f"{self.incoming.key}?{question_id}", question, answer))
+        closed = _closed(f"{self.incoming.key}?{question_id}", question, answer)
+        self._shared.delivery.close_question(self._pending, question.text, closed)
+        await self.tell(closed)
         if not self._open:
             await self.tell(Resumed())
         return answer
@@ -258,6 +290,8 @@ class ActorTurn:
                 self._shown += text
             case TextReset():
                 self._shown = ""
+            case ToolStarted() if self._shown_before:
+                self._shown_before = f"{self._shown_before.rstrip()}\n\n"
             case Waiting():
                 self.release()
             case Resumed():

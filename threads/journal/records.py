@@ -18,7 +18,19 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, TypeAdapter
 
-from threads.model import Attachment, Author, Incoming, Outcome, OutgoingKind, ThreadId, Via, Way, message_key
+from threads.model import (
+    Asked,
+    Attachment,
+    Author,
+    Incoming,
+    Outcome,
+    OutgoingKind,
+    ThreadId,
+    UsageCounted,
+    Via,
+    Way,
+    message_key,
+)
 from threads.store.checksummed_lines import SCHEMA_VERSION
 
 DEDUPE_WINDOW = timedelta(hours=1)
@@ -99,10 +111,12 @@ class Started(_Record):
     """A turn began. ``attempt`` counts from 1. It is durable before anybody sees anything of the turn.
 
     After a crash it is durable before the turn runs. Otherwise a message that kills the process would loop for ever.
+    It is written again, with the questions ``asked`` so far, when one of them is closed.
     """
 
     attempt: int
     correlation_id: str
+    asked: tuple[Asked, ...] = ()
     kind: Literal["started"] = "started"
 
 
@@ -134,7 +148,8 @@ class Settled(_Record):
     """The outcome of a message. If it has no post of its own, ``by`` is the message whose post covers it.
 
     ``logged``: the threads' logs had every outcome up to the record of this number when this one was written.
-    ``interrupted``: an earlier process may have left an unfinished answer in the thread.
+    ``interrupted``: an earlier process may have left an unfinished answer in the thread. ``shown`` is what people saw
+    of an answer that was stopped, and ``spent`` what the turn used.
     """
 
     outcome: Outcome
@@ -142,6 +157,8 @@ class Settled(_Record):
     alias: str = ""
     logged: int = 0
     interrupted: bool = False
+    shown: str = ""
+    spent: UsageCounted | None = None
     kind: Literal["settled"] = "settled"
 
 
@@ -177,6 +194,12 @@ class PendingMessage:
     dropped: bool = False
     taken_at: float = -math.inf
     over_rate: bool | None = None
+    asked: tuple[Asked, ...] = ()
+    """Its closed questions."""
+    shown: str = ""
+    """What people saw of its answer, if that was stopped."""
+    spent: UsageCounted | None = None
+    """What its turn has used."""
 
     @property
     def damaged(self) -> bool:
@@ -220,15 +243,20 @@ class PendingMessage:
     def start(self, attempt: int, correlation_id: str) -> Started:
         r = self.received
         return Started(
-            thread_id=r.thread_id, message_id=r.message_id, attempt=attempt, correlation_id=correlation_id
+            thread_id=r.thread_id,
+            message_id=r.message_id,
+            attempt=attempt,
+            correlation_id=correlation_id,
+            asked=self.asked,
         )
 
     def settled(self, outcome: Outcome, *, by: str = "") -> Settled:
         r = self.received
         end = Settled(thread_id=r.thread_id, message_id=r.message_id, outcome=outcome, by=by, alias=r.alias)
-        # If the process dies now, an unfinished answer of a stopped or undelivered turn would stay in the thread.
-        cut = self.started is not None and outcome in ("stopped", "undelivered")
+        # If the process dies now, an unfinished answer of such a turn would stay in the thread.
+        cut = self.started is not None and outcome in ("stopped", "withdrawn", "undelivered")
         end.interrupted = self.interrupted or cut
+        end.shown, end.spent = self.shown, self.spent
         return end
 
     def posted(self) -> Posted:
@@ -308,6 +336,7 @@ class Ledger:
                 self._stray(key, record)
             case Started():
                 pending.started = record
+                pending.asked = max(pending.asked, record.asked, key=len)
             case Intent():
                 pending.intent = record
             case Posted():

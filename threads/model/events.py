@@ -51,7 +51,11 @@ class TextReset:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits ``seconds`` for something outside the process. It holds no slot while it waits."""
+    """The turn waits ``seconds`` for something outside the process. It holds no slot while it waits.
+
+    Before a retry, ``attempt`` is the number of the coming attempt and ``attempts`` how many there are at most; the
+    first one is counted in both.
+    """
 
     reason: str
     seconds: float
@@ -101,11 +105,16 @@ class UsageCounted:
     cost_usd: float | None
 
 
+UNDECIDED = "Not decided."
+"""The decision of a question whose turn ended first."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
     """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out.
 
-    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose.
+    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose. ``stopped``: its turn was
+    stopped first.
     """
 
     key: str
@@ -113,6 +122,26 @@ class QuestionClosed:
     by: str = ""
     kind: QuestionKind = "decision"
     choice: str = ""
+    stopped: bool = False
+
+    def decision(self, who: str) -> str:
+        """Return the decision, for below the question; *who* is the person's name, if known."""
+        if self.stopped:
+            return UNDECIDED
+        if not self.by:
+            return f"Nobody {'answered' if self.kind == 'answer' else 'decided'} in time."
+        by = who and f" by {who}"
+        if self.kind == "answer":
+            return f"Answered{by}{f': {self.choice}' if self.choice else '.'}"
+        return f"{'Approved' if self.approved else 'Declined'}{by}."
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as it was posted, and how it was closed."""
+
+    text: str
+    closed: QuestionClosed
 
 
 StageState = Literal["waiting", "running", "passed", "failed", "skipped", "parked"]
@@ -159,13 +188,14 @@ class TurnSettled:
 
     ``again``: an earlier process had received it, and may already have shown this outcome. ``interrupted``: that
     process had begun to answer, and an unfinished answer may still be visible. ``code`` says why a message failed or
-    was refused.
+    was refused. ``shown`` is what people saw of an answer that was stopped.
     """
 
     outcome: Outcome
     again: bool = False
     interrupted: bool = False
     code: str = ""
+    shown: str = ""
 
 
 TurnEvent = (

@@ -95,7 +95,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A person deleted a message. It counts only if the message's turn has not started."""
+    """A person deleted a message. It counts until the message's answer is on its way."""
 
     id: str
     thread: ThreadId
@@ -171,6 +171,8 @@ class Outgoing:
     ``reply_to`` is the message it answers, and ``to`` that message's author. A platform without buttons writes the
     ``choices`` out. Either way a choice comes back as a message. ``correlation_id`` is its turn's, for the log.
     ``expired``: it is too old, and posted only because it may be out already. Known not to be, it is given up.
+    ``about`` is the text of the message it answers.
+    ``links`` are addresses in the text that the bot itself wrote, not a model: they stay links in every form.
     """
 
     thread: ThreadId
@@ -183,6 +185,8 @@ class Outgoing:
     correlation_id: str = field(default="", compare=False)
     reply_address: str = field(default="", compare=False, repr=False)
     expired: bool = False
+    about: str = field(default="", compare=False, repr=False)
+    links: tuple[str, ...] = ()
 
 
 Outcome = Literal[

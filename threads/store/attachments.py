@@ -7,6 +7,7 @@ file that an earlier process stored is found by its path.
 from __future__ import annotations
 
 import errno
+import hashlib
 import unicodedata
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +20,6 @@ from threads import model, wording
 from threads.errors import FileUnavailable
 
 from .checksummed_lines import scrub
-from .data_folder import plain
 from .disk import Disk, File, Offload, write_all, write_new
 from .image_header import HEAD
 
@@ -49,9 +49,11 @@ def _allowed(character: str) -> bool:
 
 
 def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
-    """Return the path of each file of a message in the workspace. No two files have the same path."""
-    # It ends at the first dash, so no two messages share a path.
-    owner = plain(message_id).replace("-", "%2D")
+    """Return the path of each file of a message in the workspace. No two files have the same path.
+
+    The name that people know begins after the first dash.
+    """
+    owner = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()[:10]
     used: set[str] = set()
     for name in map(safe_name, names):
         number, unique = 1, name

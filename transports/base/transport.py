@@ -62,7 +62,7 @@ class Transport(Protocol):
 
     @property
     def silent_s(self) -> float | None:
-        """Return the seconds since the last sign of life over the link; None while it is down."""
+        """Return the age of the last frame in seconds; None while the link is down, or if there are no frames."""
         ...
 
     async def serve(self, sink: Sink) -> None:

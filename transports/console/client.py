@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -33,8 +33,9 @@ class Console:
 
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
     mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
-    are more. ``attached`` is the folder for files from the bot, if it may send any. ``interactive`` overrides the
-    check of the streams. With a ``question`` that is all that is asked.
+    are more. ``attached`` is the folder for files from the bot, if it may send any. ``asked`` returns the text of a
+    message of an earlier session, which a terminal shows above its answer. ``interactive`` overrides the check of
+    the streams. With a ``question`` that is all that is asked.
     """
 
     name = "console"
@@ -48,6 +49,7 @@ class Console:
         commands: Mapping[str, str] = BOT_COMMANDS,
         completions: Sequence[str] = (),
         attached: Path | None = None,
+        asked: Callable[[ThreadId, str], Awaitable[str]] | None = None,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -73,7 +75,7 @@ class Console:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._frontend = Terminal(sender, commands, completions, history_file, (stdin, stdout))
+            self._frontend = Terminal(sender, commands, completions, history_file, asked, (stdin, stdout))
         else:
             self._frontend = Pipe(sender, Streams(*streams), commands)
 

@@ -21,7 +21,7 @@ LEAST_COLUMNS = 20
 
 KEYS: Mapping[str, str] = {
     "Alt-Enter": "a new line in the same message; lines that are pasted stay together",
-    "Ctrl-C": "stop what is running, or clear the line; twice: leave",
+    "Ctrl-C": "stop what is running, or clear the line; with neither, twice leaves",
 }
 """Keys at a terminal."""
 
@@ -36,6 +36,9 @@ BOT_COMMANDS: Mapping[str, str] = {
     "/status": "show what is going on",
     "/new": "forget this conversation and start over",
 }
+
+AT_ONCE = frozenset({"stop", "status", "approve", "deny"})
+"""Commands that act on what is running."""
 
 FIRST_THREAD = "main"
 BAD_NAME = "A thread's name is 1 to 64 of these: a-z A-Z 0-9 - _ . with a letter or digit among them."
@@ -56,6 +59,10 @@ class Sender:
         message_id = f"{self.session}.{self.messages}"
         return Incoming(message_id, thread_id(thread), self.author, text, files=tuple(files))
 
+    def sent(self, message_id: str) -> bool:
+        """Return whether a message is of this session."""
+        return message_id.startswith(f"{self.session}.")
+
     def file_id(self) -> str:
         self.files += 1
         return f"{self.session}-file-{self.files}"
@@ -66,6 +73,12 @@ class Action(NamedTuple):
 
     kind: Literal["send", "switch", "list", "attach", "help", "quit", "reject"]
     text: str = ""
+
+
+def acts_at_once(line: str) -> bool:
+    """Return whether a line acts on what is running, so that it cannot wait for the end of that."""
+    word, *_ = line.lower().split()
+    return line.strip().lower() == "stop" or (word[0] in "/!" and word[1:] in AT_ONCE)
 
 
 def is_thread_name(name: str) -> bool:

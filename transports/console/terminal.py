@@ -10,7 +10,8 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO, assert_never
@@ -18,15 +19,18 @@ from typing import TextIO, assert_never
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application.current import get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import Condition, has_focus, is_searching
+from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input import create_input
 from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.key_binding.key_processor import KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent, KeyProcessor
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth, create_output
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -40,11 +44,14 @@ from transports.console.view import View
 REDRAW_S = 0.05
 TICK_S = 0.5
 AGAIN = "Ctrl-C again to leave"
-TWICE_S = 2.0
-"""Two Ctrl-C within this time leave, whatever runs."""
+ESCAPE_S = 0.1
+"""How long Escape waits for the rest of a sequence, and then for the Enter of Alt-Enter."""
 DRAIN_S = 5.0
 """How long leaving may wait until the last message is on disk."""
-LINE_ENDS = {Keys.Enter, Keys.ControlJ}
+PASTED = {Keys.Enter, Keys.ControlJ, Keys.Tab}
+"""Keys that are text in a paste."""
+MAX_QUOTED = 200
+"""Characters of an earlier message that are repeated above its answer."""
 PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
@@ -60,28 +67,35 @@ class Terminal:
         commands: Mapping[str, str],
         completions: Sequence[str],
         history_file: Path | None,
+        asked: Callable[[ThreadId, str], Awaitable[str]] | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
+        self._asked = asked
         self._sender, self._commands, self._more = sender, commands, completions
         self._view = View(parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
         self._attachments: list[Attachment] = []
-        self._interrupted_at = -TWICE_S
+        self._stop = ""
+        """The last stop that was sent."""
+        self._leaving = False
         self._printing = anyio.Lock()
         stdin, stdout = streams
         self._history = _History(history_file)
         self._prompt: PromptSession[str] = PromptSession(
             self._message,
             bottom_toolbar=self._toolbar,
+            placeholder=self._placeholder,
             history=self._history,
             completer=WordCompleter(self._completions, sentence=True),
-            complete_while_typing=Condition(lambda: self._prompt.default_buffer.text.startswith("/")),
+            complete_while_typing=Condition(self._is_command),
             key_bindings=self._keys(),
             refresh_interval=TICK_S,
             input=create_input(stdin) if stdin else None,
             output=create_output(stdout) if stdout else None,
         )
         self._prompt.app.min_redraw_interval = REDRAW_S
+        self._prompt.app.ttimeoutlen = self._prompt.app.timeoutlen = ESCAPE_S
+        self._prompt.default_buffer.on_text_changed += self._stay
 
     async def serve(self, sink: Sink) -> None:
         """Return when the person has left and *sink* has their messages."""
@@ -98,12 +112,14 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
+            lines = [*await self._question_of(outgoing), *self._view.take_tool_lines(name)]
+            text = f"{self._view.take_shown(name)}{outgoing.text}"
             draw = partial(
                 render.render,
-                outgoing,
+                replace(outgoing, text=text),
                 self._width,
                 heading=heading,
-                tools=self._view.take_tool_lines(name),
+                tools=lines,
                 colour=self._colour,
                 alone=not self._view.threads[name].questions,
             )
@@ -113,15 +129,35 @@ class Terminal:
                 self._view.threads[name].questions.add(outgoing.key)
             await self._print(text)
 
+    async def _question_of(self, outgoing: Outgoing) -> list[str]:
+        """Return the line above an answer to an earlier session, whose question is not on this screen."""
+        if self._asked is None or outgoing.kind == "notice" or not outgoing.reply_to:
+            return []
+        if self._sender.sent(outgoing.reply_to):
+            return []
+        asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
+        return [f"You asked: {asked[:MAX_QUOTED]}{'…' * (len(asked) > MAX_QUOTED)}"] if asked else []
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._view.threads[thread.root].apply(message_id, event, time.monotonic())
+        self._take_dropped()
         self._prompt.app.invalidate()
+
+    def _take_dropped(self) -> None:
+        """Put what a stop dropped in the current thread back into the field."""
+        dropped, self._view.thread.dropped = self._view.thread.dropped, []
+        if dropped:
+            field = self._prompt.default_buffer
+            text = "\n".join(filter(None, [*(message.text for message in dropped), field.text]))
+            field.document = Document(text, len(text))
+            self._attachments[:0] = [file for message in dropped for file in message.files]
 
     async def _converse(self) -> None:
         await self._note(f"Thread {self._view.current}. /help lists the commands, Ctrl-D leaves.")
         while True:
             if fault := self._history.pop_fault():
                 await self._note(f"What you type is not kept for next time: {fault}.")
+            self._leaving = False
             try:
                 line = await self._prompt.prompt_async(set_exception_handler=False)
             except EOFError:
@@ -141,6 +177,7 @@ class Terminal:
                 self._say(action.text)
             case "switch":
                 self._view.switch_to(action.text)
+                self._take_dropped()
             case "list":
                 await self._note(self._view.listing())
             case "attach":
@@ -170,12 +207,14 @@ class Terminal:
         size = files.format_size(attachment.size)
         await self._note(f"{attachment.name} ({size}) goes with your next message.")
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str) -> str:
+        """Send a message, and return its id."""
         attachments = [] if text.startswith("/") else self._attachments
         message = self._sender.message(text, self._view.current, attachments)
         attachments.clear()
-        self._view.thread.queued.add(message.id)
+        self._view.thread.queued[message.id] = message
         self._unsent.send_nowait(message)
+        return message.id
 
     async def _send(self, unsent: MemoryObjectReceiveStream[Incoming], sink: Sink) -> None:
         async for message in unsent:
@@ -192,18 +231,31 @@ class Terminal:
         at_prompt = has_focus(DEFAULT_BUFFER) & ~is_searching
         keys.add("enter", filter=at_prompt)(_enter)
         keys.add("c-j", filter=at_prompt)(_enter)
+        keys.add("tab", filter=at_prompt & Condition(lambda: _pasted(get_app().key_processor)))(_tab)
+
+        @keys.add("escape", filter=has_completions)
+        def _close_list(event: KeyPressEvent) -> None:
+            event.current_buffer.cancel_completion()
+
+        @keys.add("down", filter=at_prompt & ~has_completions & Condition(self._is_command))
+        def _down(event: KeyPressEvent) -> None:
+            buffer, place = event.current_buffer, event.current_buffer.working_index
+            buffer.auto_down(event.arg)
+            if buffer.working_index == place:  # nothing newer in the history
+                buffer.start_completion(select_first=True)
 
         @keys.add("c-c", filter=~is_searching)
         @keys.add("<sigint>")
         def _interrupt(event: KeyPressEvent) -> None:
-            now, before = time.monotonic(), self._interrupted_at
-            self._interrupted_at = now
-            if now - before < TWICE_S:
-                event.app.exit(exception=EOFError)
-            elif self._view.thread.busy:
-                self._say("/stop")
-            else:
+            thread = self._view.thread
+            if thread.busy and self._stop not in thread.queued:
+                self._stop = self._say("/stop")
+            elif event.app.current_buffer.text:
                 event.app.current_buffer.reset()
+            elif self._leaving:
+                event.app.exit(exception=EOFError)
+            else:
+                self._leaving = True
 
         @keys.add("escape", "enter")
         def _newline(event: KeyPressEvent) -> None:
@@ -225,14 +277,21 @@ class Terminal:
         above = [(style, f"{text}\n") for style, text in (("ansibrightblack", tools), ("", draft)) if text]
         return [*above, *prompt]
 
+    def _is_command(self) -> bool:
+        return self._prompt.default_buffer.text.startswith("/")
+
+    def _placeholder(self) -> StyleAndTextTuples:
+        return [("ansibrightblack", AGAIN if self._leaving and not self._prompt.app.is_done else "")]
+
+    def _stay(self, _: Buffer) -> None:
+        self._leaving = False
+
     def _toolbar(self) -> str:
-        now = time.monotonic()
-        again = f"{AGAIN} | " if now - self._interrupted_at < TWICE_S else ""
-        return set_cell_size(f"{again}{self._view.status(now)}", self._width)
+        return set_cell_size(self._view.status(time.monotonic()), self._width)
 
     def _completions(self) -> list[str]:
-        own = [command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands)]
-        return [*own, *self._more, *(f"/thread {name}" for name in self._view.threads)]
+        known = dict.fromkeys(command.split()[0] for command in (*parse.OWN_COMMANDS, *self._commands))
+        return [*known, *self._more, *(f"/thread {name}" for name in self._view.threads)]
 
     @property
     def _width(self) -> int:
@@ -267,18 +326,34 @@ class Terminal:
 
 
 def _enter(event: KeyPressEvent) -> None:
-    """Send a typed message, or end a line of pasted text: there more text follows at once.
+    """Take a chosen completion, send a typed message, or end a line of pasted text.
 
     Most terminals mark their pastes, but not over a serial line or in some multiplexers.
     """
-    ahead = [key.key for key in event.key_processor.input_queue if key.key != Keys.CPRResponse]
-    following = ahead[0] if ahead else None
+    buffer, following = event.current_buffer, _following(event.key_processor)
     if following == Keys.ControlJ and event.key_sequence[-1].key == Keys.Enter:
         return  # CR LF is one end of a line
-    if following in LINE_ENDS or len(following or "") == 1:
-        event.current_buffer.insert_text("\n")
+    if _pasted(event.key_processor):
+        buffer.insert_text("\n")
+    elif buffer.complete_state and buffer.complete_state.current_completion:
+        buffer.complete_state = None
     else:
-        event.current_buffer.validate_and_handle()
+        buffer.validate_and_handle()
+
+
+def _tab(event: KeyPressEvent) -> None:
+    """Insert a pasted tab; a typed one completes."""
+    event.current_buffer.insert_text("\t")
+
+
+def _pasted(keys: KeyProcessor) -> bool:
+    """Return whether more text follows at once: nobody types that fast."""
+    following = _following(keys)
+    return following in PASTED or len(following or "") == 1
+
+
+def _following(keys: KeyProcessor) -> str | None:
+    return next((key.key for key in keys.input_queue if key.key != Keys.CPRResponse), None)
 
 
 class _History(FileHistory):

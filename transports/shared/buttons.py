@@ -6,11 +6,12 @@ others. The buttons of a question go when the question is closed.
 
 from __future__ import annotations
 
+import re
 from typing import Generic, Protocol, TypeVar
 
 from cachetools import FIFOCache, LRUCache
 
-from threads.model import Incoming, QuestionClosed, Taken, TurnEvent, TurnSettled, Verdict
+from threads.model import Incoming, Taken, TurnEvent, TurnSettled, Verdict
 
 MOST_PRESSES = 1_000
 """Presses that may still be accepted."""
@@ -28,8 +29,20 @@ THANKS: dict[Verdict, str] = {
 }
 """The reply to a verdict on an answer, for its person alone."""
 
-UNDECIDED = "Not decided."
-"""The decision of a question whose turn ended first."""
+_CONTROL = re.compile(r"\s*(?:[/!](?!play\b)[a-z]|stop\s*\Z)", re.IGNORECASE)
+_PRESS = re.compile(
+    r"\s*(?:[/!]?stop|[/!](?:approve|deny|answer)\s+q[0-9a-f]{8}\b.*)\s*\Z", re.IGNORECASE | re.DOTALL
+)
+
+
+def is_control(text: str) -> bool:
+    """Return whether a message steers the bot and says nothing to it."""
+    return _CONTROL.match(text) is not None
+
+
+def is_press(text: str) -> bool:
+    """Return whether a message does what a button does: it stops, or answers a question by its id."""
+    return _PRESS.match(text) is not None
 
 
 class Press(Protocol):
@@ -72,16 +85,3 @@ class OpenQuestions(LRUCache[str, Q]):
     def pop_all_of(self, key: str) -> list[Q]:
         """Remove the questions of the message with this *key*, and return them."""
         return [self.pop(question) for question in [*self] if question.startswith(f"{key}?")]
-
-
-def decision_text(event: QuestionClosed, who: str) -> str:
-    """Return the decision of a question, for below its text; *who* is the person's name, if known."""
-    if event.kind == "answer":
-        if not event.by:
-            return "Nobody answered in time."
-        return (
-            f"Answered{who and ' by '}{who}{event.choice and ': '}{event.choice}{'' if event.choice else '.'}"
-        )
-    if not event.by:
-        return "Nobody decided in time."
-    return f"{'Approved' if event.approved else 'Declined'}{who and ' by '}{who}."

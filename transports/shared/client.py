@@ -20,14 +20,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.errors import TransportUnavailable
-from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
+from threads.model import (
+    UNDECIDED,
+    Outgoing,
+    QuestionClosed,
+    Sink,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    message_key,
+)
 from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses, decision_text
+from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
@@ -53,7 +62,9 @@ class Posting(Protocol):
     async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None: ...
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
-    async def close_question(self, question: Any, decision: str) -> None: ...
+    async def close_question(self, question: Any, decision: str) -> None:
+        """Replace the buttons of a question by the decision; may be dropped. Without one, delete it."""
+        ...
 
 
 A = TypeVar("A", bound=Api)
@@ -95,7 +106,7 @@ class Connection(ABC, Generic[A]):
     async def close(self, question: Any, event: QuestionClosed) -> None:
         """Take the buttons off a question, and say how it ended."""
         who = await self.name_of(event.by) if event.by else ""
-        await self.posting.close_question(question, decision_text(event, who))
+        await self.posting.close_question(question, event.decision(who))
 
 
 S = TypeVar("S")
@@ -202,8 +213,9 @@ class Client(ABC, Generic[S, A, C]):
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
             soon(partial(connection.close, question, event))
         if isinstance(event, TurnSettled):
+            decision = "" if event.outcome == "withdrawn" else UNDECIDED
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
-                soon(partial(posting.close_question, question, UNDECIDED))
+                soon(partial(posting.close_question, question, decision))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_accepted(message_id, event):
             soon(partial(connection.retire, press))

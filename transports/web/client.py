@@ -63,6 +63,7 @@ class Web:
     name = "web"
     capabilities = Capabilities(find=True, lands_late=False, asks=True, files=True)
     trouble = ""
+    silent_s: float | None = None
     sessions: Sessions
 
     def __init__(
@@ -91,11 +92,6 @@ class Web:
             return "stopped"
         return "connected" if self._connected.is_set() else "starting"
 
-    @property
-    def silent_s(self) -> float | None:
-        """Return 0 while the page can be reached: no link can fall silent."""
-        return 0.0 if self.state == "connected" else None
-
     async def serve(self, sink: Sink) -> None:
         """Serve until cancelled. Raises `TransportFatal` if the address cannot be used."""
         options = self._options
@@ -103,7 +99,7 @@ class Web:
         listening = listen(self.address)
         self.address = replace(self.address, port=listening.getsockname()[1])
         self.sessions = sessions = Sessions(await self._open_state(), self._now)
-        await sessions.open()
+        await sessions.open(self.address.url, options.owner.id if options.owner else "")
         rights = Rights(options.may_read, options.is_admin)
         routes = Routes(sessions, self._talk, self.address, options.views, rights, options.name)
         guard = Guard(routes.app(), self.address, options.most_file_bytes)

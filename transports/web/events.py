@@ -16,13 +16,16 @@
 | file       | key, name, size, address         | a file was posted; ``elsewhere``: another worker has it      |
 | spent      | model, tokens, cached, cost      | what the answer used                                         |
 | closed     | key, decision                    | a question was decided or answered, or time ran out          |
-| settled    | outcome, code                    | the message has its outcome; posted: a notice without one    |
+| settled    | outcome, code, tree              | the message has its outcome; posted: a notice without one    |
+| told       | text                             | the reply to a press, which is no message                    |
+| earlier    | count                            | so many messages are before these; it has no ``id``          |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -30,7 +33,6 @@ from pydantic import JsonValue
 
 from threads.log import Entry
 from threads.model import (
-    Attachment,
     Outgoing,
     QuestionClosed,
     Resumed,
@@ -48,7 +50,7 @@ from threads.model import (
     message_key,
 )
 from transports.base.text import clean
-from transports.shared.buttons import decision_text
+from transports.shared.buttons import is_press
 from transports.web.feed import Event
 from transports.web.markdown import tree
 
@@ -66,18 +68,37 @@ def _wait(event: Waiting, now: datetime) -> Event:
     return {"op": "wait", "reason": clean(event.reason), "until": until, **tries}
 
 
-def _tool(event: ToolStarted, _: datetime) -> Event:
+def _tool(event: ToolStarted) -> Event:
     names: Event = {"name": clean(event.name), "label": clean(event.label or event.name)}
     return {"op": "tool", "call": event.call_id or event.name, "arguments": clean(event.arguments), **names}
 
 
-def _tool_done(event: ToolFinished, _: datetime) -> Event:
+def _tool_done(event: ToolFinished) -> Event:
     return {
         "op": "tool_done",
         "call": event.call_id or event.name,
         "ok": event.ok,
         "result": clean(event.result),
     }
+
+
+def _spent(event: UsageCounted) -> Event:
+    return {
+        "op": "spent",
+        "model": event.model,
+        "tokens": event.tokens,
+        "cached": event.cached,
+        "cost": event.cost_usd,
+    }
+
+
+def _closed(event: QuestionClosed) -> Event:
+    return {"op": "closed", "key": event.key, "decision": event.decision(clean(event.by))}
+
+
+def _settled(outcome: str, code: str, shown: str) -> Event:
+    end: Event = {"op": "settled", "outcome": outcome, "code": code}
+    return {**end, "tree": cast("JsonValue", tree(shown))} if shown else end
 
 
 _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
@@ -88,27 +109,19 @@ _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
     ThinkingDelta: lambda *_: {"op": "thinking"},
     Waiting: _wait,
     Resumed: lambda *_: {"op": "resumed"},
-    ToolStarted: _tool,
-    ToolFinished: _tool_done,
-    UsageCounted: lambda event, _: {
-        "op": "spent",
-        "model": event.model,
-        "tokens": event.tokens,
-        "cached": event.cached,
-        "cost": event.cost_usd,
-    },
-    QuestionClosed: lambda event, _: {
-        "op": "closed",
-        "key": event.key,
-        "decision": decision_text(event, ""),
-    },
-    TurnSettled: lambda event, _: {"op": "settled", "outcome": event.outcome, "code": event.code},
+    ToolStarted: lambda event, _: _tool(event),
+    ToolFinished: lambda event, _: _tool_done(event),
+    UsageCounted: lambda event, _: _spent(event),
+    QuestionClosed: lambda event, _: _closed(event),
+    TurnSettled: lambda event, _: _settled(event.outcome, event.code, event.shown),
 }
 
 
-def message_event(message_id: str, text: str, author: str, at: str, files: Sequence[Attachment]) -> Event:
-    """Return what the page is told of a message that a person sent."""
-    names: list[JsonValue] = [{"name": clean(file.name), "size": file.size} for file in files]
+def message_event(
+    message_id: str, text: str, author: str, at: str, files: Iterable[tuple[str, int]]
+) -> Event:
+    """Return what the page is told of a message that a person sent, with the names and sizes of its files."""
+    names: list[JsonValue] = [{"name": clean(name), "size": size} for name, size in files]
     return {
         "op": "message",
         "id": message_id,
@@ -137,24 +150,50 @@ def post_event(outgoing: Outgoing, at: str) -> Event:
     }
 
 
-def history_events(entries: Sequence[Entry]) -> Iterator[Event]:
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Messages of a thread's log, each as its entries, and the tool calls of each by its id.
+
+    ``earlier`` messages are before these.
+    """
+
+    messages: Sequence[Sequence[Entry]] = ()
+    tools: Mapping[str, Sequence[ToolStarted | ToolFinished]] = field(default_factory=dict)
+    earlier: int = 0
+
+
+def history_events(past: Past) -> Iterator[Event]:
     """Yield what the page is told of a thread's log."""
-    for entry in entries:
-        match entry.kind:
-            case "message":
-                yield message_event(entry.message_id, entry.text, entry.author, entry.at, ())
-            case "settled":
-                yield {"op": "settled", "id": entry.message_id, "outcome": entry.outcome, "code": entry.code}
-            case kind:
-                yield {
-                    "op": "post",
-                    "id": entry.message_id,
-                    "key": entry.message_id,
-                    "kind": kind,
-                    "tree": cast("JsonValue", tree(entry.text)),
-                    "choices": [],
-                    "at": entry.at,
-                }
+    for entries in past.messages:
+        if is_press(entries[0].text):
+            continue
+        for used in past.tools.get(entries[0].message_id, ()):
+            told = _tool(used) if isinstance(used, ToolStarted) else _tool_done(used)
+            yield {**told, "id": entries[0].message_id}
+        stopped = entries[-1].outcome == "stopped"
+        shown = next((one.text for one in entries if stopped and one.kind == "reply"), "")
+        for entry in entries:
+            for event in _of_entry(entry, shown):
+                yield {**event, "id": entry.message_id}
+    yield {"op": "earlier", "count": past.earlier}
+
+
+def _of_entry(entry: Entry, shown: str) -> Iterator[Event]:
+    match entry.kind:
+        case "message":
+            yield message_event(entry.message_id, entry.text, entry.author, entry.at, entry.files)
+        case "settled":
+            if entry.spent:
+                yield _spent(entry.spent)
+            yield _settled(entry.outcome, entry.code, shown)
+        case "reply" if shown:
+            pass  # it is told with the outcome
+        case kind:
+            key = entry.closed.key if entry.closed else entry.message_id
+            post: Event = {"op": "post", "key": key, "kind": kind, "choices": [], "at": entry.at}
+            yield {**post, "tree": cast("JsonValue", tree(entry.text))}
+            if entry.closed:
+                yield _closed(entry.closed)
 
 
 def in_order(events: Sequence[Event]) -> list[Event]:
@@ -165,4 +204,4 @@ def in_order(events: Sequence[Event]) -> list[Event]:
     sent = {
         str(event["id"]): str(event["at"]) for event in events if event["op"] == "message" and event.get("at")
     }
-    return sorted(events, key=lambda event: (event["id"] not in sent, sent.get(str(event["id"]), "")))
+    return sorted(events, key=lambda event: (event.get("id") not in sent, sent.get(str(event.get("id")), "")))

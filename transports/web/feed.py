@@ -17,6 +17,8 @@ from itertools import islice
 from cachetools import FIFOCache
 from pydantic import JsonValue
 
+from transports.shared.buttons import is_control
+
 Event = dict[str, JsonValue]
 
 RING_EVENTS, RING_BYTES = 2_000, 1_000_000
@@ -167,6 +169,10 @@ class Feed:
         message = self._messages.get(message_id)
         return message is not None and (message.began or message.settled)
 
+    def settled(self, message_id: str) -> bool:
+        """Return whether a message has an outcome that was told here."""
+        return message_id in self._messages and self._messages[message_id].settled
+
     def publish(self, event: Event, origin: str = "", *, anew: bool = False) -> None:
         """Add an event; ``op`` is its kind, and ``id`` the message that it belongs to.
 
@@ -175,7 +181,9 @@ class Feed:
         known = self._messages.get(str(event["id"]))
         if known is None and event["op"] == "settled":
             return  # it was settled before this process began: the thread's log has all of it
-        if known and event["op"] != "edit" and (anew or known.origin != origin):
+        if event["op"] == "told":
+            self.ring.append(event)
+        elif known and event["op"] != "edit" and (anew or known.origin != origin):
             self._messages[str(event["id"])] = _Message(origin)
             self._note(event, origin)
             self.ring.reset()
@@ -184,8 +192,9 @@ class Feed:
             self.ring.append(event)
 
     def _note(self, event: Event, origin: str) -> None:
-        if not self.title and event["op"] in {"message", "started"}:
-            self.title = " ".join(str(event.get("text", "")).split())[:TITLE]
+        text = str(event.get("text", ""))
+        if not self.title and event["op"] in {"message", "started"} and not is_control(text):
+            self.title = " ".join(text.split())[:TITLE]
         self._messages.setdefault(str(event["id"]), _Message(origin)).note(event)
         if event["op"] == "settled":
             over = [one for one, message in self._messages.items() if message.settled]

@@ -8,6 +8,7 @@
 | GET /                | the page                                                         |
 | GET /api/events      | the stream of events                                             |
 | GET /api/threads     | the person's threads, newest first                               |
+| GET /api/earlier     | messages of a thread before those that are shown                 |
 | POST /api/messages   | sends a message; the page chooses its id, so twice is once       |
 | POST /api/edit       | edits a message that waits                                       |
 | POST /api/delete     | deletes a message that waits                                     |
@@ -144,6 +145,7 @@ class Routes:
             Route("/", self._page),
             Route("/api/events", read(self._events)),
             Route("/api/threads", read(self._threads)),
+            Route("/api/earlier", read(self._earlier)),
             Route("/api/messages", change(self._send), methods=["POST"]),
             Route("/api/edit", change(self._edit), methods=["POST"]),
             Route("/api/delete", change(self._delete), methods=["POST"]),
@@ -199,13 +201,18 @@ class Routes:
     async def _enter_page(self, request: Request) -> Response:
         # A link on another page may be somebody else's, who wants to read what is written in their name.
         asks = request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
-        return HTMLResponse(self._templates.get_template("enter.html").render(name=self._name, asks=asks))
+        person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
+        why = barred(person.id) if person and not self._rights.may_read(person.id) else ""
+        page = self._templates.get_template("enter.html").render(name=self._name, asks=asks, why=why)
+        return HTMLResponse(page)
 
     async def _enter(self, request: Request) -> Response:
         given = await _body(request, _Link)
         now, next_one = self._person(request), self._sessions.person_of(given.link)
         if now and next_one and now.id != next_one.id and not given.sure:
             raise HTTPException(409, f"This browser is {now.id}'s, and the link is for {next_one.id}.")
+        if next_one and not self._rights.may_read(next_one.id):
+            raise HTTPException(403, barred(next_one.id))
         if (cookie := await self._sessions.enter(given.link)) is None:
             raise HTTPException(403, "This link was used already, or is too old. Ask for a new one.")
         response = JSONResponse({"ok": True})
@@ -247,6 +254,12 @@ class Routes:
 
     async def _threads(self, _: Request, person: Person) -> Response:
         return JSONResponse({"threads": await self._talk.list_threads(person)})
+
+    async def _earlier(self, request: Request, person: Person) -> Response:
+        thread, before = _root(request.query_params.get("thread", "")), request.query_params.get("before", "")
+        if not re.fullmatch("[0-9]{1,9}", before):
+            raise HTTPException(422, "before: a number of messages")
+        return JSONResponse({"events": await self._talk.earlier(person, thread, int(before))})
 
     async def _send(self, request: Request, person: Person) -> Response:
         given = await _body(request, _Message)
@@ -317,6 +330,11 @@ class _AdminsOnly:
         request = Request(scope, receive)
         app = self._app if self._admits(request) else HTMLResponse("Only admins can look here.", 403)
         await app({**scope, "may_go_on": lambda: self._admits(request)}, receive, send)
+
+
+def barred(person: str) -> str:
+    """Return why a person has no page."""
+    return f"{person} may not use this bot. Whoever runs it can add {person} to access.users in its settings."
 
 
 def _root(given: str) -> str:

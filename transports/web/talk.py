@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from cachetools import FIFOCache
 
-from threads.log import Entry
+from threads import wording
 from threads.model import (
     Attachment,
     Author,
@@ -30,7 +30,8 @@ from threads.model import (
     TurnStarted,
 )
 from transports.base.text import clean
-from transports.web.events import history_events, message_event, post_event, turn_event
+from transports.shared.buttons import is_press
+from transports.web.events import Past, history_events, in_order, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
 from transports.web.relay import Notices, Relay
@@ -38,7 +39,7 @@ from transports.web.sessions import Person
 from transports.web.stream import Stream
 
 LAST_MESSAGES = 100
-"""Messages of a thread's log that a page is shown."""
+"""Messages of a thread's log that a page is shown at once."""
 
 MOST_THREADS = 200
 """Threads in a list, the newest."""
@@ -60,7 +61,7 @@ class TooManyStreams(Exception):
 
 
 class TurnBegan(Exception):
-    """A message is edited or deleted after its turn began."""
+    """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
 class History(Protocol):
@@ -70,8 +71,8 @@ class History(Protocol):
         """Return the newest threads of a person: root, first words, and when it changed, in seconds since 1970."""
         ...
 
-    async def entries(self, thread: ThreadId, last: int) -> Sequence[Entry]:
-        """Return the end of a thread's log, from the *last* messages on."""
+    async def past(self, thread: ThreadId, most: int, before: int | None = None) -> Past:
+        """Return the last messages of a thread's log, *most* of them, or the last of the first *before*."""
         ...
 
 
@@ -108,7 +109,9 @@ class Talk:
         attachments = tuple([await self._attachment(person, *file) for file in files])
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
-        self._sent[message_id] = message_event(message_id, text, person.id, at, attachments)
+        if not is_press(text):
+            sizes = [(file.name, file.size) for file in attachments]
+            self._sent[message_id] = message_event(message_id, text, person.id, at, sizes)
         await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:
@@ -120,8 +123,11 @@ class Talk:
         self._publish(thread, {"op": "edit", "id": message_id, "text": clean(text)})
 
     async def delete(self, person: Person, root: str, message_id: str) -> None:
-        """Withdraw a message that waits. Raises `TurnBegan` and `StoreUnavailable`."""
-        await self.sink(Deleted(message_id, self._waiting(person, root, message_id)))
+        """Withdraw a message that has no outcome yet. Raises `TurnBegan` and `StoreUnavailable`."""
+        thread = self._thread(person, root)
+        if self._feeds.of(str(thread)).settled(message_id):
+            raise TurnBegan
+        await self.sink(Deleted(message_id, thread))
 
     async def feedback(
         self, person: Person, root: str, feedback_id: str, post_id: str, verdict: Literal["up", "down"]
@@ -159,12 +165,7 @@ class Talk:
         thread = self._thread(person, root)
 
         async def snapshot() -> list[Event]:
-            entries = await self._history.entries(thread, LAST_MESSAGES)
-            shown = {entry.message_id for entry in entries}
-            knows = self._feeds.of(str(thread)).knows
-            posted = await self.files.posted(thread)
-            files = [file for file in posted if file.message_id in shown or knows(file.message_id)]
-            return [*history_events(entries), *(_file_event(thread, file) for file in files)]
+            return await self._past(thread, None, self._feeds.of(str(thread)).knows)
 
         feed = self._feeds.of(str(thread)) if root else None
         threads, people = self.watched()
@@ -180,6 +181,17 @@ class Talk:
             self._streams,
             may_go_on,
         )
+
+    async def earlier(self, person: Person, root: str, before: int) -> list[Event]:
+        """Return what the page is told of the last messages of the first *before* of a thread."""
+        return in_order(await self._past(self._thread(person, root), before, lambda _: False))
+
+    async def _past(self, thread: ThreadId, before: int | None, also: Callable[[str], bool]) -> list[Event]:
+        past = await self._history.past(thread, LAST_MESSAGES, before)
+        shown = {entries[0].message_id for entries in past.messages}
+        posted = await self.files.posted(thread)
+        files = [file for file in posted if file.message_id in shown or also(file.message_id)]
+        return [*history_events(past), *(_file_event(thread, file) for file in files)]
 
     def look_again(self) -> None:
         """Show the threads anew whose last outcomes an earlier process had not written into their logs."""
@@ -199,7 +211,7 @@ class Talk:
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Tell the pages of an event."""
         known = self._feeds.of(str(thread)).knows(message_id) or message_id in self._sent
-        if isinstance(event, TurnSettled) and not known:
+        if isinstance(event, TurnSettled) and event.again and not known:
             self._repaired.add(str(thread))
         if told := turn_event(message_id, event, self._now()):
             self._publish(thread, told)
@@ -209,7 +221,10 @@ class Talk:
     def post(self, outgoing: Outgoing) -> str:
         """Show a post, in place of one with the same key."""
         event = post_event(outgoing, self._now().isoformat(timespec="milliseconds"))
-        self._publish(outgoing.thread, event)
+        if is_press(outgoing.about):
+            event |= {"op": "told", "text": clean(outgoing.text)}
+        if event["op"] == "post" or outgoing.text not in (wording.APPROVED, wording.DENIED):
+            self._publish(outgoing.thread, event)
         if not outgoing.reply_to:
             self._publish(
                 outgoing.thread, {"op": "settled", "id": event["id"], "outcome": "posted", "code": ""}

@@ -46,7 +46,7 @@ class _Platform(Room):
 
     state: LinkState = "connected"
     trouble = ""
-    silent_s = 0.0
+    silent_s: float | None = None
 
     def __init__(self, task: Task, fsyncs: Fsyncs) -> None:
         super().__init__()

@@ -6,24 +6,23 @@ idempotent and deterministic, so the repaired prefix stays in the provider's cac
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import is_
 
+from bot.ports import wording
+from bot.ports.errors import ToolError
+from bot.ports.tool import dumped, error_body
 from threads.model import Message, Text, ToolCall, ToolResult, known
 
-INTERRUPTED = json.dumps(
-    {
-        "success": False,
-        "error": {
-            "type": "unknown",
-            "message": "Interrupted; it may or may not have run.",
-            "recoverable": True,
-            "suggestion": "Check what happened before you try it again.",
-        },
-    }
+INTERRUPTED = dumped(
+    error_body(
+        ToolError(
+            wording.INTERRUPTED,
+            suggestion="Check what happened before you try it again.",
+        )
+    )
 )
 
 MISSING = Message("user", (Text("(The beginning of our conversation is missing.)"),))

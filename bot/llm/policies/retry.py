@@ -1,14 +1,15 @@
 """The retry policy of one model call: how long to wait after a failure, or to give up.
 
     Retry-After of at most `max_retry_after_s`   exactly that, plus up to 10 % jitter; longer: give up
-    rate_limited without                         5, 10, 20, 40, 80, 160 s, within its own attempts
-    timeout, unavailable, connection             2, 4, 8 s, `max_retries` times; a local server: first at once
+    a code that is in `retryable`                2, 4, 8 s, `max_retries` times; a local server: first at once
+    rate_limited, and `llm_retry.rate_limited`   5, 10, 20, 40, 80 s, within the attempts of that schedule
     a code that is not in `retryable`            never
     unknown                                      once
     anything else                                never
     rate_limited, and another key or model is free never
     a wait that would pass the turn's deadline   never: the failure says more than a time-out
 
+Attempts are calls, the first included: "2 of 4" is the first of three retries.
 `retry_delay` is the policy. `RetryingModel` follows it and tells the gate. The SDKs' own retries are off.
 """
 
@@ -20,10 +21,9 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from bot.config.settings import LlmRetry
-from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
+from bot.config.settings import LlmRetry, RateLimitedRetry
+from bot.ports.errors import ProviderError, RateLimited, UnknownFailure, model_retry_fields
 from bot.ports.model import Completion, ModelWrapper, Request
-from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 from .gate import Gate, reason
@@ -43,24 +43,28 @@ def retry_delay(
 
     *local* is a server on this machine; *random* returns a number from 0 to 1.
     """
-    limited = isinstance(error, RateLimited)
-    if not error.retryable or error.code not in settings.retryable or failures > _attempts(error, settings):
-        return None
-    if isinstance(error, UnknownFailure) and failures > 1:
+    if not error.retryable or error.code not in settings.retryable or failures >= attempts(error, settings):
         return None
     if error.retry_after is not None:
         acceptable = error.retry_after <= settings.max_retry_after_s
         return error.retry_after * (1 + 0.1 * random()) if acceptable else None
-    if local and failures == 1 and not limited:
+    schedule = _own_schedule(error, settings) or settings
+    if local and failures == 1 and schedule is settings:
         return 0.0
-    schedule = settings.rate_limited if limited else settings
     steps = {"fixed": 1, "linear": failures}.get(settings.backoff, 1 << (failures - 1))
     wait = min(schedule.max_delay_ms, schedule.base_delay_ms * steps) / 1000
     return wait * (random() if settings.backoff == "jittered" else 1 + settings.jitter * (2 * random() - 1))
 
 
-def _attempts(error: ProviderError, settings: LlmRetry) -> int:
-    return settings.rate_limited.attempts if isinstance(error, RateLimited) else settings.max_retries
+def attempts(error: ProviderError, settings: LlmRetry) -> int:
+    """Return how often a call that fails with *error* is made at most, the first time included."""
+    own = _own_schedule(error, settings)
+    most = own.attempts if own else settings.max_retries + 1
+    return min(most, 2) if isinstance(error, UnknownFailure) else most
+
+
+def _own_schedule(error: ProviderError, settings: LlmRetry) -> RateLimitedRetry | None:
+    return settings.rate_limited if isinstance(error, RateLimited) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class RetryingModel(ModelWrapper):
         if self.gate is not None:
             request = replace(request, place=self.gate.place())
         while True:
+            began = anyio.current_time()
             try:
                 return await self.model.complete(request, on_event)
             except ProviderError as error:
@@ -86,11 +91,12 @@ class RetryingModel(ModelWrapper):
                     if self.gate is not None and not request.best_effort:
                         self.gate.exhausted(self.name, error)
                     raise
-                fields = retry_fields(error, failures + 1, wait, model=self.name)
-                log.info("model.retry: %s: %s", self.name, error, extra=fields)
+                seconds = anyio.current_time() - began
+                fields = model_retry_fields(error, failures + 1, wait, self.name, seconds)
+                log.warning("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)
-                waiting = Waiting(reason(error), wait, failures, _attempts(error, self.settings))
+                waiting = Waiting(reason(error), wait, failures + 1, attempts(error, self.settings))
             back_at = anyio.current_time() + wait
             await on_event(TextReset())
             await on_event(waiting)

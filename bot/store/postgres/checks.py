@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from .session import OPTIONS, REFUSED, SessionLost, address
+from .session import OPTIONS, SessionLost, address, outages
 
 FACTS = (
     "SELECT current_setting('server_version'), current_setting('fsync') = 'on', "
@@ -45,6 +45,7 @@ def examine(dsn: str) -> Database:
     server = address(dsn, options=OPTIONS)
     try:
         with (
+            outages(),
             psycopg.connect(server, autocommit=True) as one,
             psycopg.connect(server, autocommit=True) as other,
         ):
@@ -53,10 +54,10 @@ def examine(dsn: str) -> Database:
             row = one.execute(FACTS).fetchone() or ("", False, False, False, False)
             version, fsync, commits, unsynchronised, has_tables = row
             counts = one.execute(COUNTS).fetchone() if has_tables else None
-    except REFUSED as error:
+    except SessionLost as error:
         if "unsupported startup parameter" in str(error):
             return Database("", 0, (POOLED,), ())
-        raise SessionLost(f"postgres: {error}") from error
+        raise
     faults = [
         *([POOLED] if pooled else []),
         *([] if fsync else ["fsync is off: a crash of the server loses what was acknowledged."]),

@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, StopRequest, Thre
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import Row, Session
+from .session import Pool, Row, Session
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +150,12 @@ class PostgresJournal:
     While more than its ``share`` of messages is pending, it leaves new threads to other workers, last at ``left_at``.
     """
 
-    def __init__(self, dsn: str, me: Callable[[], int], now: Callable[[], datetime]) -> None:
+    def __init__(self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime]) -> None:
         self.ledger = Ledger()
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = Session(dsn), Session(dsn), Session(dsn)
+        self._inbox, self._records, self._reader = Session(pool), Session(pool), Session(pool)
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)
@@ -172,10 +172,6 @@ class PostgresJournal:
         self._tasks, self._taker = tasks, taker
         for run in (self._arrivals.run, self._changes.run, self._read_arrivals):
             tasks.start_soon(run)
-
-    async def close(self) -> None:
-        for session in (self._inbox, self._records, self._reader):
-            await session.close()
 
     async def knows(self, key: str) -> bool:
         if (batch := self._receiving.get(key)) is not None:
@@ -204,9 +200,11 @@ class PostgresJournal:
         return arrival.new
 
     async def forward(self, event: Edited | Deleted) -> bool:
-        if str(event.thread) in self.owned:
-            return False
         key, thread = message_key(event.thread, event.id), str(event.thread)
+        if (batch := self._receiving.get(key)) is not None:
+            await batch.done.wait()
+        if thread in self.owned and self.ledger.knows(key):
+            return False
         body = event_adapter().dump_json(event).decode()
         try:
             for (owner,) in await self._inbox.rows(MAIL, (body, key)):
@@ -288,7 +286,9 @@ class PostgresJournal:
         Those that cannot be carried out now wait for the next call. A thread whose mail takes long delays no other.
         """
         served = [thread for thread, own in self.owned.items() if own.served and thread not in self._opening]
-        mail = await self._reader.rows(DELIVERED, (served,)) if served else []
+        self._deliver(await self._reader.rows(DELIVERED, (served,)) if served else [])
+
+    def _deliver(self, mail: Sequence[Row]) -> None:
         for thread, letters in groupby(mail, itemgetter(1)):
             self._opening.add(thread)
             self._tasks.start_soon(self._open, thread, list(letters))
@@ -296,7 +296,11 @@ class PostgresJournal:
     async def _open(self, thread: str, letters: Sequence[Row]) -> None:
         place = ThreadId.parse(thread)
         try:
+            if thread in self.owned:
+                await self._read([thread])  # or a letter could come before its message, and change nothing
             for number, _, event in letters:
+                if thread not in self.owned:
+                    return  # the new owner opens it
                 await self._taker.changed(replace(event_adapter().validate_json(event), thread=place))
                 await self._reader.rows(OPENED, (number,))
         except (OSError, StoreUnavailable, Fenced) as error:
@@ -394,20 +398,23 @@ class PostgresJournal:
             await self._wake.wait()
             self._wake = anyio.Event()
             self._being_read, self._unread = self._unread & self.owned.keys(), set()
-            if self._being_read:
-                await self._read(list(self._being_read))
+            try:
+                if self._being_read:
+                    await self._read(list(self._being_read))
+            except OSError:
+                self._unread.update(self._being_read)  # the next look reads them
             self._being_read = set()
 
     async def _read(self, threads: list[str]) -> None:
-        """Read the new rows of own threads. After a failure the next look reads them."""
+        """Read the new rows of own threads. Raises OSError."""
         owned = [self.owned[thread] for thread in threads]
         fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
-        try:
-            ended = await self._reader.rows(ENDED, (fresh,)) if fresh else []
-            rows = await self._reader.rows(UNSEEN, (threads, [one.seen for one in owned]))
-        except OSError:
-            self._unread.update(threads)
-            return
+        ended = await self._reader.rows(ENDED, (fresh,)) if fresh else []
+        rows = await self._reader.rows(UNSEEN, (threads, [one.seen for one in owned]))
+        left = {thread for thread, one in zip(threads, owned, strict=True) if one.claimed}
+        left |= {row[1] for row in rows if row[3]}
+        # With the messages that another worker left: a deleted one must not be answered first.
+        mail = await self._reader.rows(DELIVERED, (list(left - self._opening),)) if left else []
         for row in ended:
             self._fold(row)
         for thread, some in groupby(sorted(rows, key=itemgetter(1, 0)), itemgetter(1)):
@@ -415,6 +422,9 @@ class PostgresJournal:
                 self._hand_over(self.owned[thread], list(some))
         for one in owned:
             one.served = True
+        self._deliver(
+            [letter for letter in mail if letter[1] in self.owned and letter[1] not in self._opening]
+        )
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
         """Serve the new messages of a thread, in the order of receipt."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from threading import Lock
-from typing import Any
 
-import psycopg
+import anyio
+import anyio.from_thread
 
-from .session import OPTIONS, SessionLost, address, is_over
+from .session import Pool, Row, Session
 
 READ = "SELECT worker, body FROM mark WHERE transport = %s AND worker = %s"
 LEFT = (
@@ -18,8 +16,9 @@ LEFT = (
     "AND NOT EXISTS (SELECT FROM worker w WHERE w.id = m.worker)"
 )
 WRITE = (
-    "WITH gone AS (DELETE FROM mark WHERE transport = %(transport)s AND worker = ANY (%(taken)s)) "
-    "INSERT INTO mark (transport, worker, body) VALUES (%(transport)s, %(me)s, %(body)s) "
+    "WITH given AS (SELECT %s AS transport, %s::int AS worker, %s::bytea AS body), "
+    "gone AS (DELETE FROM mark m USING given g WHERE m.transport = g.transport AND m.worker = ANY (%s)) "
+    "INSERT INTO mark (transport, worker, body) SELECT transport, worker, body FROM given "
     "ON CONFLICT (transport, worker) DO UPDATE SET body = excluded.body"
 )
 CLAIM = "SELECT claim_reading(%s, %s, %s, %s, %s, %s, %s)"
@@ -27,21 +26,20 @@ FINISH = "UPDATE reading SET upto = %s WHERE transport = %s AND channel = %s AND
 
 
 class PostgresMarks:
-    """A `threads.store.mark_file.MarkStore` of the worker *me*. It blocks, and every thread may use it."""
+    """A `threads.store.mark_file.MarkStore` of the worker *me*. It blocks a thread that the event loop started."""
 
     overlap_s = 120.0
 
-    def __init__(self, dsn: str, me: Callable[[], int], transport: str) -> None:
-        self._dsn, self._me, self._transport = address(dsn, options=OPTIONS), me, transport
-        self._connection: psycopg.Connection[Any] | None = None
-        self._taken, self._turn = set[int](), Lock()
+    def __init__(self, pool: Pool, me: Callable[[], int], transport: str) -> None:
+        self._session, self._me, self._transport = Session(pool), me, transport
+        self._taken = set[int]()
 
     def read(self) -> bytes:
         return b"".join(bytes(body) for _, body in self._rows(READ, (self._transport, self._me())))
 
     def write(self, data: bytes) -> None:
         taken = list(self._taken)
-        self._rows(WRITE, {"transport": self._transport, "taken": taken, "me": self._me(), "body": data})
+        self._rows(WRITE, (self._transport, self._me(), data, taken))
         self._taken.difference_update(taken)
 
     def set_aside(self, _: bytes) -> None:
@@ -61,21 +59,10 @@ class PostgresMarks:
     def finish(self, channel: str, upto: str) -> None:
         self._rows(FINISH, (upto, self._transport, channel, self._me()))
 
-    def close(self) -> None:
-        """Close the connection. The next call opens another."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                connection.close()
+    def _rows(self, statement: str, parameters: Sequence[object]) -> list[Row]:
+        async def run() -> list[Row]:
+            with anyio.CancelScope(shield=True):  # a cancellation would reach the thread as an error
+                rows = await self._session.rows(statement, parameters)
+            return rows  # noqa: RET504 - mypy takes the scope above for one that may swallow
 
-    def _rows(self, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
-        with self._turn:
-            try:
-                if self._connection is None or is_over(self._connection):
-                    self.close()
-                    self._connection = psycopg.connect(self._dsn, autocommit=True)
-                cursor = self._connection.execute(statement.encode(), parameters)
-                return cursor.fetchall() if cursor.description else []
-            except psycopg.Error as error:
-                self.close()
-                raise SessionLost(f"postgres: {error}") from error
+        return anyio.from_thread.run(run)

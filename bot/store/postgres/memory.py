@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 
-from .session import Session
+from .session import Pool, Session
 from .states import REPLACE
 
 TRIES = 20
@@ -25,11 +25,8 @@ T = TypeVar("T")
 class PostgresMemory:
     """A `bot.agent.prompt.memory.MemoryStore`."""
 
-    def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn)
-
-    async def close(self) -> None:
-        await self._session.close()
+    def __init__(self, pool: Pool) -> None:
+        self._session = Session(pool)
 
     async def read(self, paths: Sequence[Path]) -> list[str | None]:
         """Return the texts. Waits for the server, because a turn needs it anyway."""

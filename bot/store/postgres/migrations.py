@@ -10,7 +10,7 @@ import psycopg
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 
-from .session import REFUSED, SessionLost, address
+from .session import address, outages
 
 LOCK = 7_777_000
 """The advisory lock of a migration: one worker migrates at a time."""
@@ -25,18 +25,13 @@ def migrate(dsn: str) -> None:
 
     Raises `ConfigInvalid` for a store that was moved elsewhere, and for what is no address.
     """
-    try:
-        with psycopg.connect(address(dsn)) as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            for step in range(schema_of(connection) + 1, STEPS + 1):
-                connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
-                connection.execute("UPDATE meta SET schema = %s", (step,))
-            if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
-                raise ConfigInvalid(
-                    f"The store was moved to {moved[0]}; name that in the settings (`store`)."
-                )
-    except REFUSED as error:
-        raise SessionLost(f"postgres: {error}") from error
+    with outages(), psycopg.connect(address(dsn)) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        for step in range(schema_of(connection) + 1, STEPS + 1):
+            connection.execute(SQL.joinpath(f"{step:04}.sql").read_bytes())
+            connection.execute("UPDATE meta SET schema = %s", (step,))
+        if moved := connection.execute("SELECT moved_to FROM meta WHERE moved_to IS NOT NULL").fetchone():
+            raise ConfigInvalid(f"The store was moved to {moved[0]}; name that in the settings (`store`).")
 
 
 def schema_of(connection: psycopg.Connection[Any]) -> int:

@@ -18,8 +18,11 @@ from threads.errors import BotError
 
 from .migrations import migrate
 from .reading import AT_ONCE, WORKERS
-from .session import REFUSED, SessionLost, address
+from .session import SessionLost, address, outages
 from .worker import LEASE_S, LOCKS
+
+LOCKED = "55P03"
+"""The SQLSTATE of a lock that was not to be had in time."""
 
 OPTIONS = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=0 -c statement_timeout=0"
 
@@ -124,17 +127,17 @@ def alone(dsn: str, counted: Callable[[int], None]) -> Iterator[Tables]:
     """Lock the tables during the block, and commit when it ends without an error. Raises OSError and `Unmovable`."""
     migrate(dsn)
     try:
-        with psycopg.connect(address(dsn, options=OPTIONS)) as connection:
+        with outages(), psycopg.connect(address(dsn, options=OPTIONS)) as connection:
             tables = Tables(connection, counted)
             tables.rows("LOCK TABLE worker IN EXCLUSIVE MODE")
             alive = [name for name, _, is_alive, *_ in tables.rows(WORKERS, (LOCKS, LEASE_S)) if is_alive]
             if alive:
                 raise Unmovable(f"workers run on the database: {', '.join(alive)}; stop them first")
             yield tables
-    except psycopg.errors.LockNotAvailable as error:
+    except SessionLost as error:
+        if error.sqlstate != LOCKED:
+            raise
         raise Unmovable("workers run on the database; stop them first") from error
-    except REFUSED as error:
-        raise SessionLost(f"postgres: {error}") from error
 
 
 def place_of(dsn: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .session import Session
+from .session import Pool, Session
 
 CHANNEL = "worker_page"
 SEND = "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) text"
@@ -13,14 +13,11 @@ SEND = "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) text"
 class Notices:
     """``heard`` gets the texts of all workers, its own too; ``missed`` is called when some may have been lost."""
 
-    def __init__(self, dsn: str) -> None:
-        self._session = Session(dsn)
+    def __init__(self, pool: Pool) -> None:
+        self._session = Session(pool)
         self.heard: Callable[[str], None] = lambda _: None
         self.missed: Callable[[], None] = lambda: None
 
     async def send(self, texts: Sequence[str]) -> None:
         """Send each text, of less than 8,000 bytes. Raises OSError."""
         await self._session.rows(SEND, (CHANNEL, list(texts)))
-
-    async def close(self) -> None:
-        await self._session.close()

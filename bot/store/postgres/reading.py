@@ -25,7 +25,7 @@ from threads.store.data_folder import thread_folder
 from .journal import ANYBODY, KNOWN, RING
 from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
-from .session import REFUSED, SessionLost, address
+from .session import SessionLost, address, outages
 from .worker import LEASE_S, LOCKS
 
 OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
@@ -33,9 +33,7 @@ OPTIONS = "-c statement_timeout=300s -c idle_in_transaction_session_timeout=10s"
 AT_ONCE = 1000
 """Lines that are fetched together."""
 
-NO_TABLES = (
-    "postgres: the database has no tables of this version yet: `threadfast run` makes them at its start"
-)
+NO_TABLES = "the database has no tables of this version yet: `threadfast run` makes them at its start"
 
 LATE_S = 10
 """How much later than a message's outcome its commit may be seen."""
@@ -133,15 +131,12 @@ class PostgresReader:
         self._connect()
 
     def _connect(self) -> None:
-        try:
+        with outages(), ExitStack() as stack:
             self._connection = psycopg.connect(self._dsn, autocommit=True)
-            with ExitStack() as stack:
-                stack.callback(self.close)
-                if schema_of(self._connection) < STEPS:
-                    raise SessionLost(NO_TABLES)
-                stack.pop_all()
-        except REFUSED as error:
-            raise SessionLost(f"postgres: {error}") from error
+            stack.callback(self.close)
+            if schema_of(self._connection) < STEPS:
+                raise SessionLost(NO_TABLES)
+            stack.pop_all()
 
     def close(self) -> None:
         self._connection.close()
@@ -286,18 +281,14 @@ class PostgresReader:
         ]
 
     def _rows(self, statement: str, values: Any = ()) -> list[tuple[Any, ...]]:
-        try:
+        with outages():
             cursor = self._connection.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
-        except REFUSED as error:
-            raise SessionLost(f"postgres: {error}") from error
 
     def _stream(self, statement: str, values: Any) -> Iterator[tuple[Any, ...]]:
         """Return rows a few at a time. Only one such statement can be under way."""
-        try:
+        with outages():
             yield from self._connection.cursor().stream(statement.encode(), values, size=AT_ONCE)
-        except REFUSED as error:
-            raise SessionLost(f"postgres: {error}") from error
 
 
 def _texts(pieces: Sequence[bytes]) -> list[str]:

@@ -1,10 +1,11 @@
-"""One connection to PostgreSQL, for one task at a time. It opens again after it was lost."""
+"""Connections to PostgreSQL, few for each process, and what it means when the server refuses or is gone."""
 
 from __future__ import annotations
 
+import re
 import select
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from secrets import token_hex
 from typing import Any
 
@@ -12,16 +13,21 @@ import anyio
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from bot.ports.config_error import ConfigInvalid
+from bot.ports.config_error import ConfigInvalid, StoreRefused
 
 Row = tuple[Any, ...]
 """A row of a result. Each caller knows the columns that it asked for."""
+
+Connection = psycopg.AsyncConnection[Row]
 
 STATEMENT_S = 10.0
 """Seconds that a statement may take. The server ends it a little earlier."""
 
 TRIES = 5
 """How often a statement is sent again after a deadlock."""
+
+SHARED = 3
+"""Connections that all parts of a worker share. With the one of its lease a worker has four."""
 
 OPTIONS = (
     "-c statement_timeout=9s -c idle_in_transaction_session_timeout=2s -c client_connection_check_interval=1s "
@@ -30,10 +36,9 @@ OPTIONS = (
 """A client that hangs inside a transaction would keep its locks, and nobody could take its threads over."""
 
 END_FORMER = (
-    "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity "
-    "WHERE application_name = %s AND pid <> pg_backend_pid()"
+    "SELECT pg_terminate_backend(pid, 3000) FROM pg_stat_activity WHERE application_name = ANY (%s::text[])"
 )
-"""Ends what is left of a session's earlier connections, and waits until they are gone."""
+"""Ends what is left of earlier connections, and waits until they are gone."""
 
 DEFAULTS = {
     "application_name": "threadfast",
@@ -44,18 +49,78 @@ DEFAULTS = {
     "tcp_user_timeout": "4000",
 }
 
+DEADLOCKS = ("40001", "40P01")
+"""The SQLSTATEs after which the same statement is sent again."""
 
-REFUSED = (psycopg.OperationalError, psycopg.errors.InsufficientPrivilege)
-"""What a server or a connection raises that is away, or does not let this user in."""
+MISTAKES = ("22", "23", "42")
+"""The classes of SQLSTATEs that mean a mistake in a statement."""
+
+MAY_NOT = "42501"
+"""The SQLSTATE of a missing right. Somebody may have taken it away for a moment."""
+
+FOR_OPERATORS = ("28", "3D", "3F", MAY_NOT)
+"""The SQLSTATEs that only an operator mends: a wrong user or password, no database, no schema, no right."""
+
+REFUSALS = {
+    r'authentication failed|no password supplied|no pg_hba\.conf entry|role ".*" (does not|is not)': "28000",
+    r'database ".*" does not exist': "3D000",
+    r"permission denied for database": MAY_NOT,
+}
+"""How a server refuses a connection, in English. libpq passes its SQLSTATE on for statements only.
+
+A refusal in another language counts as one that passes: it is tried again.
+"""
+
+MALFORMED = (
+    "store.dsn: what it names is not an address of PostgreSQL; it looks like postgresql://USER@HOST/DATABASE"
+)
 
 
 class SessionLost(ConnectionError):
     """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
 
+    def __init__(self, reason: object, sqlstate: str = "") -> None:
+        super().__init__(f"postgres: {' '.join(str(reason).split())}")
+        self.sqlstate = sqlstate
 
-MALFORMED = (
-    "store.dsn: what it names is not an address of PostgreSQL; it looks like postgresql://USER@HOST/DATABASE"
-)
+
+class SessionRefused(SessionLost, StoreRefused):
+    """The server does not serve this user, until an operator changes something."""
+
+
+def is_mistake(sqlstate: str) -> bool:
+    """Return whether an SQLSTATE means that a statement is wrong. Any other one means that the server is away."""
+    return sqlstate.startswith(MISTAKES) and sqlstate != MAY_NOT
+
+
+def outage(reason: object, sqlstate: str = "") -> SessionLost:
+    """Return what an SQLSTATE means that is no mistake."""
+    return (SessionRefused if sqlstate.startswith(FOR_OPERATORS) else SessionLost)(reason, sqlstate)
+
+
+def refusal(text: str) -> str:
+    """Return the SQLSTATE of connections that were refused, or "" if one of the hosts may take the next one."""
+    reasons = [line.rpartition(" failed: ")[2] for line in text.splitlines() if " failed: " in line]
+    states = [next((REFUSALS[one] for one in REFUSALS if re.search(one, reason)), "") for reason in reasons]
+    return states[0] if all(states) and states else ""
+
+
+@contextmanager
+def outages() -> Iterator[None]:
+    """Raise `SessionLost` in the block for what means that the server is away. Mistakes pass."""
+    try:
+        yield
+    except psycopg.Error as error:
+        sqlstate = error.sqlstate or ""
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            sqlstate = sqlstate or refusal(str(error))
+        elif (
+            is_mistake(sqlstate) or not sqlstate
+        ):  # the driver itself refuses a statement without an SQLSTATE
+            raise
+        raise outage(error, sqlstate) from error
+    except TimeoutError as error:
+        raise SessionLost(error or "no answer in time") from error
 
 
 def address(dsn: str, **more: str) -> str:
@@ -83,82 +148,115 @@ def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
     return False
 
 
-class Session:
-    """Runs statements one after another, each in a transaction of its own.
+class Pool:
+    """At most so many connections, opened when they are needed. *prepare* runs on each new one.
 
-    *prepare* runs on each new connection. A cancelled caller waits for the end of its statement, because psycopg
-    would close the connection otherwise.
-
-    The server may still carry out a statement whose connection was given up. So a new connection first ends the
-    earlier ones, which share its name. Nothing that was sent earlier can happen after what is sent now.
+    The server shows the *tag* in their names, by default a random one.
+    The server may still carry out a statement whose connection was given up. So what was given up is ended before a
+    connection is lent again. Nothing that was sent earlier can happen after what is sent now.
     """
 
     def __init__(
-        self, dsn: str, prepare: Callable[[psycopg.AsyncConnection[Row]], Awaitable[None]] | None = None
+        self,
+        dsn: str,
+        most: int = SHARED,
+        prepare: Callable[[Connection], Awaitable[None]] | None = None,
+        tag: str = "",
     ) -> None:
-        self._name = f"threadfast {token_hex(8)}"
-        self._dsn = address(dsn, application_name=self._name, options=OPTIONS)
-        self._prepare = prepare
-        self._has_former = False
-        self._connection: psycopg.AsyncConnection[Row] | None = None
-        self._turn = anyio.Lock()
+        self.tag = tag or token_hex(8)
+        self.places = anyio.Semaphore(most, fast_acquire=True)
+        self._dsn, self._prepare = address(dsn, options=OPTIONS), prepare
+        self._idle: list[tuple[str, Connection]] = []
+        self._former: set[str] = set()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection; hold one of the ``places`` meanwhile. If the block fails, it is closed.
+
+        Raises `SessionLost`, also in place of what psycopg raises in the block.
+        """
+        with outages():
+            with anyio.fail_after(STATEMENT_S):
+                name, connection = await self._reuse() or await self._open()
+            try:
+                yield connection
+            except BaseException:
+                await self._give_up(name, connection)
+                raise
+            self._idle.append((name, connection))
+
+    async def close(self) -> None:
+        """Close the connections that nobody uses. They are opened again when they are needed."""
+        while self._idle:
+            await self._give_up(*self._idle.pop())
+
+    async def _reuse(self) -> tuple[str, Connection] | None:
+        while self._idle:
+            name, connection = self._idle.pop()
+            try:
+                if not is_over(connection):
+                    await self._end_former(connection)
+                    return name, connection
+            except BaseException:
+                await self._give_up(name, connection)
+                raise
+            await self._give_up(name, connection)
+        return None
+
+    async def _open(self) -> tuple[str, Connection]:
+        name = f"threadfast {self.tag} {token_hex(8)}"
+        target = make_conninfo(self._dsn, application_name=name)
+        connection = await psycopg.AsyncConnection.connect(target, autocommit=True)
+        try:
+            await self._end_former(connection)
+            if self._prepare is not None:
+                await self._prepare(connection)
+        except BaseException:
+            await self._give_up(name, connection)
+            raise
+        return name, connection
+
+    async def _end_former(self, connection: Connection) -> None:
+        if former := list(self._former):
+            ends = await (await connection.execute(END_FORMER, (former,))).fetchall()
+            if not all(ended for (ended,) in ends):
+                raise psycopg.OperationalError("an earlier connection is still at work")
+            self._former.difference_update(former)
+
+    async def _give_up(self, name: str, connection: Connection) -> None:
+        self._former.add(name)
+        with suppress(psycopg.Error):
+            await connection.close()
+
+
+class Session:
+    """Runs statements one after another over a pool, each in a transaction of its own.
+
+    A cancelled caller waits for the end of its statement, because psycopg would close the connection otherwise.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool, self._turn = pool, anyio.Lock()
 
     async def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Return the rows of one statement. Raises `SessionLost`."""
-        async with self._turn:
+        async with self._turn, self._pool.places:
             with anyio.CancelScope(shield=True):
                 rows = await self._run(statement, parameters)
         return rows
-
-    async def connection(self) -> psycopg.AsyncConnection[Row]:
-        """Return the connection, a new one if there is none. Raises `SessionLost`."""
-        if self._connection is None or is_over(self._connection):
-            try:
-                with anyio.fail_after(STATEMENT_S):
-                    return await self._connect()
-            except (psycopg.OperationalError, TimeoutError) as error:
-                await self._drop()
-                raise SessionLost(f"postgres: {error}") from error
-        return self._connection
-
-    async def _connect(self) -> psycopg.AsyncConnection[Row]:
-        await self._drop()
-        has_former, self._has_former = self._has_former, True
-        self._connection = connection = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
-        if has_former:
-            ends = await (await connection.execute(END_FORMER, (self._name,))).fetchall()
-            if not all(ended for (ended,) in ends):
-                raise psycopg.OperationalError("an earlier connection is still at work")
-        if self._prepare is not None:
-            await self._prepare(connection)
-        return connection
-
-    async def close(self) -> None:
-        """Close the connection after the running statement. The next one opens another."""
-        async with self._turn:
-            await self._drop()
-
-    async def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(psycopg.Error):
-                await connection.close()
 
     async def _run(self, statement: str, parameters: Sequence[object]) -> list[Row]:
         for left in reversed(range(TRIES)):
             try:
                 return await self.try_once(statement, parameters)
-            except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure) as error:
-                if not left:
-                    raise SessionLost(f"postgres: {error}") from error
-            except (psycopg.OperationalError, psycopg.InterfaceError, TimeoutError) as error:
-                await self._drop()
-                raise SessionLost(f"postgres: {error}") from error
+            except SessionLost as error:
+                if error.sqlstate not in DEADLOCKS or not left:
+                    raise
         raise AssertionError  # the last try returns or raises
 
     async def try_once(self, statement: str, parameters: Sequence[object]) -> list[Row]:
-        connection = await self.connection()
-        with anyio.fail_after(STATEMENT_S):
-            cursor = await connection.execute(statement.encode(), parameters, prepare=True)
-            rows = list(await cursor.fetchall()) if cursor.description else []
-        return rows  # noqa: RET504 - mypy takes the scope above for one that may swallow
+        async with self._pool.connection() as connection:
+            with anyio.fail_after(STATEMENT_S):
+                cursor = await connection.execute(statement.encode(), parameters, prepare=True)
+                rows = list(await cursor.fetchall()) if cursor.description else []
+        return rows

@@ -10,7 +10,7 @@ import anyio
 from threads.errors import StoreUnavailable
 from threads.store.json_file import F, State, read_state
 
-from .session import Session
+from .session import Pool, Session
 
 TRIES = 20
 """Tries of a change while others change the value, or the server is away."""
@@ -68,8 +68,8 @@ class PostgresState(Generic[F]):
 class PostgresStates:
     """The `threads.store.json_file.States` of all workers. *changed* notifies the others, which `refresh`."""
 
-    def __init__(self, dsn: str, changed: Callable[[], Any]) -> None:
-        self._session, self._changed = Session(dsn), changed
+    def __init__(self, pool: Pool, changed: Callable[[], Any]) -> None:
+        self._session, self._changed = Session(pool), changed
         self._states: dict[str, PostgresState[Any]] = {}
 
     async def open(self, name: str, empty: F) -> State[F]:
@@ -86,6 +86,3 @@ class PostgresStates:
             for name, rev, body in await self._session.rows(NEWER, values):
                 if rev > self._states[name].rev:
                     self._states[name].take(rev, body)
-
-    async def close(self) -> None:
-        await self._session.close()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 import anyio.to_thread
 from anyio.abc import TaskGroup
@@ -26,7 +27,7 @@ from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import Session
+from .session import Pool, Session
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -36,8 +37,30 @@ log = logging.getLogger(__name__)
 COLLECT_EVERY_S = 600.0
 """Seconds between deletions of file content that no list names."""
 
-BEGUN = "SELECT EXISTS (SELECT FROM context WHERE thread = %s)"
+BEGUN = (
+    "SELECT EXISTS (SELECT FROM message WHERE thread = %s AND (outcome IS NULL OR started IS NOT NULL)) "
+    "OR EXISTS (SELECT FROM context WHERE thread = %s)"
+)
+"""A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
+
 TAKE_SHARED = "SELECT take_token(%s, %s, %s)"
+TRY_SHARED = (
+    "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s::float8 - 1, clock_timestamp()) "
+    "ON CONFLICT (name) DO UPDATE SET at = excluded.at, level = "
+    "LEAST(excluded.level, b.level - 1 + GREATEST(0, extract(epoch FROM excluded.at - b.at)) * %s::float8) WHERE "
+    "LEAST(excluded.level, b.level - 1 + GREATEST(0, extract(epoch FROM excluded.at - b.at)) * %s::float8) >= %s "
+    "RETURNING true"
+)
+FIRST_TODAY = (
+    "INSERT INTO bucket AS b (name, level, at) VALUES (%s, %s, clock_timestamp()) "
+    "ON CONFLICT (name) DO UPDATE SET level = excluded.level, at = excluded.at "
+    "WHERE b.level = excluded.level OR b.level < %s RETURNING true"
+)
+"""The level is the number of the day, before the checksum of the key that came first."""
+
+FORGET_FIRST = (
+    "DELETE FROM bucket WHERE starts_with(name, 'first:') AND at < clock_timestamp() - interval '2 days'"
+)
 CLAIM_REPORT = "SELECT claim_report(%s, %s, %s)"
 AUDIT = (
     "INSERT INTO audit (line, digest) SELECT line::json, sha256(convert_to(line, 'UTF8')) "
@@ -71,15 +94,15 @@ class PostgresStore:
 
     def __init__(self, dsn: str, data: Path, *, name: str, version: str, now: Callable[[], datetime]) -> None:
         self._dsn, self._data, self._now = dsn, data, now
-        self.worker = Worker(dsn, name, version)
-        self.states = PostgresStates(dsn, self.worker.ring_all)
-        self.memory = PostgresMemory(dsn)
-        self.journal = PostgresJournal(dsn, lambda: self.worker.number, self.now)
+        self.pool = Pool(dsn)
+        self.worker = Worker(dsn, self.pool, name, version)
+        self.states = PostgresStates(self.pool, self.worker.ring_all)
+        self.memory = PostgresMemory(self.pool)
+        self.journal = PostgresJournal(self.pool, lambda: self.worker.number, self.now)
         self.history = MessageRows()
-        self._reader, self._rates = Session(dsn), Session(dsn)
-        self._marks: list[PostgresMarks] = []
+        self._reader, self._rates = Session(self.pool), Session(self.pool)
         self._restored_at: datetime | None = None
-        self._workspaces = Workspaces(dsn, lambda: self.worker.number, self.journal.epoch_of)
+        self._workspaces = Workspaces(self.pool, lambda: self.worker.number, self.journal.epoch_of)
 
     def now(self) -> datetime:
         """Return the server's time, because the clocks of workers may differ."""
@@ -131,32 +154,38 @@ class PostgresStore:
             try:
                 await self._workspaces.collect()
                 await self._rates.rows(COLLECT_BUCKETS)
+                await self._rates.rows(FORGET_FIRST)
             except OSError as error:
                 log.warning("worker.not_collected: %s", error)
 
     async def abort(self) -> None:
         """Close all connections, as the end of the process would."""
-        for part in (
-            *(self.journal, self.worker, self.states, self.memory),
-            *(self._reader, self._rates, self._workspaces),
-        ):
+        for part in (self.worker, self.pool):
             await part.close()
-        for marks in self._marks:
-            marks.close()
 
     def context(self, thread: ThreadId) -> PostgresContext:
         return PostgresContext(thread, self.journal, self._reader, lambda: self.worker.number)
 
     def marks(self, transport: str) -> PostgresMarks:
-        self._marks.append(marks := PostgresMarks(self._dsn, lambda: self.worker.number, transport))
-        return marks
+        return PostgresMarks(self.pool, lambda: self.worker.number, transport)
 
     async def begun(self, thread: ThreadId) -> bool:
         try:
-            [[begun]] = await self._reader.rows(BEGUN, (str(thread),))
+            [[begun]] = await self._reader.rows(BEGUN, (str(thread),) * 2)
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
         return bool(begun)
+
+    async def first_today(self, what: str, key: str) -> bool:
+        day = self.now().toordinal() << 32
+        try:
+            return bool(
+                await self._rates.rows(
+                    FIRST_TODAY, (f"first:{what}", day + crc32(key.encode("utf-8", "replace")), day)
+                )
+            )
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def recent(self, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
         try:
@@ -191,6 +220,13 @@ class PostgresStore:
         except OSError:
             return self.workers / per_second
         return float(wait)
+
+    async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
+        """Take a token of the shared rate if that leaves a reserve. Without the server there is none."""
+        try:
+            return bool(await self._rates.rows(TRY_SHARED, (name, burst, per_second, per_second, reserve)))
+        except OSError:
+            return False
 
     async def claim_report(self, what: str, within_s: float) -> bool:
         """Return whether this worker is to report something to the operators: no other one did so lately."""

@@ -1,8 +1,10 @@
 """The life of one worker: its lease, its notifications, and the threads that it claims and releases.
 
-A worker lives as long as it renews its lease and its session holds the lock of its number. Whoever finds a dead
-worker frees its threads. A worker that was cut off judges no other for the length of a lease, because after a restart
-of the server all locks are gone at once.
+A worker lives as long as it renews its lease and has a connection. Whoever finds a dead worker frees its threads.
+
+One of its connections holds the lock of its number. A worker that lost that one posts nothing, and takes the lock
+again over a new one. It goes on if its row is still there, because then nobody has freed its threads, and starts over
+otherwise. It judges no other for the length of a lease: a restart of the server takes all connections at once.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from threads.errors import Fenced
 
 from .journal import ANYBODY, BEAT_S, PostgresJournal
 from .notices import CHANNEL, Notices
-from .session import Row, Session
+from .session import STATEMENT_S, Connection, Pool, Session
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,9 @@ MARGIN_S = 0.5
 
 LOOK_S = 0.5
 """Seconds between looks for dead workers and for threads without an owner. A notification causes a look at once."""
+
+GRACE_S = 0.3
+"""Seconds without any connection after which a worker counts as dead. They may only have been cut."""
 
 CLAIMED_AT_ONCE = 50
 """Threads that one look claims before the next look, so that workers leave some to each other."""
@@ -44,21 +49,20 @@ LOCKS = 7777
 """The class of the advisory locks that show which workers are alive."""
 
 NUMBER = "SELECT nextval('worker_id')"
-LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
-TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+LOCK = "SELECT pg_try_advisory_lock(%s, %s), left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 ENTER = (
-    "INSERT INTO worker (id, alive_until, name, version) "
-    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s) RETURNING clock_timestamp()"
+    "INSERT INTO worker (id, alive_until, name, version, tag) "
+    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s, %s) RETURNING clock_timestamp()"
 )
 BEAT = (
-    "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s WHERE w.id = %s "
-    "RETURNING clock_timestamp(), (SELECT count(*) FROM worker), "
+    "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s, missing_at = NULL "
+    "WHERE w.id = %s RETURNING clock_timestamp(), (SELECT count(*) FROM worker), "
     "(SELECT avg(o.pending)::float8 FROM worker o WHERE o.id <> w.id)"
 )
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
 RING_ALL = "SELECT pg_notify(%s, '')"
-REAP = "SELECT reap(%s, %s)"
+REAP = "SELECT * FROM reap(%s, %s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
 """Own threads that this worker does not know of. Nobody else would serve them."""
@@ -77,19 +81,20 @@ class WorkerLost(Fenced):
 class Worker:
     """Keeps the lease of worker ``number``, which `enter` draws."""
 
-    def __init__(self, dsn: str, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
+    def __init__(self, dsn: str, pool: Pool, name: str, version: str, *, lease_s: float = LEASE_S) -> None:
         self.number, self._transports = 0, list[str]()
         self.alive = 1
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
-        self._life, self._hands = Session(dsn, self._lock), Session(dsn)
-        self._ears = Session(dsn, self._listen)
-        self.notices = Notices(dsn)
+        self._own = Pool(dsn, 1, self._prepare, pool.tag)
+        self._hands = Session(pool)
+        self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
         """How far the server's clock is ahead of this machine's."""
-        self._sure_until = 0.0
-        self._renewed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
+        self._sure_until = self._held_until = 0.0
+        self._changed, self._rung, self._lost = anyio.Event(), anyio.Event(), False
+        self._look_again_s = LOOK_S
         self.is_cut_off = False
         """Whether the database did not answer the last beat."""
 
@@ -97,10 +102,12 @@ class Worker:
         """Draw a number, take its lock, and join the workers for threads of *transports*. Raises OSError."""
         self._transports = list(transports)
         [[self.number]] = await self._hands.rows(NUMBER)
-        # The lock comes before the row: without its lock the worker would be taken for dead.
-        await self._life.connection()
         sent = anyio.current_time()
-        [[now]] = await self._life.rows(ENTER, (self.number, self._lease_s, self._name, self._version))
+        # The connection takes the lock before the row is there: without it the worker would be taken for dead.
+        async with self._own.connection() as connection:
+            with anyio.fail_after(STATEMENT_S):
+                values = (self.number, self._lease_s, self._name, self._version, self._own.tag)
+                [(now,)] = await (await connection.execute(ENTER, values)).fetchall()
         self._renew(sent, now)
 
     async def leave(self) -> None:
@@ -110,9 +117,8 @@ class Worker:
         await self.ring_all()
 
     async def close(self) -> None:
-        """Close the sessions, as the end of the process would."""
-        for session in (self._life, self._ears, self._hands, self.notices):
-            await session.close()
+        """Give the lock up, as the end of the process would."""
+        await self._own.close()
 
     async def ring_all(self) -> None:
         """Notify all workers. Raises OSError."""
@@ -123,11 +129,11 @@ class Worker:
     ) -> None:
         """Run *work* while this worker holds the role, again whenever it does. Returns when *work* returns.
 
-        *work* is cancelled as soon as the lease is not sure, because another worker may hold the role then.
+        *work* is cancelled before another worker may hold the role.
         """
         while True:
             await self.ensure_ownership()
-            if await self._take_role(role):
+            if await self._take_role(role) and anyio.current_time() < self._held_until:
                 with anyio.CancelScope() as scope:
                     self._work.add(scope)
                     try:
@@ -146,20 +152,22 @@ class Worker:
         return bool(is_mine)
 
     async def _watch_lease(self) -> None:
-        """Cancel what only one worker may do as soon as the lease is not sure."""
+        """Cancel what only one worker may do before another one may do it."""
         while True:
-            renewed = self._renewed
-            await anyio.sleep_until(self._sure_until)
-            if anyio.current_time() >= self._sure_until:
+            changed = self._changed
+            if (left := self._held_until - anyio.current_time()) > 0:
+                with anyio.move_on_after(left):
+                    await changed.wait()
+            else:
                 for scope in self._work:
                     scope.cancel()
-                await renewed.wait()
+                await changed.wait()
 
     async def ensure_ownership(self) -> None:
         while anyio.current_time() >= self._sure_until:
             if self._lost:
                 raise WorkerLost
-            await self._renewed.wait()
+            await self._changed.wait()
 
     def start(
         self, tasks: TaskGroup, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]
@@ -168,82 +176,87 @@ class Worker:
 
         *refresh* reads what others have changed, before threads are claimed.
         """
-        tasks.start_soon(self._beat, journal)
+        tasks.start_soon(self._live, journal)
         tasks.start_soon(self._watch_lease)
-        tasks.start_soon(self._hear, journal)
         tasks.start_soon(self._look_around, journal, refresh)
 
-    async def _beat(self, journal: PostgresJournal) -> None:
-        while True:
-            sent = anyio.current_time()
-            try:
-                pending = len(journal.ledger.pending) if journal.accepting else None
-                alive = await self._life.rows(BEAT, (self._lease_s, pending, self.number))
-            except OSError as error:
-                self._cut_off(error)
-                self._renew(0.0)  # the lock is gone with the session, so others may judge at once
-            else:
-                if not alive:
-                    self._lost = True
-                    self._renew(0.0)
-                    journal.lose(list(journal.owned))
-                    raise WorkerLost
-                now, self.alive, others = alive[0]
-                journal.share = math.inf if others is None else others + SPARE
-                if self.is_cut_off:
-                    log.info("worker.back: the database answers again")
-                    self.is_cut_off = False
-                self._renew(sent, now)
-            await anyio.sleep(BEAT_S)
+    async def _live(self, journal: PostgresJournal) -> None:
+        """Renew the lease at each beat, and hear notifications in between, over the connection that has the lock.
 
-    def _renew(self, sent: float, now: datetime | None = None) -> None:
+        After its loss, a new one takes the lock at once. If others reaped the worker meanwhile, it is lost.
+        """
+        while True:
+            try:
+                async with self._own.connection() as connection:
+                    while True:
+                        await self._beat(connection, journal)
+                        await self._hear(connection, journal)
+            except OSError as error:
+                if self.is_cut_off:
+                    await anyio.sleep(BEAT_S)
+                self._cut_off(error)
+
+    async def _beat(self, connection: Connection, journal: PostgresJournal) -> None:
+        sent = anyio.current_time()
+        pending = len(journal.ledger.pending) if journal.accepting else None
+        with anyio.fail_after(STATEMENT_S, shield=True):
+            cursor = await connection.execute(BEAT, (self._lease_s, pending, self.number), prepare=True)
+            alive = await cursor.fetchone()
+        if alive is None:
+            self._lost = True
+            self._hold_until(0.0, 0.0)
+            journal.lose(list(journal.owned))
+            raise WorkerLost
+        now, self.alive, others = alive
+        journal.share = math.inf if others is None else others + SPARE
+        if self.is_cut_off:
+            log.info("worker.back: the database answers again")
+            self.is_cut_off = False
+        self._renew(sent, now)
+
+    async def _hear(self, connection: Connection, journal: PostgresJournal) -> None:
+        """Hear until the next beat. A notification causes a look at once; a lost one only delays it."""
+        async for bell in connection.notifies(timeout=BEAT_S):
+            if bell.channel == CHANNEL:
+                self.notices.heard(bell.payload)
+            else:
+                journal.look([bell.payload])
+                self._rung.set()
+
+    def _renew(self, sent: float, now: datetime) -> None:
         """Renew the lease. It counts from before the request: the server's clock started later."""
-        if now is not None:
-            self.clock_ahead = now - datetime.now(UTC)
-        self._sure_until = sent + self._lease_s - MARGIN_S
-        renewed, self._renewed = self._renewed, anyio.Event()
-        renewed.set()
+        self.clock_ahead = now - datetime.now(UTC)
+        until = sent + self._lease_s - MARGIN_S
+        self._hold_until(until, until)
+
+    def _hold_until(self, sure: float, held: float) -> None:
+        """Note until when this worker may post, and until when it does what only one worker may do."""
+        self._sure_until, self._held_until = sure, held
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     def _cut_off(self, error: OSError) -> None:
-        """Log the beginning of an outage."""
+        """Post nothing: the lock is gone with the connection. Log the beginning of an outage."""
         if not self.is_cut_off:
             log.warning(
                 "worker.cut_off: nothing is acknowledged or posted until the database is back: %s", error
             )
+            soon = anyio.current_time() + GRACE_S / 2  # less than the grace: a loss may be noticed late
+            self._hold_until(0.0, min(self._held_until, soon))
         self.is_cut_off = True
 
-    async def _lock(self, connection: psycopg.AsyncConnection[Row]) -> None:
+    async def _prepare(self, connection: Connection) -> None:
+        """Take the lock, and listen."""
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
-        if (await cursor.fetchone()) != (True,):
+        [(is_locked, timeline)] = await cursor.fetchall()
+        if not is_locked:
             raise psycopg.OperationalError(f"the lock of worker {self.number} is held by another session")
-        row = await (await connection.execute(TIMELINE)).fetchone()
-        timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
             # A promoted replica may lack the last commits.
             raise WorkerLost("another server answers than before")
         self._timeline = timeline
-
-    async def _listen(self, connection: psycopg.AsyncConnection[Row]) -> None:
-        await connection.execute(f"LISTEN w{self.number}")
-        await connection.execute(f"LISTEN {ANYBODY}")
-        await connection.execute(f"LISTEN {CHANNEL}")
-
-    async def _hear(self, journal: PostgresJournal) -> None:
-        """Look at once after a notification. A lost notification only delays a look."""
-        while True:
-            try:
-                connection = await self._ears.connection()
-                self.notices.missed()
-                async for bell in connection.notifies():
-                    if bell.channel == CHANNEL:
-                        self.notices.heard(bell.payload)
-                        continue
-                    journal.look([bell.payload])
-                    self._rung.set()
-            except (OSError, psycopg.Error) as error:
-                log.debug("worker.deaf: %s", error)
-                await self._ears.close()
-                await anyio.sleep(BEAT_S)
+        await connection.execute(f"LISTEN w{self.number}; LISTEN {ANYBODY}; LISTEN {CHANNEL}")
+        self.notices.missed()
 
     async def _look_around(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -251,17 +264,21 @@ class Worker:
                 await self._look(journal, refresh)
             except OSError as error:
                 log.debug("worker.blind: %s", error)
-            with anyio.move_on_after(LOOK_S):
+            with anyio.move_on_after(self._look_again_s):
                 await self._rung.wait()
             self._rung = anyio.Event()
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
-        for (name,) in await self._hands.rows(REAP, (self.number, self._lease_s)):
-            log.warning(
-                "worker.gone: %s died or was cut off; the others serve its threads",
-                name,
-                extra={"worker": name},
-            )
+        self._look_again_s = LOOK_S
+        for name, is_gone in await self._hands.rows(REAP, (self.number, self._lease_s, GRACE_S)):
+            if is_gone:
+                log.warning(
+                    "worker.gone: %s died or was cut off; the others serve its threads",
+                    name,
+                    extra={"worker": name},
+                )
+            else:
+                self._look_again_s = GRACE_S
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
         if journal.accepting and not leaves:

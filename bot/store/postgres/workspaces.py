@@ -20,7 +20,7 @@ import anyio.to_thread
 from threads.errors import Fenced, StoreUnavailable
 
 from .local_files import Hashes, NewFile, StoredFile, read_parts, remove, scan
-from .session import Session
+from .session import Pool, Session
 
 TRIES = 3
 """Tries to send a list whose content was deleted meanwhile."""
@@ -49,8 +49,8 @@ class Folder:
 class Workspaces:
     """The workspaces of one worker. *epoch_of* returns a thread's epoch, or None if another worker owns it."""
 
-    def __init__(self, dsn: str, me: Callable[[], int], epoch_of: Callable[[str], int | None]) -> None:
-        self._session, self._me, self._epoch_of = Session(dsn), me, epoch_of
+    def __init__(self, pool: Pool, me: Callable[[], int], epoch_of: Callable[[str], int | None]) -> None:
+        self._session, self._me, self._epoch_of = Session(pool), me, epoch_of
         self._folders: dict[str, Folder] = {}
         self._busy = anyio.Lock()
 
@@ -87,9 +87,6 @@ class Workspaces:
     async def collect(self) -> None:
         """Delete content that no list has named for an hour. Raises OSError."""
         await self._session.rows(COLLECT)
-
-    async def close(self) -> None:
-        await self._session.close()
 
     async def _restore(self, stored: dict[bytes, StoredFile], root: Path, hashes: Hashes) -> Hashes:
         local, hashes = await anyio.to_thread.run_sync(scan, root, hashes)

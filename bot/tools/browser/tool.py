@@ -11,7 +11,8 @@ If something fails it goes on with less, and says so to the person and to the mo
 | the model takes no pictures    | the text, and a file       | the same                                            |
 | `web_fetch` too                | an error: go on without it |                                                     |
 
-An address that is refused, or has no page, is an error as it is: `web_fetch` would find the same.
+An address that is refused, or has no page, is an error as it is: `web_fetch` would find the same. So is a page whose
+HTTP status is an error; its text is the partial result.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ import anyio
 from pydantic import Field, JsonValue
 
 from bot.guards.egress import Egress
+from bot.guards.urls import parse_url
 from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ItemError, Tool, ToolContext, ToolOutput
 from bot.tools.files.write import Writer
-from bot.tools.web.tool import ORIGIN, PageArguments
+from bot.tools.web.tool import ORIGIN, PageArguments, http_failure
 from threads.model import Image
 
 from .session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
@@ -147,7 +149,12 @@ class Browser:
                     f"The page could not be read: {error}.", suggestion="Try web_fetch."
                 ) from error
             return await self._fetch_instead(url, context, STUCK, TELL_STUCK)
-        return await self._with_picture(view, context) if screenshot else _text(view)
+        shown = await self._with_picture(view, context) if screenshot else _text(view)
+        if view.status >= 400:
+            failure = http_failure(parse_url(url).host, view.status)
+            failure.partial, failure.origin = shown.result, ORIGIN  # its page may say why
+            raise failure
+        return shown
 
     async def _view(self, request: PageRequest, deadline: float) -> PageView:
         """View the page, and record the outcome for the cooldowns."""
@@ -196,13 +203,13 @@ class Browser:
             if not self.disable_screenshots:
                 raise ToolError(NO_PICTURE.capitalize() + ".", partial=_text(view).result, origin=ORIGIN)
             context.note(TELL_NO_PICTURE)
-            return _text(view, degraded=NO_PICTURE)
+            return _without_picture(view, NO_PICTURE)
         name = f"screenshot-{context.stem}.jpg"
         try:
             path = await self.writer.save_output(context.workspace, name, view.picture, outside=True)
         except ToolError as error:
             context.note(TELL_NO_PICTURE)
-            return _text(view, degraded=f"the picture could not be saved, so this is the text. {error}")
+            return _without_picture(view, f"the picture could not be saved, so this is the text. {error}")
         if not context.sees:
             return _text(view, picture=path, degraded=UNSEEN)
         result = _text(replace(view, text="", links="", cut=False), picture=path)
@@ -210,6 +217,11 @@ class Browser:
 
 
 _GO_ON = "Go on without the page, and say that it could not be read."
+
+
+def _without_picture(view: PageView, why: str) -> ToolOutput:
+    text = _text(view, degraded=why)
+    return replace(text, errors=(*text.errors, ItemError("picture", "unknown", why)))
 
 
 def _text(view: PageView, **more: JsonValue) -> ToolOutput:
@@ -220,10 +232,10 @@ def _text(view: PageView, **more: JsonValue) -> ToolOutput:
         "text": view.text,
         "links": view.links,
     }
-    if view.status != 200:
-        result["status"] = view.status
     if view.cut:
         result["cut"] = "The page is longer."
-    result |= {"unready": view.unready, **more}
-    errors = tuple(ItemError(host, "permission", why) for host, why in view.refused[:MAX_REFUSED])
-    return ToolOutput({name: value for name, value in result.items() if value != ""}, errors, ORIGIN)
+    result |= more
+    errors = [ItemError(host, "permission", why) for host, why in view.refused[:MAX_REFUSED]]
+    if view.unready:
+        errors.append(ItemError(view.url, "timeout", view.unready))
+    return ToolOutput({name: value for name, value in result.items() if value != ""}, tuple(errors), ORIGIN)

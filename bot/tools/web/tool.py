@@ -172,16 +172,9 @@ def _part(page: Page, offset: int) -> ToolOutput:
 
 def _check(answer: Response) -> None:
     """Raise the error for a response that is not a readable page."""
-    host, status = answer.url.host, answer.status
-    match status:
-        case 401 | 402 | 403 | 407 | 451:
-            raise ToolDenied(f"{host} does not let this page be read ({status}).", suggestion=ELSEWHERE)
-        case 404 | 410:
-            raise ToolNotFound(f"{host} has no such page ({status}).", suggestion="Check the address.")
-        case 429 | 503 if status == 429 or answer.retry_after:
-            raise ToolRateLimited(f"{host} limits requests ({status}).", suggestion=_retry_suggestion(answer))
-        case _ if not 200 <= status < 300:
-            raise ToolError(f"{host} answered with {status}.", suggestion=ELSEWHERE)
+    host = answer.url.host
+    if not 200 <= answer.status < 300:
+        raise http_failure(host, answer.status, answer.retry_after)
     if answer.kind.startswith(UNREADABLE):
         size = f"{answer.length} bytes" if answer.length else "unknown size"
         raise ToolError(
@@ -190,9 +183,22 @@ def _check(answer: Response) -> None:
         )
 
 
-def _retry_suggestion(answer: Response) -> str:
+def http_failure(host: str, status: int, retry_after: str = "") -> ToolError:
+    """Return the error that an HTTP status is, which is no success."""
+    match status:
+        case 401 | 402 | 403 | 407 | 451:
+            return ToolDenied(f"{host} does not let this page be read ({status}).", suggestion=ELSEWHERE)
+        case 404 | 410:
+            return ToolNotFound(f"{host} has no such page ({status}).", suggestion="Check the address.")
+        case 429 | 503 if status == 429 or retry_after:
+            said = _retry_suggestion(retry_after.strip())
+            return ToolRateLimited(f"{host} limits requests ({status}).", suggestion=said)
+        case _:
+            return ToolError(f"{host} answered with {status}.", suggestion=ELSEWHERE)
+
+
+def _retry_suggestion(after: str) -> str:
     """Return what to do about a server's Retry-After: seconds, or a date (RFC 9110, 10.2.3)."""
-    after = answer.retry_after.strip()
     if after.isdigit():
         return f"Do not ask again for {int(after)} s."
     try:

@@ -12,11 +12,11 @@ import pytest
 
 from bot.budget import postgres_ledger
 from bot.budget.accounts import Accounts
-from bot.budget.budgets import Call, OverLimit, Policy, Shortage
+from bot.budget.budgets import Call, OverLimit, Pace, Policy, Shortage
 from bot.budget.ledger import Ledger
 from bot.budget.postgres_ledger import PostgresLedger
 from bot.ports.model import Usage
-from bot.store.postgres.session import Session
+from bot.store.postgres.session import Pool, Session
 from bot.store.postgres.worker import WorkerLost
 from tests.bot.store.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
@@ -29,7 +29,7 @@ now = partial(datetime.now, UTC)
 
 
 def ledger_of(seat):
-    return PostgresLedger(seat.dsn, lambda: seat.worker.number, now, WorkerLost)
+    return PostgresLedger(seat.store.pool, lambda: seat.worker.number, now, WorkerLost)
 
 
 @pytest.fixture(params=["files", "postgres"])
@@ -109,6 +109,21 @@ async def test_what_a_process_had_set_aside_counts_in_full_once_it_is_gone(ledge
         await again.reserve("fake/one", 700_000)
 
 
+async def test_a_call_that_a_death_cut_off_costs_its_prompt_and_the_time_that_passed(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        for _ in range(20):
+            await account.reserve("fake/one", 50_000, Pace(at_once=7, per_s=1))
+    async with ledgers() as ledger:
+        again = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        with anyio.fail_after(30):
+            while (total := ledger.budgets.total(("thread", "t1"))).reserved or not total.spent:
+                await ledger.read([("thread", "t1")])
+                await anyio.sleep(0.01)
+        assert 20 * 8 <= total.spent <= 20 * (7 + 60), "a second in flight, and less than a minute"
+        await again.reserve("fake/one", 900_000)
+
+
 async def until_spent(ledger, micros):
     with anyio.fail_after(20):
         while ledger.budgets.total(("thread", "t1")).spent != micros:
@@ -155,7 +170,6 @@ async def test_a_worker_that_was_taken_for_dead_can_reserve_nothing(dsn):
         rows(dsn, "DELETE FROM worker RETURNING id")
         with pytest.raises(WorkerLost):
             await ledger.reserve(Call("t1", "ann", "m1", "fake/one", ledger.today), 1, HARD)
-        await ledger.close()
 
 
 async def test_a_statement_that_is_sent_again_counts_once(dsn):
@@ -201,7 +215,7 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
         raise ConnectionError("away")
 
     monkeypatch.setattr(Session, "rows", away)
-    async with PostgresLedger("", lambda: 1, now, WorkerLost).writing():
+    async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
         with anyio.fail_after(WITHIN_S):
             while len(tries) < 5:
                 await anyio.sleep(0.01)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.config.settings import LlmRetry
-from bot.llm.policies.retry import RetryingModel, retry_delay
+from bot.config.settings import LlmRetry, RateLimitedRetry
+from bot.llm.policies.retry import RetryingModel, attempts, retry_delay
 from bot.ports.errors import (
     BadRequest,
     ContentPolicy,
@@ -45,13 +45,17 @@ def waits(error, policy=POLICY, random=lambda: 0.5, most=10, *, local=False):
     return found
 
 
-@pytest.mark.parametrize("kind", [ModelTimeout, ModelUnavailable, ModelConnection])
+@pytest.mark.parametrize("kind", [ModelTimeout, ModelUnavailable, ModelConnection, RateLimited])
 def test_a_passing_failure_is_tried_again_after_2_4_and_8_seconds(kind):
     assert waits(kind()) == [2, 4, 8]
 
 
-def test_a_rate_limit_without_a_time_waits_longer_and_more_often():
-    assert waits(RateLimited()) == [5, 10, 20, 40, 80, 160]
+def test_a_rate_limit_may_have_a_longer_schedule_whose_attempts_include_the_first_call():
+    policy = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry())
+    assert waits(RateLimited(), policy) == [5, 10, 20, 40, 80]
+    assert (attempts(RateLimited(), policy), attempts(ModelTimeout(), policy)) == (6, 1)
+    assert waits(RateLimited(retry_after=1), policy, lambda: 0.0) == [1] * 5
+    assert waits(RateLimited(), policy, local=True) == [5, 10, 20, 40, 80]
 
 
 def test_a_wait_varies_by_a_fifth():
@@ -73,7 +77,9 @@ def test_what_will_not_pass_is_not_tried_again(kind):
 
 
 def test_a_failure_without_a_name_is_tried_once_more():
-    assert len(waits(UnknownFailure())) == 1
+    assert waits(UnknownFailure()) == [2]
+    assert attempts(UnknownFailure(), POLICY) == 2
+    assert attempts(UnknownFailure(), LlmRetry(max_retries=0)) == 1
 
 
 def test_a_provider_that_says_no_retry_is_believed():
@@ -93,14 +99,16 @@ def test_only_the_codes_of_the_settings_are_tried_again(kind):
     assert waits(kind(retry_after=1), LlmRetry(retryable=())) == []
 
 
-def test_a_local_server_is_tried_again_at_once():
-    assert waits(ModelConnection(), local=True) == [0, 4, 8]
+@pytest.mark.parametrize("kind", [ModelConnection, RateLimited])
+def test_a_local_server_is_tried_again_at_once(kind):
+    assert waits(kind(), local=True) == [0, 4, 8]
 
 
 def test_other_growths_are_linear_or_anywhere_up_to_the_longest():
     assert waits(ModelTimeout(), LlmRetry(backoff="linear")) == [2, 4, 6]
     assert waits(ModelTimeout(), LlmRetry(backoff="fixed")) == [2, 2, 2]
-    assert waits(RateLimited(), LlmRetry(backoff="fixed")) == [5] * 6
+    own = RateLimitedRetry(attempts=7)
+    assert waits(RateLimited(), LlmRetry(backoff="fixed", rate_limited=own)) == [5] * 6
     assert waits(ModelTimeout(), LlmRetry(backoff="jittered"), lambda: 0.25) == [0.5, 1, 2]
     assert waits(ModelTimeout(), LlmRetry(max_delay_ms=3000)) == [2, 3, 3]
 
@@ -115,13 +123,13 @@ async def test_each_wait_is_told_and_the_text_of_the_failed_call_is_taken_back()
     before = anyio.current_time()
     completion = await model.complete(Request("", ()), on_event)
     assert completion.message.text == "at last"
-    assert anyio.current_time() - before == 9
+    assert anyio.current_time() - before == 6
     assert told[:6] == [
         TextReset(),
-        Waiting("rate limited", 5, 1, 6),
+        Waiting("rate limited", 2, 2, 4),
         Resumed(),
         TextReset(),
-        Waiting("no answer in time", 4, 2, 3),
+        Waiting("no answer in time", 4, 3, 4),
         Resumed(),
     ]
 
@@ -149,7 +157,7 @@ async def test_the_gate_is_told_of_every_wait_and_of_the_end():
     with pytest.raises(Unauthorized):
         await RetryingModel(scripted, POLICY, lambda: 0.5, gate).complete(Request("", ()), unheard)
     assert gate.told == [
-        ("hold", "fake/one", 5, "rate_limited"),
+        ("hold", "fake/one", 2, "rate_limited"),
         ("hold", "fake/one", 21, "timeout"),
         ("exhausted", "fake/one", "auth"),
     ]
@@ -220,7 +228,7 @@ def test_no_try_begins_after_the_deadline_and_no_failure_is_lost_to_it(faults, d
         assert not waiting, "the deadline fell into a wait of ours"
         assert anyio.current_time() <= 1000 + deadline + 1e-6
         assert all(at < 1000 + deadline for at in begun)
-        assert len(begun) <= 7
+        assert len(begun) <= 4
         assert scope.cancel_called == (anyio.current_time() >= 1000 + deadline - 1e-6)
 
     anyio.run(turn, backend_options=virtual_loop(1))

@@ -99,6 +99,20 @@ async def test_a_link_that_says_connected_and_hears_nothing_for_long_starves_the
         assert await fed(body, 3)
 
 
+@pytest.mark.parametrize(
+    "ages",
+    [{"web": None}, {"console": None}, {"web": None, "slack": 0.5}, {"slack": 0.0, "discord": 41.0}],
+    ids=lambda ages: " beside ".join(ages),
+)
+async def test_what_has_no_frames_and_what_gets_one_between_all_beats_is_never_silent(tmp_path, ages):
+    body = FakeBot([TransportLink(name, silent_s=age) for name, age in ages.items()])
+    async with beating(body, tmp_path) as watchdog:
+        await anyio.sleep(1)
+        assert await fed(body, 3 * SILENT_LINK_S) >= 3 * SILENT_LINK_S - 1
+        assert body.count("STATUS") == 1
+        assert watchdog.fault == ""
+
+
 async def test_a_process_that_was_stopped_for_an_hour_is_not_deaf(tmp_path):
     body = FakeBot()
     async with beating(body, tmp_path) as watchdog:

@@ -14,6 +14,7 @@ from bot.playbooks.stage_turn import StageClock, StageTurn
 from bot.ports.errors import (
     AllProvidersFailed,
     BudgetExceeded,
+    CommandFailed,
     EmptyAnswer,
     ModelTimeout,
     SchemaMismatch,
@@ -21,6 +22,7 @@ from bot.ports.errors import (
     ToolDenied,
 )
 from bot.ports.tool import Arguments
+from bot.tools.results import MAX_RESULT
 from tests.bot.playbooks.test_runs import NOW
 from tests.bot.playbooks.test_transitions import run_of
 from tests.tool_context import make_toolbox, no_spill
@@ -39,12 +41,15 @@ class Shell:
 
     name, description, risk, arguments = "shell", "Run it.", "exec", ShellArguments
 
-    def __init__(self):
-        self.commands = []
+    def __init__(self, printed=0):
+        self.commands, self.printed = [], printed
 
     async def __call__(self, arguments, context):
         self.commands.append(arguments.command)
-        return {"exit_code": int(arguments.command[-1]), "stdout": "", "stderr": ""}
+        report = {"exit_code": int(arguments.command[-1]), "stdout": "x" * self.printed, "stderr": ""}
+        if report["exit_code"]:
+            raise CommandFailed("It failed.", partial=report)
+        return report
 
 
 class Denying:
@@ -119,8 +124,9 @@ async def failure_of(attempt):
     return failed.value.failure
 
 
-async def test_a_command_passes_with_its_exit_code_and_is_not_run_again_after_a_crash(tmp_path):
-    shell = Shell()
+@pytest.mark.parametrize("printed", [0, MAX_RESULT])
+async def test_a_command_passes_with_its_exit_code_and_is_not_run_again_after_a_crash(tmp_path, printed):
+    shell = Shell(printed)
     checks = [{"command": "exit 0"}, {"command": "exit 3", "exit_code": 3}]
     assert (await (await attempt_at(tmp_path, checks, shell=shell)).play()).value == "Done."
     await (await attempt_at(tmp_path, checks, shell=shell)).play()

@@ -2,27 +2,26 @@
 
 from bot.playbooks.run_state import Failure
 from bot.playbooks.tool_errors import unmended_errors
+from bot.ports.errors import CommandFailed, ToolNotFound
 from bot.ports.tool import failed
 from tests.world import calls
 from threads.model import Message, ToolCall, ToolResult
 
 
-def result(call_id, *, ok=True, kind="not_found"):
+def result(call_id, *, ok=True, kind=ToolNotFound):
     if ok:
         return Message("user", (ToolResult(call_id, '{"success": true, "result": 1}'),))
-    return Message(
-        "user", (failed(ToolCall(call_id, "x", {}), kind, "No.", recoverable=False, suggestion="Look."),)
-    )
+    return Message("user", (failed(ToolCall(call_id, "x", {}), kind("No.", suggestion="Look.")),))
 
 
 def test_the_last_call_of_each_tool_counts():
     messages = [
         calls("read_file", id="c1"), result("c1", ok=False),
-        calls("web_fetch", id="c2"), result("c2", ok=False, kind="timeout"),
+        calls("web_fetch", id="c2"), result("c2", ok=False, kind=CommandFailed),
         calls("read_file", id="c3"), result("c3"),
     ]  # fmt: skip
     assert unmended_errors(messages) == (
-        Failure(type="timeout", message="No.", recoverable=False, suggestion="Look.", tool="web_fetch"),
+        Failure(type="exit_code", message="No.", recoverable=True, suggestion="Look.", tool="web_fetch"),
     )
 
 

@@ -3,11 +3,15 @@
 import importlib
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from bot.playbooks.stage import failure_from
 from bot.ports import wording as sentences
+from bot.ports.errors import AllProvidersFailed, ModelUnavailable, ToolDenied, ToolError, report
+from bot.ports.tool import error_body
 from threads import wording
 from threads.errors import BotError
 
@@ -43,9 +47,29 @@ def test_every_code_is_raised_somewhere(raised):
     assert BotError.code == "internal", "what has no name of its own"
 
 
+@pytest.mark.usefixtures("raised")
+def test_one_function_says_everywhere_whether_there_is_a_way_on():
+    for leaf in leaves():
+        coded = ToolError("no") if issubclass(leaf, ToolError) else BotError("no")
+        coded.code, coded.ways = leaf.code, leaf.ways
+        told = report(coded, "", datetime.now(UTC))
+        if told.ways or leaf.retryable:
+            assert told.recoverable, f"{leaf.code} can be tried again, and no report may deny it"
+        if isinstance(coded, ToolError):
+            assert error_body(coded)["error"]["recoverable"] == told.recoverable, leaf.code
+        else:
+            assert failure_from(coded).recoverable == told.recoverable, leaf.code
+    outage = AllProvidersFailed(ModelUnavailable("down"), [])
+    assert report(outage, "", datetime.now(UTC)).recoverable
+    assert not report(ToolDenied("no"), "", datetime.now(UTC)).recoverable
+
+
 @pytest.mark.parametrize(
     "table",
-    [wording.FRIENDLY, sentences.FRIENDLY, sentences.REASONS, sentences.WORTH_RETRYING, sentences.PASSING],
+    [
+        *(wording.FRIENDLY, sentences.FRIENDLY, sentences.REASONS),
+        *(sentences.WORTH_RETRYING, sentences.MENDABLE, sentences.PASSING),
+    ],
 )
 def test_every_code_that_a_sentence_is_for_is_raised_somewhere(table, raised):
     assert set(table) - raised <= {"internal"}

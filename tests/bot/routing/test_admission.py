@@ -80,6 +80,15 @@ async def test_a_message_that_follows_at_once_is_in_a_joined_thread(tmp_path):
         await platform.settled("m1", "m2")
 
 
+async def test_a_message_that_is_heard_before_its_mention_is_in_a_joined_thread(tmp_path):
+    platform = Platform()
+    async with running(tmp_path, platform, Scripted()) as bot, anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.orchestrator.receive, overheard(2))
+        await anyio.wait_all_tasks_blocked()
+        await bot.orchestrator.receive(replace(message(1), via="mention"))
+        await platform.settled("m1", "m2")
+
+
 async def test_what_a_stranger_says_beside_the_bot_is_ignored_and_a_mention_is_refused_alone(tmp_path):
     platform = Platform()
     async with running(tmp_path, platform, Scripted(), allowed=lambda event: event.author == ANN) as bot:

@@ -145,13 +145,33 @@ async def test_a_conversation_is_loaded_as_it_was_saved(process):
         await receive(store, core, 1)
         context = store.context(THREAD)
         assert (await context.load()).messages == []
-        assert not await store.begun(THREAD)
         talk = [said("a \u2028 \x00", "m1"), said("b"), said("c", "m2")]
         for messages in (talk[:1], talk[:2], [talk[0], talk[2]], talk):
             await context.save(messages)
             assert (await store.context(THREAD).load()).messages == messages
+
+
+async def test_a_thread_is_begun_by_a_message_that_waits_and_by_a_conversation(process):
+    async with process() as (store, core):
+        first = await receive(store, core, 1)
         assert await store.begun(THREAD)
         assert not await store.begun(OTHER)
+        await store.journal.append(first.settled("refused"))
+        await core.until(lambda: core.ends)
+        assert not await store.begun(THREAD), "nobody was answered there"
+        context = store.context(THREAD)
+        await context.load()
+        await receive(store, core, 2)
+        await context.save([said("a", "m2")])
+        assert await store.begun(THREAD)
+
+
+async def test_only_one_message_is_the_first_of_its_day(process):
+    async with process() as (store, _):
+        assert await store.first_today("U1", "m1")
+        assert not await store.first_today("U1", "m2")
+        assert await store.first_today("U1", "m1"), "it came again"
+        assert await store.first_today("U2", "m2")
 
 
 async def test_a_conversation_that_is_put_aside_begins_anew(process):
@@ -221,5 +241,6 @@ async def test_one_process_alone_holds_every_role_and_owns_what_it_serves(proces
             await store.ensure_ownership()
         assert store.workers == 1
         assert await store.take_token("t", 1000, 1000) == 0
+        assert await store.try_token("t", 1000, 1000, 10)
         request = StopRequest("m2", replace(THREAD, root=""), pending.received.seq + 1)
         assert await store.journal.stop_elsewhere(request) == (0, 0)

@@ -86,7 +86,7 @@ class Harness:
         self.folder, self.clock, self.platform = folder, Clock(), Platform()
         self.run, self.write, self.look = Run(), Write(), Look()
 
-    def start(self, *script, rules=None, outside="ask", expires_s=3600, recovery=True):
+    def start(self, *script, rules=None, outside="ask", expires_s=3600, recovery="ask"):
         disk = PosixDisk()
         audit = Audit(AuditFiles(disk, self.folder / "audit", inline).append, self.clock)
         approvals = Approvals(
@@ -107,7 +107,7 @@ class Harness:
             mask=mask,
             expires_s=expires_s,
         )
-        permits = Recovery(AskingPermits(approvals, questions), questions, asks=recovery)
+        permits = Recovery(AskingPermits(approvals, questions), questions, choice=recovery)
         self.folder.mkdir(exist_ok=True)
         self.model = Scripted(*script)
         tools = [self.run, self.write, self.look, Fetch(), AskPerson(questions)]

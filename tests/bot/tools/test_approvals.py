@@ -7,7 +7,8 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from bot.tools.approvals import MAX_INLINE, format_arguments
+from bot.tools.approvals import MAX_INLINE
+from bot.tools.labels import format_arguments
 from tests.run_tool import Run
 from tests.sim.loop import virtual_time
 from tests.world import T1, calls, message, says

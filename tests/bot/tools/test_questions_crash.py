@@ -72,7 +72,7 @@ class QuestionScenario(Scenario):
             mask=str,
             expires_s=3600,
         )
-        permits = Recovery(AskingPermits(PermitAll(), questions), questions, asks=True)
+        permits = Recovery(AskingPermits(PermitAll(), questions), questions, choice="ask")
         tools = [AskPerson(questions), self.run]
         return make_toolbox(tools, permits=permits, recovery=permits), {"asked": questions}
 

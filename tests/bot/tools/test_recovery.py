@@ -1,13 +1,17 @@
 """A person chooses how to go on after a failure that the model cannot repair; see `bot.tools.recovery`."""
 
 import json
+import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import anyio
 import pytest
 
+from bot.config.settings import Tools
 from bot.ports import wording
 from bot.ports.errors import (
+    CommandFailed,
     McpUnavailable,
     SandboxFailed,
     SignInNeeded,
@@ -25,7 +29,7 @@ from threads.scheduled_messages import scheduled_id
 from threads.wording import APPROVED, OTHER_KIND
 from transports.base.transport import Capabilities
 
-from .approval_harness import BOB, commands, press
+from .approval_harness import BOB, Look, commands, press
 
 anyio_backend = virtual_time
 
@@ -33,6 +37,14 @@ anyio_backend = virtual_time
 @pytest.fixture(autouse=True)
 def _asks(harness):
     harness.platform.capabilities = Capabilities(find=True, asks=True)
+
+
+class SlowLook(Look):
+    """Takes 2.5 seconds."""
+
+    async def __call__(self, arguments, context):
+        await anyio.sleep(2.5)
+        return await super().__call__(arguments, context)
 
 
 def down():
@@ -150,10 +162,27 @@ async def test_a_retry_that_fails_asks_again_but_not_for_ever(harness):
     assert error(harness)["message"] == "The server is down."
 
 
-async def test_the_settings_leave_it_to_the_model(harness):
-    harness.look.errors = [down()]
-    await harness.one_turn(look(), says("done"), presses=[], recovery=False)
+@pytest.mark.parametrize("recovery", [Tools().recovery, "model"])
+@pytest.mark.parametrize("kind", [ToolNotFound, ToolTimeout, ToolRateLimited, McpUnavailable, CommandFailed])
+async def test_five_failures_are_five_results_and_nobody_is_asked(harness, kind, recovery):
+    harness.look.errors = [kind(f"No. {n}") for n in range(5)]
+    tries = [look(n, f"town {n}") for n in range(5)]
+    began = anyio.current_time()
+    await harness.one_turn(*tries, says("done"), presses=[], recovery=recovery)
     assert harness.questions == []
+    assert [error(harness, n)["message"] for n in range(1, 6)] == [f"No. {n}" for n in range(5)]
+    assert harness.platform.texts == ["done"]
+    assert anyio.current_time() - began < 1, "the tools took no time, so the turn took none"
+
+
+async def test_a_person_chooses_a_retry_of_a_failed_call_and_the_log_tells_both(harness, caplog):
+    caplog.set_level(logging.INFO, "bot.tools.gate")
+    harness.look = SlowLook(errors=[down()])
+    await harness.one_turn(look(), says("done"), presses=[0])
+    failure, retry = [line for line in caplog.records if line.name == "bot.tools.gate"]
+    assert (failure.levelname, failure.tool, failure.code) == ("ERROR", "look", "mcp_unavailable")
+    assert (failure.duration_ms, failure.attempt) == (2500, 1)
+    assert (retry.levelname, retry.tool, retry.attempt) == ("WARNING", "look", 2)
 
 
 @pytest.mark.parametrize("asks", [True, False])

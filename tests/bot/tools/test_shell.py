@@ -1,15 +1,17 @@
 """The shell tool: its results, its errors and its arguments."""
 
 import json
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import anyio
 import pytest
 from pydantic import ValidationError
 
-from bot.ports.errors import SandboxFailed, ToolDenied, ToolTimeout
+from bot.ports.errors import CommandFailed, SandboxFailed, ToolDenied, ToolTimeout
 from bot.ports.tool import ToolOutput
 from bot.tools.sandbox import CommandResult, Sandbox
+from bot.tools.sandbox.profile import DEFAULT_LIMITS
 from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.model import ToolCall
@@ -34,11 +36,38 @@ def shell(outcome="exited", code=0, stdout="", stderr="", left_out=0):
     return Shell(FakeSandbox(CommandResult(outcome, code, stdout, stderr, left_out)), offload)
 
 
-async def test_a_failing_command_is_a_result_too(tmp_path):
-    result = await shell(code=2, stderr="no such file\n")(
-        ShellArguments(command="ls x"), tool_context(tmp_path / "w")
-    )
-    assert result == ToolOutput({"exit_code": 2, "stdout": "", "stderr": "no such file\n"})
+async def test_a_command_that_ends_well_returns_what_it_printed(tmp_path):
+    result = await shell(stdout="fine\n")(ShellArguments(command="ls"), tool_context(tmp_path / "w"))
+    assert result == ToolOutput({"exit_code": 0, "stdout": "fine\n", "stderr": ""})
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "means"),
+    [
+        ("make x", 2, r"ended with exit code 2\.$"),
+        ("cat a | /bin/grep b", 1, r"exit code 1\. From `grep`, that means that nothing matched\."),
+        ("diff a b; test -f c", 1, r"From `diff`, .* they differ\. From `test`, .* the condition is false\."),
+        ("grep -r x nowhere", 2, r"ended with exit code 2\.$"),
+        ("frob", 127, "not installed here"),
+        ("./frob", 126, "cannot be run"),
+        (
+            "python big.py",
+            137,
+            r"ended by SIGKILL \(exit code 137\), as the system does when memory runs out",
+        ),
+        ("yes > a", 153, r"ended by SIGXFSZ \(exit code 153\), because a file grew larger"),
+        ("frob", 143, r"ended by SIGTERM \(exit code 143\)\."),
+        ("exit 255", 255, r"ended with exit code 255\.$"),
+    ],
+)
+async def test_a_command_that_fails_is_a_failure_with_what_its_exit_code_means(
+    command, code, means, tmp_path
+):
+    tool = shell(code=code, stdout="half", stderr="no such file\n")
+    with pytest.raises(CommandFailed, match=means) as raised:
+        await tool(ShellArguments(command=command), tool_context(tmp_path / "w"))
+    assert raised.value.partial == {"exit_code": code, "stdout": "half", "stderr": "no such file\n"}
+    assert raised.value.suggestion
 
 
 async def test_a_result_counts_the_bytes_left_out(tmp_path):
@@ -109,6 +138,21 @@ async def test_through_the_gate_a_time_out_gives_back_the_output_so_far(tmp_path
     (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), unheard)
     content = json.loads(result.content)
     assert content["error"]["type"] == "timeout" and content["partial"]["stdout"] == "begun\n"
+
+
+@real
+async def test_through_the_gate_a_failed_command_is_no_success(tmp_path):
+    sandbox = await sandbox_named("landlock", tmp_path, replace(DEFAULT_LIMITS, file_size=1_000_000))
+    toolbox = make_toolbox([Shell(sandbox, offload)])
+    for number, (command, code) in enumerate(
+        {"exit 3": 3, "kill -9 $$": 137, "exec head -c 2000000 /dev/zero > big": 153}.items()
+    ):
+        call = ToolCall(f"c{number}", "shell", {"command": f"echo begun; {command}"})
+        (result,) = await toolbox.run([call], tool_context(tmp_path / "w"), unheard)
+        content = json.loads(result.content)
+        assert result.is_error and content["success"] is False
+        assert content["error"]["type"] == "exit_code"
+        assert content["partial"] == {"exit_code": code, "stdout": "begun\n", "stderr": ""}
 
 
 @real

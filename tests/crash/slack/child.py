@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import anyio.to_thread
 from pydantic import JsonValue
 
+from bot.routing import admission
 from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.rows import Rows
@@ -68,6 +69,7 @@ def hurry(scale: float) -> None:
     posting.PAUSE_S *= scale
     client.TIDY_AFTER_S *= scale
     client.OUTCOMES_FIRST_S *= scale
+    admission.MENTION_WITHIN_S *= scale
     marks.SAVE_EVERY_S *= scale
     background_calls.AGAIN_S = tuple(pause * scale for pause in background_calls.AGAIN_S)
     supervisor.PROBE_EVERY_S *= scale

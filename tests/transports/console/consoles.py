@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from typing import Any
 
 import anyio
 from prompt_toolkit.application import create_app_session
@@ -20,12 +20,12 @@ from transports.console import Console
 class Piped:
     """A console between three real pipes, with the scripted bot behind it."""
 
-    def __init__(self, attached: Path | None = None) -> None:
+    def __init__(self, **options: Any) -> None:
         ends = [os.pipe() for _ in range(3)]
         self.typed, self.answers, self.notes = ends[0][1], ends[1][0], ends[2][0]
         self.streams = [os.fdopen(ends[0][0]), os.fdopen(ends[1][1], "w"), os.fdopen(ends[2][1], "w")]
         stdin, stdout, stderr = self.streams
-        self.console = Console(session="s1", stdin=stdin, stdout=stdout, stderr=stderr, attached=attached)
+        self.console = Console(session="s1", stdin=stdin, stdout=stdout, stderr=stderr, **options)
         self.bot: ScriptedBot
 
     async def type(self, data: bytes, *, end: bool = True) -> None:
@@ -85,8 +85,8 @@ async def shown(piped: Piped, text: str) -> None:
 
 
 @asynccontextmanager
-async def between_pipes(attached: Path | None = None) -> AsyncIterator[Piped]:
-    piped = Piped(attached)
+async def between_pipes(**options: Any) -> AsyncIterator[Piped]:
+    piped = Piped(**options)
     async with anyio.create_task_group() as group:
         piped.bot = ScriptedBot(piped.console, group)
         yield piped
@@ -120,7 +120,7 @@ class TerminalSession:
 
 
 @contextmanager
-def terminal(**options: Path) -> Iterator[tuple[PipeInput, Screen, Console]]:
+def terminal(**options: Any) -> Iterator[tuple[PipeInput, Screen, Console]]:
     with create_pipe_input() as keys:
         screen = Screen(30, 60, keys.send_text)
         output = Vt100_Output(screen, lambda: Size(screen.rows, screen.columns), term="xterm")
@@ -129,7 +129,7 @@ def terminal(**options: Path) -> Iterator[tuple[PipeInput, Screen, Console]]:
 
 
 @asynccontextmanager
-async def at_terminal(**options: Path) -> AsyncIterator[TerminalSession]:
+async def at_terminal(**options: Any) -> AsyncIterator[TerminalSession]:
     with terminal(**options) as (keys, screen, console):
         async with anyio.create_task_group() as group:
             session = TerminalSession(keys, screen, console, ScriptedBot(console, group))

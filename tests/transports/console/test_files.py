@@ -34,7 +34,7 @@ def a_file(tmp_path, data=b"%PDF"):
 
 
 async def test_a_file_from_the_bot_is_kept_and_the_pipe_says_where(tmp_path):
-    async with between_pipes(tmp_path / "attached") as piped:
+    async with between_pipes(attached=tmp_path / "attached") as piped:
         await piped.console.attach(MAIN, "k1", a_file(tmp_path), "report.pdf")
         await piped.console.attach(MAIN, "k2", a_file(tmp_path, b"x" * 1500), "report.pdf")
         answers, notes = await piped.run(b"")
@@ -76,7 +76,7 @@ async def test_a_name_leads_nowhere_else(tmp_path, name):
 async def test_a_full_disk_leaves_no_half_file_and_the_tool_hears_that_nothing_was_posted(
     tmp_path, monkeypatch
 ):
-    async with between_pipes(tmp_path / "attached") as piped:
+    async with between_pipes(attached=tmp_path / "attached") as piped:
 
         def full(*_):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

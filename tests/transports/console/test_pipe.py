@@ -62,6 +62,19 @@ async def test_a_line_waits_until_the_one_before_is_settled(piped):
     assert await piped.read(piped.answers) == "held to the end\nYou said: next\n"
 
 
+@pytest.mark.parametrize("control", ["/stop", "!stop", "Stop", "/status", "/deny q1"])
+async def test_what_acts_on_a_running_answer_passes_the_lines_that_wait(piped, control):
+    async with anyio.create_task_group() as group:
+        group.start_soon(piped.serve)
+        await piped.type(f"hold\nnext\n/thread work\nthere\n{control}\nlast".encode())
+        await shown(piped, "[work] ")
+        assert piped.got == ["hold", control]
+        assert piped.bot.got[-1].thread == thread_id("work")
+        piped.bot.go.set()
+    assert piped.got == ["hold", control, "next", "there", "last"]
+    assert piped.console.exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("line", "note"),
     [

@@ -8,10 +8,11 @@ import pytest
 from tests.transports.console.consoles import at_terminal, terminal
 from threads.model import Outgoing, TextDelta
 from transports.console.parse import thread_id
+from transports.console.terminal import AGAIN
 
 pytestmark = pytest.mark.anyio
 
-CTRL_C, CTRL_D = "\x03", "\x04"
+CTRL_C, CTRL_D, DOWN, ESCAPE = "\x03", "\x04", "\x1b[B", "\x1b"
 
 
 @pytest.fixture
@@ -81,23 +82,49 @@ async def test_help_is_shown_and_other_commands_go_to_the_bot(session):
 async def test_ctrl_c_stops_the_turn_and_keeps_what_is_being_typed(session):
     await session.enter("hold", "first partial")
     session.keys.send_text("half a li" + CTRL_C)
-    await session.screen.shows("· Stopped.\n\nmain> half a li")
+    await session.screen.shows("first partial\n\n(Stopped here.)\n\nStopped.\n\nmain> half a li")
     assert session.got == ["hold", "/stop"]
     await session.enter("ne", "You said: half a line")
 
 
-async def test_a_second_ctrl_c_leaves_although_a_turn_runs(session):
+async def test_a_stop_gives_the_text_of_waiting_messages_back(session):
     await session.enter("hold", "first partial")
-    session.keys.send_text(CTRL_C + CTRL_C)
+    await session.enter("one", "1 waiting")
+    await session.enter("two", "2 waiting")
+    session.keys.send_text("thr" + CTRL_C)
+    await session.screen.shows("main> one", "two", "thr")
+    await session.enter("ee", "You said: one", "three")
+
+
+async def test_a_ctrl_c_that_stops_a_turn_does_not_begin_to_leave(session):
+    await session.enter("hold", "first partial")
+    session.keys.send_text(CTRL_C)
+    await session.screen.shows("(Stopped here.)", "Stopped.")
+    session.keys.send_text(CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
+    assert not session.left.is_set()
+    session.keys.send_text(CTRL_C)
     await session.ended()
 
 
-async def test_ctrl_c_clears_a_typed_line_and_says_how_to_leave(session):
+async def test_a_turn_that_does_not_stop_can_be_left_by_the_third_ctrl_c(session, monkeypatch):
+    monkeypatch.setattr(session.bot, "command", lambda _: anyio.sleep_forever())
+    await session.enter("hold", "first partial")
+    session.keys.send_text(CTRL_C + CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
+    session.keys.send_text(CTRL_C)
+    await session.ended()
+    assert session.got == ["hold", "/stop"]
+
+
+async def test_a_ctrl_c_that_clears_a_line_does_not_begin_to_leave(session):
     session.keys.send_text("words")
     await session.screen.shows("main> words")
     session.keys.send_text(CTRL_C)
     await session.screen.lacks("words")
-    await session.screen.shows("Ctrl-C again to leave | main")
+    assert AGAIN not in session.screen.text
+    session.keys.send_text(CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
     assert not session.left.is_set()
     session.keys.send_text(CTRL_C)
     await session.ended()
@@ -105,15 +132,17 @@ async def test_ctrl_c_clears_a_typed_line_and_says_how_to_leave(session):
     assert "Not everything is answered" not in session.screen.text
 
 
-async def test_one_ctrl_c_on_an_empty_prompt_does_not_leave_and_the_hint_goes_away(session, monkeypatch):
-    monkeypatch.setattr("transports.console.terminal.TWICE_S", 0.2)
+@pytest.mark.parametrize("between", ["x\x7f", "hello\r"])
+async def test_who_types_after_a_ctrl_c_stays(session, between):
     session.keys.send_text(CTRL_C)
-    await session.screen.shows("Ctrl-C again to leave | main")
-    await session.screen.lacks("Ctrl-C again to leave")
-    session.keys.send_text(CTRL_C)  # too late to be the second of two
-    await session.screen.shows("Ctrl-C again to leave | main")
+    await session.screen.shows(f"main> {AGAIN}")
+    session.keys.send_text(between)
+    await session.screen.lacks(AGAIN)
+    await session.screen.ends_with("\nmain")  # nothing runs
+    session.keys.send_text(CTRL_C)
+    await session.screen.shows(f"main> {AGAIN}")
     assert not session.left.is_set()
-    await session.enter("hello", "You said: hello")
+    await session.enter("here", "You said: here")
 
 
 @pytest.mark.parametrize("keys", [CTRL_C + CTRL_C, CTRL_D, "/quit\r"])
@@ -150,6 +179,10 @@ PASTES = {
     "raw, with line feeds": "one\n two\n\nfour",
     "raw, with both": "one\r\n two\r\n\r\nfour",
 }
+TABS = {
+    "marked": "\x1b[200~one\r\ttwo\tthree\r\t\tfour\x1b[201~",
+    "raw": "one\r\ttwo\tthree\r\t\tfour",
+}
 
 
 @pytest.mark.parametrize("paste", PASTES.values(), ids=PASTES)
@@ -160,6 +193,16 @@ async def test_lines_that_are_pasted_are_one_message(session, paste):
     session.keys.send_text("\r")
     await session.screen.shows("You said: one\n")
     assert session.got == ["one\n two\n\nfour"]
+
+
+@pytest.mark.parametrize("paste", TABS.values(), ids=TABS)
+async def test_tabs_in_a_paste_are_text_and_split_nothing(session, paste):
+    session.keys.send_text(paste)
+    await session.screen.shows("four")
+    assert session.got == []
+    session.keys.send_text("\r")
+    await session.screen.shows("You said: one\n")
+    assert session.got == ["one\n\ttwo\tthree\n\t\tfour"]
 
 
 async def test_a_raw_paste_that_ends_its_last_line_is_sent(session):
@@ -234,6 +277,51 @@ async def test_a_completion_offers_the_commands_and_the_threads(session):
     await session.screen.shows("/thread main")
     session.keys.send_text("\x15/s")
     await session.screen.shows("/stop", "/status")
+
+
+async def test_enter_takes_the_completion_that_is_chosen_and_only_the_next_one_sends(session):
+    session.keys.send_text("/st")
+    await session.screen.shows("/stop\n", "/status\n")
+    session.keys.send_text(DOWN)
+    await session.screen.shows("main> /stop")
+    session.keys.send_text(DOWN)
+    await session.screen.shows("main> /status")
+    session.keys.send_text("\r")
+    await session.screen.lacks("/stop")
+    assert session.got == []
+    await session.enter("", "· All is well.")
+    assert session.got == ["/status"]
+
+
+async def test_escape_closes_the_list_and_leaves_what_was_typed_and_down_opens_it_again(session):
+    session.keys.send_text("/st")
+    await session.screen.shows("/status\n")
+    session.keys.send_text(ESCAPE)
+    await session.screen.lacks("/status")
+    await session.screen.shows("main> /st\n")
+    session.keys.send_text(DOWN)
+    await session.screen.shows("main> /stop", "/status\n")
+    assert session.got == []
+
+
+async def test_down_goes_on_through_the_history_from_an_earlier_command(session):
+    await session.enter("/status", "· All is well.")
+    await session.enter("hello", "You said: hello")
+    session.keys.send_text("\x1b[A\x1b[A")
+    await session.screen.shows("You said: hello\n\nmain> /status\n")
+    session.keys.send_text(DOWN)
+    await session.screen.shows("You said: hello\n\nmain> hello\n")
+
+
+async def test_an_answer_to_an_earlier_session_stands_below_its_question():
+    async def asked(thread, message_id):
+        return {"s0.7": "what\nis it?"}.get(message_id, "") if thread == thread_id("main") else ""
+
+    async with at_terminal(asked=asked) as session:
+        await session.console.post(Outgoing(thread_id("main"), "k", "This.", reply_to="s0.7"))
+        await session.screen.shows("· You asked: what is it?\nThis.\n")
+        await session.console.post(Outgoing(thread_id("main"), "l", "No more.", reply_to="s1.7"))
+        await session.screen.shows("This.\n\nNo more.")
 
 
 async def test_a_long_draft_leaves_room_for_the_prompt(session):

@@ -33,8 +33,8 @@ def test_a_turn_with_too_many_tools_is_bounded():
     ("waiting", "words"),
     [
         (
-            Waiting("the provider is busy", 2.1, 1, 3),
-            "is waiting: the provider is busy, trying again in 3 s, 1 of 3",
+            Waiting("the provider is busy", 2.1, 2, 4),
+            "is waiting: the provider is busy, trying again in 3 s, 2 of 4",
         ),
         (Waiting("the provider is busy", 2), "is waiting: the provider is busy, trying again in 2 s"),
         (Waiting("a slot", 0), "is waiting: a slot"),

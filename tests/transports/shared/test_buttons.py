@@ -8,7 +8,7 @@ import pytest
 
 from tests.world import message
 from threads.model import Incoming, QuestionClosed, Taken
-from transports.shared.buttons import OpenQuestions, Presses, decision_text
+from transports.shared.buttons import OpenQuestions, Presses
 
 
 @dataclass(frozen=True)
@@ -52,4 +52,4 @@ def test_the_questions_of_a_message_are_known_by_its_key():
     ],
 )
 def test_a_closed_question_says_how_it_ended_and_an_answer_never_reads_like_an_approval(closed, who, text):
-    assert decision_text(closed, who) == text
+    assert closed.decision(who) == text

@@ -44,7 +44,7 @@ class Unlimited(Limits):
     async def take(self, method, channel="", *, urgent=True):
         pass
 
-    def try_take(self, method, channel=""):
+    async def try_take(self, method, channel=""):
         return True
 
 

@@ -261,7 +261,7 @@ async def test_a_429_stops_the_method_for_all_threads(slack, web):
     with pytest.raises(TransportRateLimited) as failed:
         await web.call("chat.update", channel="C1", ts="1.2", text="x")
     assert failed.value.retry_after == 7
-    assert not web.limits.try_take("chat.update")
+    assert not await web.limits.try_take("chat.update")
     with anyio.move_on_after(0.05) as waited:
         await web.call("chat.update", channel="C1", ts="1.2", text="x")
     assert waited.cancelled_caught
@@ -273,8 +273,8 @@ async def test_a_429_of_a_post_stops_its_channel_alone(slack, web):
     slack.fail("chat.postMessage", RateLimited(7))
     with pytest.raises(TransportRateLimited):
         await web.call("chat.postMessage", **HELLO)
-    assert not web.limits.try_take("chat.postMessage", "C1")
-    assert web.limits.try_take("chat.postMessage", "C2")
+    assert not await web.limits.try_take("chat.postMessage", "C1")
+    assert await web.limits.try_take("chat.postMessage", "C2")
 
 
 async def test_a_rate_limit_inside_a_200_is_one(slack, web):
@@ -282,7 +282,7 @@ async def test_a_rate_limit_inside_a_200_is_one(slack, web):
     with pytest.raises(TransportRateLimited) as failed:
         await web.call("chat.update", channel="C1", ts="1.2", text="x")
     assert failed.value.retry_after == ASK_AGAIN_S
-    assert not web.limits.try_take("chat.update")
+    assert not await web.limits.try_take("chat.update")
 
 
 async def test_a_missing_scope_names_the_scope(slack, web):
@@ -332,7 +332,7 @@ async def test_a_token_that_is_revoked_meanwhile_ends_the_transport(slack, web):
 
 
 async def test_a_live_call_without_a_token_is_not_made(slack, web):
-    while web.limits.try_take("chat.update"):
+    while await web.limits.try_take("chat.update"):
         pass
     assert await web.try_call("chat.update", channel="C1", ts="1.2", text="x") is None
     assert slack.calls == []

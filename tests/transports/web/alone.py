@@ -12,6 +12,7 @@ from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
 from transports.web.address import Address
 from transports.web.client import Options, Web
+from transports.web.events import Past
 from transports.web.sessions import WebState
 
 
@@ -19,8 +20,8 @@ class NoHistory:
     async def threads(self, *_):
         return []
 
-    async def entries(self, *_):
-        return []
+    async def past(self, *_):
+        return Past()
 
 
 async def at_once(function, /, *args):

@@ -110,13 +110,16 @@ async def test_a_question_shows_the_exact_arguments_and_a_button_answers_it(tmp_
         await question.get_by_role("button", name="Allow once").click()
         await expect(page.locator(".post.reply").first).to_contain_text("Wrote")
         await expect(page.locator(".choices button")).to_have_count(0)
+        assert await page.evaluate("document.activeElement.id.startsWith('m-')")
         card = page.locator("details.tool")
         await card.locator("summary").click()
         await expect(card).to_contain_text('"success": true')
+        shown = await page.locator("#messages").inner_text()
         await page.reload()
         await expect(page.locator(".post.reply")).to_contain_text("Wrote")
-        await expect(page.locator(".post")).to_have_count(3)
-        await expect(page.locator(".person .text").first).to_contain_text("buy <b>milk</b>")
+        await card.locator("summary").click()
+        assert await page.locator("#messages").inner_text() == shown
+        await expect(page.locator(".person .text")).to_have_text(["write notes.md buy <b>milk</b>"])
 
 
 async def test_an_answer_after_a_wait_leaves_no_sign_of_it(tmp_path):
@@ -137,7 +140,7 @@ async def test_a_waiting_message_is_edited_and_another_deleted(tmp_path):
         await say(page, "draft")
         await say(page, "oops")
         await page.locator("li", has_text="oops").get_by_role("button", name="Delete").click()
-        await expect(page.locator("li", has_text="oops")).to_contain_text("Deleted before I began")
+        await expect(page.locator("li", has_text="oops")).to_contain_text("Deleted.")
         await page.locator("li", has_text="draft").get_by_role("button", name="Edit").click()
         await page.fill("#text", "final words")
         await page.get_by_role("button", name="Save").click()
@@ -148,13 +151,46 @@ async def test_a_waiting_message_is_edited_and_another_deleted(tmp_path):
         )
 
 
-async def test_stop_ends_what_runs(tmp_path):
-    async with serving_page(tmp_path, ASKS) as site, browsing(site) as page:
+async def test_stop_ends_what_runs_and_gives_back_what_waits(tmp_path):
+    async with serving_page(tmp_path, {**ASKS, "busy": "queue"}) as site, browsing(site) as page:
         await say(page, "write notes.md x")
         await expect(page.locator(".post.notice")).to_be_visible()
+        await say(page, "a thought")
+        await say(page, "and another")
+        await expect(page.locator(".person", has_text="and another")).to_contain_text("waits")
+        await page.fill("#text", "begun")
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator("li[data-state=stopped]")).to_have_count(1)
+        await expect(page.locator("li[data-state=stopped]")).to_have_count(3)
         await expect(page.locator("#stop")).to_be_hidden()
+        await expect(page.locator("#told")).to_have_text("Stopped, and dropped 2 waiting messages.")
+        kept = "and another\na thought\nbegun"
+        await expect(page.locator("#text")).to_have_value(kept)
+        await expect(page.locator("#text")).to_be_focused()
+        await page.reload()
+        await expect(page.locator("li[data-state=stopped]")).to_have_count(3)
+        await expect(page.locator("#text")).to_have_value(kept)
+        await page.get_by_role("button", name="Sign out").click()
+        await page.wait_for_url("**/enter")
+        assert await page.evaluate(
+            "sessionStorage.length === 0 || !JSON.stringify({...sessionStorage}).includes('begun')"
+        )
+
+
+async def test_earlier_messages_are_loaded_by_a_press(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.web.talk.LAST_MESSAGES", 2)
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        texts = ["one", "two", "three", "four", "five"]
+        for text in texts:
+            await say(page, text)
+            await expect(page.locator("li[data-state=answered] .person .text", has_text=text)).to_be_visible()
+        await site.stop()
+        async with serving_page(tmp_path, port=site.web.address.port):
+            await page.reload()
+            for left in (3, 1):
+                more = page.get_by_role("button", name=f"Load earlier messages ({left} more)")
+                await more.click()
+            await expect(page.locator("#earlier")).to_be_hidden()
+            await expect(page.locator(".person .text")).to_have_text(texts)
 
 
 async def test_a_file_is_attached_and_one_of_the_bot_is_downloaded(tmp_path):
@@ -194,10 +230,20 @@ async def test_the_keyboard_alone_is_enough(tmp_path):
         await page.keyboard.type("/st")
         await expect(page.locator("#completions [aria-selected=true]")).to_contain_text("/stop")
         await page.keyboard.press("ArrowDown")
-        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
         await expect(page.locator("#text")).to_have_value("/status")
+        await expect(page.locator(".post")).to_have_count(0)
         await page.keyboard.press("Enter")
         await expect(page.locator(".post.notice, .post.reply")).to_contain_text("Idle")
+        await page.keyboard.type("/he")
+        await expect(page.locator("#completions")).to_contain_text("/help")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#completions")).to_be_hidden()
+        await expect(page.locator("#text")).to_have_value("/he")
+        await page.keyboard.type("l")
+        await page.keyboard.press("Tab")
+        await expect(page.locator("#text")).to_have_value("/help")
+        await page.locator("#text").fill("")
         await page.keyboard.type("one")
         await page.keyboard.press("Shift+Enter")
         await page.keyboard.type("two")
@@ -252,9 +298,23 @@ async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
 
 
 async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
-    async with serving_page(tmp_path) as site, browsing(site, viewport={"width": 360, "height": 700}) as page:
-        await say(page, "x" * 300)
+    (tmp_path / f"{'n' * 200}.txt").write_text("hi")
+    async with (
+        serving_page(tmp_path / "data", ASKS) as site,
+        browsing(site, viewport={"width": 360, "height": 700}) as page,
+    ):
+        await page.set_input_files("#file", tmp_path / f"{'n' * 200}.txt")
+        await say(page, f"write notes.md {'x' * 300} && rm -rf {'y' * 300}")
+        await expect(page.locator(".choices button")).to_have_count(3)
+        looks = await page.locator(".choices button").evaluate_all(
+            "all => all.map(one => getComputedStyle(one).backgroundColor + getComputedStyle(one).color)"
+        )
+        assert len(set(looks)) == 3
+        wider = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.className)"
+        await page.get_by_role("button", name="Allow once").click()
         await expect(page.locator(".post.reply")).to_be_visible()
+        await page.locator(".tool summary").click()
+        assert await page.locator("#log, #messages pre, #messages > li").evaluate_all(wider) == []
         for path in ("/", "/look/", "/look/threads", "/look/money"):
             await page.goto(f"{site.url}{path}")
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

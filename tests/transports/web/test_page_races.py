@@ -229,7 +229,7 @@ async def test_a_second_press_of_delete_is_no_fault(tmp_path):
 
         await page.route("**/api/delete", late)
         await waiting(page, "oops").get_by_role("button", name="Delete").dblclick()
-        await expect(waiting(page, "oops")).to_contain_text("Deleted before I began")
+        await expect(waiting(page, "oops")).to_contain_text("Deleted.")
         deleted.set()
         await page.unroute_all(behavior="wait")
         assert len(asked) == 1

@@ -63,6 +63,7 @@ async def test_the_session_of_a_person_who_was_removed_reads_nothing_more(tmp_pa
         for path in ("/api/threads", "/api/events?thread=t", "/files/t/x"):
             assert (await browser.get(path)).status_code == 401
         assert (await browser.get("/")).headers["location"] == "/enter"
+        assert "bob may not use this bot" in (await browser.get("/enter")).text
 
 
 async def test_a_person_has_a_bounded_number_of_streams_and_others_have_theirs(tmp_path, monkeypatch):
@@ -93,7 +94,7 @@ class Broken:
     async def threads(self, *_):
         raise OSError(5, "Input/output error")
 
-    async def entries(self, *_):
+    async def past(self, *_):
         raise OSError(5, "Input/output error")
 
 

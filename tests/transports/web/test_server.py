@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import uuid
+from email.utils import parsedate_to_datetime
 from shutil import which
 
 import anyio
@@ -18,6 +20,7 @@ from tests.transports.web.site import Visitor, visiting
 from threads.errors import TransportFatal
 from threads.model import Outgoing, TextDelta, ThreadId
 from transports.web.address import Address
+from transports.web.server import listen
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +98,21 @@ async def test_a_port_that_is_taken_stops_the_page_with_a_word_what_to_do(tmp_pa
         with pytest.raises(TransportFatal, match=r"in use; choose another port with --port"):
             await other.serve(sink)
         assert other.state != "connected"
+
+
+def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head():
+    with listen(Address("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+async def test_an_answer_has_the_time_of_its_request(tmp_path, monkeypatch):
+    async with visiting(tmp_path) as ann:
+        for now in (1_800_000_000.0, 1_800_000_500.0):
+            monkeypatch.setattr("time.time", lambda now=now: now)
+            answer = await ann.get("/enter")
+            assert parsedate_to_datetime(answer.headers["date"]).timestamp() == now
 
 
 async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path, monkeypatch, caplog):

@@ -5,6 +5,7 @@ import uuid
 import anyio
 import pytest
 
+from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 from tests.serving import compatible
@@ -91,11 +92,53 @@ async def test_a_question_has_buttons_and_a_press_answers_it(tmp_path):
         assert "buy <b>milk</b>" in words(question["tree"])
         yes = next(one["command"] for one in question["choices"] if one["command"].startswith("/approve"))
         await ann.say(yes, thread)
-        await events.until("closed", decision="Approved.")
+        await events.until("closed", decision="Approved by you.")
         await events.until("settled", id=message, outcome="answered")
         tool, done = (next(e for e in events.seen if e["op"] == op) for op in ("tool", "tool_done"))
-        assert '"notes.md"' in tool["arguments"]
+        assert tool["arguments"] == "path: notes.md\ncontent: buy <b>milk</b>"
         assert '"success": true' in done["result"]
+
+
+DONE = {"message", "tool", "tool_done", "post", "closed", "spent", "settled"}
+
+
+async def shown_of(visitor, thread):
+    """Return what a page that is opened now shows of each message, without what differs by time."""
+    async with visitor.events(thread) as events:
+        await events.until("snapshot")
+        found = {}
+        for one in events.seen:
+            if one["op"] in DONE:
+                key = one["op"], one.get("key") or one.get("call", "")
+                found.setdefault(one["id"], {})[key] = {**one, "at": "", "choices": [], "files": []}
+        return found
+
+
+@pytest.mark.parametrize("press", ["/approve", "/deny"])
+async def test_a_restart_keeps_tools_decisions_model_and_cost_and_a_press_is_no_message(tmp_path, press):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    thread = new()
+    async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
+        await events.until("settled", id=(status := await ann.say("/status", thread)))
+        message = await ann.say("write notes.md a\u200bb", thread)
+        question = await events.until("post", kind="notice", id=message)
+        yes = next(one["command"] for one in question["choices"] if one["command"].startswith(press))
+        await ann.say(yes, thread)
+        await events.until("settled", id=message)
+        await ann.say(yes, thread)
+        late = await events.until("told")
+        assert "no question of mine open" in late["text"]
+        before = await shown_of(ann, thread)
+        assert {op for op, _ in before[message]} == DONE
+        assert (
+            "a\\u{200b}b"
+            in next(one for (op, _), one in before[message].items() if op == "tool")["arguments"]
+        )
+        assert [*before] == [status, message]
+    async with visiting(tmp_path, fields) as ann:
+        assert await shown_of(ann, thread) == before
+        [listed] = (await ann.get("/api/threads")).json()["threads"]
+        assert listed["title"].startswith("write notes.md")
 
 
 async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_typed(tmp_path):
@@ -105,7 +148,7 @@ async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_type
         question = await events.until("post", kind="notice")
         assert [one["label"] for one in question["choices"]] == ["1. red", "2. blue"]
         await ann.say(question["choices"][1]["command"], thread)
-        await events.until("closed", decision="Answered: 2. blue")
+        await events.until("closed", decision="Answered by you: 2. blue")
         await events.until("settled", id=message, outcome="answered")
         again = await ann.say("ask Why?", thread)
         await events.until("post", kind="notice")
@@ -123,7 +166,7 @@ async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
     async with visiting(tmp_path, fields) as ann, ann.events(thread) as events:
         question = await events.until("post", kind="notice")
         await ann.say(question["choices"][-1]["command"], thread)
-        await events.until("closed", decision="Declined.")
+        await events.until("closed", decision="Declined by you.")
 
 
 async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):
@@ -135,6 +178,16 @@ async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):
         await events.until("settled", id=message, outcome="answered")
         stored = tmp_path.glob("threads/web/*/workspace/attachments/*notes.txt")
         assert [path.read_text() for path in stored] == ["buy milk"]
+        await events.until("settled", id=await ann.say("read notes.txt", thread))
+        assert "buy milk" in words([e for e in events.seen if e["op"] == "post"][-1]["tree"])
+        asks = {"tools": {"enabled": ["files"], "policy": {"attach": "ask"}, "recovery": "model"}}
+    async with visiting(tmp_path, asks) as ann, ann.events(thread) as events:
+        await events.until("snapshot")
+        missing = await ann.say("attach other.txt", thread)
+        await events.until("settled", id=missing)
+        assert not [e for e in events.seen if e["op"] == "post" and e["choices"]]
+        await ann.say("attach notes.txt", thread)
+        await events.until("post", kind="notice")
 
 
 async def test_a_file_that_the_bot_posts_is_a_download_and_stays_one(tmp_path):
@@ -185,6 +238,16 @@ async def test_a_waiting_message_can_be_edited_and_deleted_and_a_begun_one_canno
         assert "final words" in words(post["tree"])
 
 
+async def test_a_message_that_is_answered_can_be_deleted_until_it_has_an_outcome(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
+        asked = await ann.say("write notes.md x", thread)
+        await events.until("post", kind="notice")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 202
+        await events.until("settled", id=asked, outcome="withdrawn")
+        assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 409
+
+
 async def test_stop_ends_a_turn(tmp_path):
     fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
     async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
@@ -192,6 +255,22 @@ async def test_stop_ends_a_turn(tmp_path):
         await events.until("post", kind="notice")
         await ann.say("/stop", thread)
         await events.until("settled", id=message, outcome="stopped")
+
+
+async def test_a_stop_keeps_what_was_shown_of_the_answer(tmp_path):
+    cut = chat_answer(Text("The beginning. " * 20, 8)).keep(9, Stall())
+    async with FakeOpenAI([cut]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        thread = new()
+        async with visiting(tmp_path, fields, model="local/m") as ann, ann.events(thread) as events:
+            message = await ann.say("hello", thread)
+            await events.until("delta", id=message)
+            await ann.say("/stop", thread)
+            end = await events.until("settled", id=message, outcome="stopped")
+            assert words(end["tree"]).startswith("The beginning.")
+            before = await shown_of(ann, thread)
+        async with visiting(tmp_path, fields, model="local/m") as ann:
+            assert await shown_of(ann, thread) == before
 
 
 async def test_one_person_never_sees_the_threads_of_another(tmp_path):
@@ -267,9 +346,9 @@ async def test_a_page_that_is_loaded_again_has_its_messages_in_the_order_in_whic
         second = await ann.say("/status", thread)
         await events.until("settled", id=second)
         assert await shown(ann, thread) == [first, second]
-        answer = await ann.say(question["choices"][-1]["command"], thread)
+        await ann.say(question["choices"][-1]["command"], thread)
         await events.until("settled", id=first)
-        assert await shown(ann, thread) == [first, second, answer]
+        assert await shown(ann, thread) == [first, second]
 
 
 async def test_a_file_of_a_message_that_is_not_shown_any_more_makes_no_message_of_its_own(

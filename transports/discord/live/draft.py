@@ -120,8 +120,8 @@ class Draft:
     async def close(self, outcome: Outcome) -> None:
         """End the draft without a final text: messages with text stay, the others are deleted.
 
-        The last message with text says how the turn ended. Never raises `PostFailed`; a message that cannot be
-        changed stays as it is.
+        If what they answer was deleted, all of them are. The last message that stays says how the turn ended. Never
+        raises `PostFailed`; a message that cannot be changed stays as it is.
         """
         if self._ended:
             return
@@ -129,7 +129,7 @@ class Draft:
         ending = f"\n{STOPPED if outcome == 'stopped' else UNFINISHED}"
         with anyio.move_on_after(CLOSE_WITHIN_S) as scope:
             for message, part in reversed([*zip(self.messages, self._parts, strict=True)]):
-                if text := part.page.text:
+                if (text := part.page.text) and outcome != "withdrawn":
                     fits = utf16_size(text + ending) <= MAX_CONTENT
                     await self._finish(message, text + ending if fits else text)
                     ending = ""

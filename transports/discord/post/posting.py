@@ -157,7 +157,9 @@ class Posting:
         return any(question.id == message_id for question in self.questions.values())
 
     async def close_question(self, question: Question, decision: str) -> None:
-        """Replace the buttons of a question by the decision; may be dropped."""
+        if not decision:
+            await remove(self._rest, question.channel, question.id)
+            return
         try:
             content = with_note(question.content, decision)
             await self._rest.edit(question.channel, question.id, content, urgent=False)

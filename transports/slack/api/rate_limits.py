@@ -2,13 +2,15 @@
 
 Slack counts calls a minute per method, workspace and app, and posts about one a second per channel (docs.slack.dev,
 "Rate limits"; else what live clients report). A `Bucket` is pure, `Limits` waits. `take` waits in line for a token;
-`try_take` is refused when only the reserve is left. A 429 pauses the bucket until its Retry-After is over.
+`try_take` is refused when only the reserve is left. A 429 pauses the bucket until its Retry-After is over. Where
+several workers call for one app, each token is one of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 from cachetools import LRUCache
@@ -65,6 +67,9 @@ RATES: dict[str, Rate] = {
 }
 """Other methods are tier 4."""
 
+SHOWING = ("chat.", "files.completeUploadExternal")
+"""How the methods begin that show something in a thread, or take it away."""
+
 FLOORS_S: dict[str, float] = {"chat.update": 1.5}
 """An edit redraws the whole message on every screen and marks it; live clients get 429 below 1.5 s."""
 
@@ -107,16 +112,33 @@ class Bucket:
         self._at = now
 
 
-class Lane:
-    """A bucket and the line before it.
+class Shared(Protocol):
+    """The tokens of all workers together. A rate is a number of tokens a second, and how many may go at once."""
 
-    Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one.
+    async def take_token(self, name: str, per_second: float, burst: float) -> float:
+        """Take a token; return the seconds until it may be used."""
+        ...
+
+    async def try_token(self, name: str, per_second: float, burst: float, reserve: float) -> bool:
+        """Take a token if that leaves so many. Returns False as well if nobody can tell."""
+        ...
+
+    async def ensure_ownership(self) -> None:
+        """Return once this process is sure of its threads. Raises `Fenced` if it lost them."""
+        ...
+
+
+class Lane:
+    """A bucket and the line before it. With *shared*, each token is one of all workers, of that *name*.
+
+    Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one
+    here, and another worker's for no more than its first.
     """
 
-    __slots__ = ("_line", "_patient", "bucket")
+    __slots__ = ("_line", "_name", "_patient", "_shared", "bucket")
 
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket = bucket
+    def __init__(self, bucket: Bucket, name: str, shared: Shared | None) -> None:
+        self.bucket, self._name, self._shared = bucket, name, shared
         self._line, self._patient = anyio.Lock(), anyio.Lock()
 
     async def take(self, clock: Callable[[], float], *, urgent: bool) -> None:
@@ -127,32 +149,60 @@ class Lane:
             while wait := self.bucket.wait(clock()):  # noqa: ASYNC110 - a pause may come while it sleeps
                 await anyio.sleep(wait)
             self.bucket.take(clock())
+            if self._shared:
+                await anyio.sleep(await self._shared.take_token(self._name, *self._all))
 
     def has_spare(self, now: float) -> bool:
-        """Return whether a token beyond the reserve is left and nobody waits."""
+        """Return whether a token beyond the reserve is left, as far as this worker knows, and nobody waits here."""
         return not self._line.locked() and not self.bucket.wait(now, beyond=self.bucket.rate.reserve)
+
+    async def take_spare(self, now: float) -> bool:
+        self.bucket.take(now)
+        if self._shared is None:
+            return True
+        return await self._shared.try_token(self._name, *self._all, self.bucket.rate.reserve)
+
+    @property
+    def _all(self) -> tuple[float, float]:
+        rate = self.bucket.rate
+        return rate.per_second, rate.burst + rate.first
 
 
 class Limits:
-    """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by."""
+    """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by.
 
-    def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
-        self._clock = clock
+    Where several workers call for one app, its rates are *shared*: so much for all of them together.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = anyio.current_time,
+        *,
+        shared: Shared | None = None,
+        workers: Callable[[], int] = lambda: 1,
+    ) -> None:
+        self._clock, self._shared, self.workers = clock, shared, workers
         self._methods: dict[str, Lane] = {}
         self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
-        """Wait for a call of *method*, in order; urgent calls go first."""
+        """Wait for a call of *method*, in order; urgent calls go first.
+
+        A call that shows something may wait for longer than a lease lasts. Raises `Fenced` if the worker lost it.
+        """
         for lane in self._lanes_of(method, channel):
             await lane.take(self._clock, urgent=urgent)
+        if self._shared and method.startswith(SHOWING):
+            await self._shared.ensure_ownership()
 
-    def try_take(self, method: str, channel: str = "") -> bool:
+    async def try_take(self, method: str, channel: str = "") -> bool:
         """Take a call only if nobody waits and the reserve stays untouched: for calls that may be dropped."""
         lanes, now = self._lanes_of(method, channel), self._clock()
         if not all(lane.has_spare(now) for lane in lanes):
             return False
-        for lane in lanes:
-            lane.bucket.take(now)
+        for lane in reversed(lanes):
+            if not await lane.take_spare(now):
+                return False
         return True
 
     def pause(self, method: str, seconds: float, channel: str = "") -> None:
@@ -161,64 +211,19 @@ class Limits:
             lane.bucket.pause(self._clock(), min(seconds, LONGEST_PAUSE_S))
 
     def spacing(self, method: str, sharers: int) -> float:
-        """Return the seconds between calls of *method* for each of *sharers* live drafts."""
-        return max(FLOORS_S.get(method, FLOOR_S), sharers / rate_of(method).per_second)
+        """Return the seconds between calls of *method* for each of *sharers* live drafts here."""
+        return max(FLOORS_S.get(method, FLOOR_S), sharers * self.workers() / rate_of(method).per_second)
 
     def _lanes_of(self, method: str, channel: str) -> list[Lane]:
         """Return the lanes of a call, the narrowest first."""
         if (lane := self._methods.get(method)) is None:
-            lane = self._methods[method] = Lane(Bucket(rate_of(method), self._clock()))
+            lane = self._methods[method] = self._lane(rate_of(method), method)
         return [self._channel(channel), lane] if channel and method == "chat.postMessage" else [lane]
 
     def _channel(self, channel: str) -> Lane:
         if (lane := self._channels.get(channel)) is None:
-            lane = self._channels[channel] = Lane(Bucket(CHANNEL, self._clock()))
+            lane = self._channels[channel] = self._lane(CHANNEL, f"chat.postMessage {channel}")
         return lane
 
-
-POSTING = ("chat.postMessage", "files.completeUploadExternal")
-"""Methods that put an answer into a thread."""
-
-TakeShared = Callable[[str, float, float], Awaitable[float]]
-"""Takes a token of all workers, by name, rate per second and burst; returns the seconds until it may be used."""
-
-
-class SharedLimits(Limits):
-    """The limits where several workers call for one app.
-
-    Half of each method's rate is for the `take` of all workers together, and of the other half each has its part for
-    `try_take`. Posts to one channel are all taken together.
-
-    A post may wait here for longer than a lease lasts, so *ensure_ownership* is awaited once more at the end.
-    """
-
-    def __init__(
-        self,
-        take_shared: TakeShared,
-        workers: Callable[[], int],
-        ensure_ownership: Callable[[], Awaitable[None]],
-    ) -> None:
-        super().__init__()
-        self._take_shared, self.workers = take_shared, workers
-        self._ensure_ownership = ensure_ownership
-        self._droppable: dict[str, Bucket] = {}
-
-    async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
-        await super().take(method, channel, urgent=urgent)
-        lanes = self._lanes_of(method, channel)
-        for lane, name, part in zip(reversed(lanes), (method, f"{method} {channel}"), (2, 1), strict=False):
-            rate = lane.bucket.rate
-            burst = max(1, rate.burst // part)
-            await anyio.sleep(await self._take_shared(f"slack {name}", rate.per_second / part, burst))
-        if method in POSTING:
-            await self._ensure_ownership()
-
-    def try_take(self, method: str, channel: str = "") -> bool:
-        now, per_minute = self._clock(), max(2, rate_of(method).per_minute // (2 * self.workers()))
-        bucket = self._droppable.get(method)
-        if bucket is None or bucket.rate.per_minute != per_minute:
-            bucket = self._droppable[method] = Bucket(Rate(per_minute, 1), now)
-        if bucket.wait(now) or not super().try_take(method, channel):
-            return False
-        bucket.take(now)
-        return True
+    def _lane(self, rate: Rate, name: str) -> Lane:
+        return Lane(Bucket(rate, self._clock()), f"slack {name}", self._shared)

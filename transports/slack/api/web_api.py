@@ -88,7 +88,7 @@ class Web:
         self, method: str, *, channel: str = "", **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
         """Call *method* if the limits have a spare call. Returns None if the call was not made or failed."""
-        if not self.limits.try_take(method, channel):
+        if not await self.limits.try_take(method, channel):
             return None
         try:
             return await self.ask(method, **_in_channel(channel, arguments))

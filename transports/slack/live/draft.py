@@ -138,11 +138,11 @@ class Draft:
         return self.messages
 
     async def close(self, outcome: Outcome) -> None:
-        """End the draft without a final text: messages with text stay, the others are deleted."""
+        """End the draft without a final text, as `close_messages` does."""
         if not self._handed_over:
             self._handed_over = True
             await self._calls.end()
-            await close_messages(self._shared.web, self._thread, self._posts, stopped=outcome == "stopped")
+            await close_messages(self._shared.web, self._thread, self._posts, outcome)
 
     @property
     def _posts(self) -> list[LivePost]:

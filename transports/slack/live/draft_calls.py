@@ -63,7 +63,7 @@ class DraftCalls:
     ) -> Mapping[str, JsonValue] | None:
         """Make the call if the rate limit has a spare one, else return None. Raises as `Web.call`."""
         await anyio.lowlevel.checkpoint()  # the draft may be over
-        if not self._web.limits.try_take(method, channel):
+        if not await self._web.limits.try_take(method, channel):
             return None
         return await self._ask(method, channel, arguments)
 

@@ -1,4 +1,7 @@
-"""Closing a draft whose final text does not come: messages with text stay, the others are deleted."""
+"""Closing a draft whose final text does not come: messages with text stay, the others are deleted.
+
+If what they answer was deleted, all of them are.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed
-from threads.model import ThreadId
+from threads.model import Outcome, ThreadId
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.web_api import Web
 from transports.slack.live.edited_post import UPDATE, body
@@ -28,16 +31,17 @@ KEPT = Tag("kept").metadata()
 WITHIN_S = 120.0
 
 
-async def close_messages(web: Web, thread: ThreadId, posts: Sequence[LivePost], *, stopped: bool) -> None:
+async def close_messages(web: Web, thread: ThreadId, posts: Sequence[LivePost], outcome: Outcome) -> None:
     """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
-    remaining = [live for live in posts if live.text.strip() and not live.withdrawn]
+    with_text = [live for live in posts if live.text.strip() and not live.withdrawn]
+    remaining, mark = with_text if outcome != "withdrawn" else [], STOPPED if outcome == "stopped" else ""
     with anyio.move_on_after(WITHIN_S) as scope:
         for live in posts:
             if live not in remaining:
                 await remove(web, thread.channel, live.ts)
                 continue
             try:
-                await _keep(web, thread.channel, live, STOPPED if stopped and live is remaining[-1] else "")
+                await _keep(web, thread.channel, live, mark if live is remaining[-1] else "")
             except PostFailed as error:
                 log.info("live.left: as it was: %s", error, extra={"thread_id": str(thread)})
     if scope.cancelled_caught:

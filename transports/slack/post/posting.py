@@ -171,7 +171,9 @@ class Posting:
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
     async def close_question(self, question: Question, decision: str) -> None:
-        """Replace the buttons of a question by the decision; may be dropped."""
+        if not decision:
+            await remove(self._web, question.channel, question.ts)
+            return
         await self._web.try_call(
             "chat.update",
             channel=question.channel,

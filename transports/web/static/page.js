@@ -8,7 +8,7 @@ const MOST_BYTES = Number(meta("most-bytes"));
 const RETRY_MS = 1500;
 const COMMANDS = [...$("commands").options].map((option) => ({ usage: option.value, meaning: option.textContent }));
 
-const thread = new Thread($("messages"), { press, edit, remove, judge });
+const thread = new Thread($("messages"), $("earlier"), { press, edit, remove, judge, told, dropped });
 let root = "";
 let name = ""; // of the open thread in the address, "" before its first message
 let source = null;
@@ -22,6 +22,7 @@ async function call(path, body, method = "POST") {
 async function ask(path, options) {
   const answer = await fetch(path, { ...options, headers: { ...options.headers, "X-Threadfast-Token": TOKEN } });
   const value = await answer.json().catch(() => null);
+  reached();
   if (answer.ok && value) return value;
   if (answer.status === 401) over();
   throw Object.assign(new Error(value?.error || "The bot did not take this. Try again."), { status: answer.status });
@@ -35,8 +36,25 @@ function over() {
 }
 
 function fault(error) {
-  const lost = error instanceof TypeError;
-  $("fault").textContent = lost ? "The bot cannot be reached. Your text is still here." : error.message;
+  unreached = error instanceof TypeError;
+  $("fault").textContent = unreached ? "The bot cannot be reached. Your text is still here." : error.message;
+}
+
+let unreached = false; // as the fault in sight says
+
+function reached() {
+  if (unreached) $("fault").textContent = "";
+  unreached = false;
+}
+
+function told(text) { $("told").textContent = text; }
+
+// What takes an element away leaves the focus in its message, or in the field.
+function keepFocus(work) {
+  const held = document.activeElement;
+  const near = held.closest("#messages > li")?.id;
+  work();
+  if (held !== document.body && !held.getClientRects().length) ($(near) ?? $("text")).focus();
 }
 
 // --- the open thread
@@ -62,13 +80,19 @@ function connect() {
   if (document.hidden) return;
   const mine = new EventSource(`/api/events?thread=${encodeURIComponent(root)}&seen=${encodeURIComponent(seen)}`);
   source = mine;
-  mine.onopen = () => { $("link").textContent = ""; };
+  mine.onopen = () => {
+    $("link").textContent = "";
+    reached();
+  };
   mine.onmessage = (message) => {
     const events = JSON.parse(message.data);
     events.filter((event) => event.op === "list").forEach(listed);
-    thread.apply(events.filter((event) => event.op !== "list"));
     seen = message.lastEventId;
-    $("stop").hidden = !thread.busy;
+    keepFocus(() => {
+      thread.apply(events.filter((event) => event.op !== "list"));
+      $("stop").hidden = !thread.busy;
+    });
+    if (!thread.busy) stopping = "";
   };
   mine.onerror = () => {
     if (mine !== source) return;
@@ -142,9 +166,28 @@ function showMenu(shown) {
 const drafts = new Map();
 let draft = draftOf("");
 
-function draftOf(one) {
-  if (!drafts.has(one)) drafts.set(one, { text: "", files: [], edited: null });
-  return drafts.get(one);
+function draftOf(one, all = drafts) {
+  if (!all.has(one)) all.set(one, { text: "", files: [], edited: null });
+  return all.get(one);
+}
+
+// A tab that is loaded again has it too, but not once its person has signed out.
+const STORED = `unsent ${meta("person")}`;
+
+function store() {
+  keep();
+  const ready = (files) => files.filter((file) => file.id).map(({ id, name: taken }) => ({ id, name: taken }));
+  const all = new Map([...drafts].map(([one, { text, files, edited }]) => [one, { text, files: ready(files), edited }]));
+  outbox.toReversed().forEach((item) => giveBack({ ...item, files: ready(item.files) }, false, all));
+  sessionStorage.setItem(STORED, JSON.stringify([[...all].filter(([, one]) => full(one)), [...unsure]]));
+}
+
+function restore() {
+  const [all, ids] = JSON.parse(sessionStorage.getItem(STORED) ?? "[[],[]]");
+  for (const [one, { text, files, edited }] of all) {
+    drafts.set(one, { text, edited, files: files.map((file) => ({ ...file, taken: Promise.resolve(file) })) });
+  }
+  ids.forEach(([same, id]) => unsure.set(same, id));
 }
 
 function full({ text, files, edited }) { return text.trim() || files.length || edited; }
@@ -171,8 +214,23 @@ async function send(text, files = [], to = root) {
   const sent = await Promise.all(files.map((file) => file.taken));
   const same = JSON.stringify([to, text, sent]);
   if (!unsure.has(same)) unsure.set(same, crypto.randomUUID());
-  await call("/api/messages", { id: unsure.get(same), thread: to, text, files: sent });
+  const id = unsure.get(same);
+  if (STOP.test(text)) stopping = to;
+  await call("/api/messages", { id, thread: to, text, files: sent });
   unsure.delete(same);
+  return id;
+}
+
+// A stop from here gives the messages back that waited in this thread, those sent from here with their files.
+const STOP = /^\s*[/!]?stop\s*$/i;
+let stopping = "";
+const sentItems = new Map();
+
+function dropped(message) {
+  if (stopping !== root) return;
+  keep();
+  giveBack(sentItems.get(message.id) ?? { thread: root, text: message.text ?? "", files: [] }, false);
+  show();
 }
 
 // One after the other, in the order in which they were written. The field is free for the next at once.
@@ -184,7 +242,7 @@ function submit(event) {
   const { edited } = draft;
   const item = { thread: root, id: edited?.id, text: (edited ?? draft).text.trim(), files: edited ? [] : draft.files };
   if (!item.text && !item.files.length) return;
-  $("fault").textContent = "";
+  quiet();
   if (!name) begin();
   Object.assign(draft, edited ? { edited: null } : { text: "", files: [] });
   show();
@@ -205,7 +263,7 @@ async function deliver() {
     for (; outbox.length; outbox.shift()) {
       const { thread: to, id, text, files } = outbox[0];
       if (id) await call("/api/edit", { id, thread: to, text });
-      else await send(text, files, to);
+      else sentItems.set(await send(text, files, to), outbox[0]);
     }
   } catch (error) {
     keep();
@@ -217,8 +275,8 @@ async function deliver() {
 }
 
 // What was not taken is in the field of its thread again. An edit that came too late is a message to be.
-function giveBack(item, late) {
-  const to = draftOf(item.thread);
+function giveBack(item, late, all = drafts) {
+  const to = draftOf(item.thread, all);
   if (item.id && !late && !to.edited) {
     to.edited = { id: item.id, text: item.text };
     return;
@@ -227,13 +285,20 @@ function giveBack(item, late) {
   to.files = [...item.files.filter((file) => !file.failed), ...to.files];
 }
 
+function quiet() {
+  $("fault").textContent = "";
+  told("");
+}
+
+// A button that is disabled would lose the focus.
 async function act(work, button) {
-  if (button) button.disabled = true;
+  if (button?.hasAttribute("aria-disabled")) return;
+  button?.setAttribute("aria-disabled", "true");
   try {
-    $("fault").textContent = "";
+    quiet();
     await work();
   } catch (error) {
-    if (button) button.disabled = false;
+    button?.removeAttribute("aria-disabled");
     fault(error);
   }
 }
@@ -256,7 +321,7 @@ function remove(message, button) { act(() => call("/api/delete", { id: message.i
 function judge(message, verdict, button) {
   act(async () => {
     await call("/api/feedback", { id: crypto.randomUUID(), thread: root, post: message.id, verdict });
-    button.parentElement.replaceChildren("Thank you.");
+    keepFocus(() => button.parentElement.replaceChildren("Thank you."));
   }, button);
 }
 
@@ -274,7 +339,7 @@ function attach(list) {
     }
     const one = { name: `${file.name} …` };
     one.taken = uploading.then(() => ask(`/api/files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))
-      .then(({ id, name: taken }) => ({ id, name: one.name = taken }));
+      .then(({ id, name: taken }) => ({ id: one.id = id, name: one.name = taken }));
     uploading = one.taken.catch((error) => {
       one.failed = true;
       mine.files = mine.files.filter((other) => other !== one);
@@ -286,22 +351,23 @@ function attach(list) {
 }
 
 function showFiles() {
-  $("files").replaceChildren(...draft.files.map((file) => el(
+  keepFocus(() => $("files").replaceChildren(...draft.files.map((file) => el(
     "li", {}, file.name,
     el("button", { type: "button", class: "quiet", "aria-label": `Remove ${file.name}`, click: () => {
       draft.files = draft.files.filter((one) => one !== file);
       showFiles();
     } }, "×"),
-  )));
+  ))));
 }
 
 // --- commands
 
 let chosen = 0;
+let closed = false;
 
 function completions() {
   const text = $("text").value;
-  return /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
+  return !closed && /^\/[a-z-]*$/i.test(text) ? COMMANDS.filter((command) => command.usage.startsWith(text.toLowerCase())) : [];
 }
 
 function showCompletions() {
@@ -338,13 +404,20 @@ $("text").addEventListener("keydown", (event) => {
   } else if (found.length && event.key === "Tab") {
     event.preventDefault();
     complete(found[chosen]);
+  } else if (found.length && event.key === "Escape") {
+    closed = true;
+    showCompletions();
   } else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    submit(event);
+    const whole = found.some((command) => command.usage.split(" ")[0] === $("text").value.toLowerCase());
+    if (found.length && !whole) {
+      event.preventDefault();
+      complete(found[chosen]);
+    } else submit(event);
   } else if (event.key === "Escape" && draft.edited) {
     cancel();
   }
 });
-$("text").addEventListener("input", () => { showCompletions(); grow(); });
+$("text").addEventListener("input", () => { closed = false; showCompletions(); grow(); });
 $("text").addEventListener("paste", (event) => {
   if (event.clipboardData.files.length) {
     event.preventDefault();
@@ -358,6 +431,8 @@ $("stop").addEventListener("click", () => act(() => send("/stop")));
 $("new").addEventListener("click", () => open(""));
 $("leave").addEventListener("click", () => act(async () => {
   await call("/api/leave", {});
+  drafts.clear();
+  outbox.length = 0;
   location.assign("/enter");
 }));
 $("menu").addEventListener("click", () => showMenu(!document.body.classList.contains("menu")));
@@ -374,7 +449,17 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   attach(event.dataTransfer.files);
 });
-document.addEventListener("visibilitychange", connect);
+$("earlier").addEventListener("click", () => act(async () => {
+  const mine = root;
+  const { events } = await call(`/api/earlier?thread=${mine}&before=${thread.earlier}`, undefined, "GET");
+  if (mine === root) keepFocus(() => thread.prepend(events));
+  $("earlier").removeAttribute("aria-disabled");
+}, $("earlier")));
+document.addEventListener("visibilitychange", () => {
+  store();
+  connect();
+});
+window.addEventListener("pagehide", store);
 window.addEventListener("popstate", () => { if (location.hash.slice(1) !== name) open(location.hash.slice(1)); });
 // The address names the thread, and no place on the page.
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
@@ -382,4 +467,5 @@ setInterval(() => thread.tick(), 1000);
 
 // Until here, Enter would have begun a new line.
 $("text").readOnly = false;
+restore();
 open(location.hash.slice(1));

@@ -3,8 +3,14 @@
 
 const OUTCOMES = {
   answered: "", posted: "", merged: "Joined the answer before.", refused: "Not taken.", failed: "Failed.", stopped: "Stopped.",
-  withdrawn: "Deleted before I began.", dead_letter: "Given up.", undelivered: "Could not be posted.",
+  withdrawn: "Deleted.", dead_letter: "Given up.", undelivered: "Could not be posted.",
 };
+// As in Slack: what one may regret is told from what goes on, and only one button of a question stands out.
+function styleOf(command, first) {
+  if (command.startsWith("/deny")) return "quiet danger";
+  return first && /^\/(approve|retry)/.test(command) ? "" : "quiet";
+}
+
 const SIGNS = { waiting: "waits", running: "answering" };
 
 class Message {
@@ -18,10 +24,11 @@ class Message {
     this.tools = el("div", { class: "tools" });
     this.draft = el("div", { class: "draft", "aria-hidden": "true" });
     this.wait = el("p", { class: "wait", role: "status" });
+    this.shownBefore = el("div");
     this.posts = el("div", { class: "posts" });
     this.spent = el("p", { class: "meta" });
     this.asked = el("article", { class: "person", "aria-label": "Message" }, this.own, this.meta);
-    this.element = el("li", {}, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.wait, this.posts, this.spent));
+    this.element = el("li", { tabindex: "-1" }, this.asked, el("div", { class: "bot" }, this.tools, this.draft, this.shownBefore, this.wait, this.posts, this.spent));
     this.element.id = `m-${id}`;
     this.showState();
   }
@@ -105,9 +112,10 @@ class Message {
   }
 
   on_post(event) {
-    const choices = event.choices.map((choice) =>
-      el("button", { type: "button", click: (press) => this.actions.press(choice.command, press.target) }, choice.label));
+    const choices = event.choices.map(({ command, label }, place) =>
+      el("button", { type: "button", class: styleOf(command, !place), click: (press) => this.actions.press(command, press.target) }, label));
     const own = event.key === event.id;
+    this.isReply ||= own && event.kind === "reply";
     const post = el(
       "article", { class: `post ${event.kind}`, "aria-label": own ? "Answer" : "Notice" },
       el("div", { class: "markdown" }, ...fromTree(event.tree)),
@@ -136,14 +144,18 @@ class Message {
 
   on_closed(event) {
     const post = this.parts.get(`post ${event.key}`);
-    if (!post) return;
-    post.querySelector(".choices")?.replaceWith(el("p", { class: "meta" }, event.decision));
+    post?.querySelector(".choices")?.remove();
+    if (!post?.querySelector(".decision")) post?.append(el("p", { class: "meta decision" }, event.decision));
   }
 
   on_settled(event) {
+    if (event.outcome === "stopped" && this.state === "waiting") this.actions.dropped(this);
     this.state = event.outcome;
+    if (event.tree) this.part("shown", el("div", { class: "markdown stopped" }, ...fromTree(event.tree)), this.shownBefore);
     this.draft.replaceChildren();
+    if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
+    for (const sign of this.tools.querySelectorAll(".sign:not([aria-label])")) sign.textContent = "–";
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
   }
@@ -171,6 +183,7 @@ class Message {
     this.text = text;
     this.own.textContent = text;
     this.asked.classList.toggle("command", /^[/!][a-z]/i.test(text));
+    this.asked.hidden ||= /^\/retry \S/.test(text); // a press
   }
 
   // Puts an element in the place of an earlier one with the same key, or at the end of the parent.
@@ -191,7 +204,7 @@ class Message {
       ] : [];
     this.meta.replaceChildren([time, word].filter(Boolean).join(" · "), ...buttons);
     this.element.dataset.state = this.state;
-    if (this.state === "answered" && !this.parts.has("feedback")) {
+    if (this.state === "answered" && this.isReply && !this.parts.has("feedback")) {
       this.part("feedback", el(
         "p", { class: "feedback", role: "group", "aria-label": "Was this answer good?" },
         el("button", { type: "button", class: "quiet", "aria-label": "Good answer", click: (press) => this.actions.judge(this, "up", press.target) }, "Good"),
@@ -204,8 +217,9 @@ class Message {
 }
 
 class Thread {
-  constructor(list, actions) {
+  constructor(list, earlier, actions) {
     this.list = list;
+    this.button = earlier;
     this.actions = actions;
     this.messages = new Map();
     this.view = list.parentElement;
@@ -226,6 +240,33 @@ class Thread {
   clear() {
     this.messages.clear();
     this.list.replaceChildren();
+    this.showEarlier(0);
+  }
+
+  // So many messages are not here.
+  showEarlier(count) {
+    this.earlier = count;
+    this.button.textContent = `Load earlier messages (${count.toLocaleString("en")} more)`;
+    this.button.hidden = !count;
+  }
+
+  prepend(events) {
+    const { view, list: { firstChild: first } } = this;
+    const below = view.scrollHeight - view.scrollTop;
+    const shown = new Set(this.messages.keys());
+    this.replay(events.filter((event) => !shown.has(event.id)), first);
+    view.scrollTop = view.scrollHeight - below;
+  }
+
+  // Tells what is over already: nothing is given back for it.
+  replay(events, before = null) {
+    const { dropped } = this.actions;
+    this.actions.dropped = () => {};
+    for (const event of events) {
+      if (event.op === "earlier") this.showEarlier(event.count);
+      else this.message(event.id, before).apply(event);
+    }
+    this.actions.dropped = dropped;
   }
 
   apply(events) {
@@ -233,8 +274,10 @@ class Thread {
     for (const event of events) {
       if (event.op === "snapshot") {
         this.clear();
-        for (const one of event.events) this.message(one.id).apply(one);
+        this.replay(event.events);
         this.view.scrollTop = scrollTop;
+      } else if (event.op === "told") {
+        this.actions.told(event.text);
       } else if (event.id) {
         this.message(event.id).apply(event);
       }
@@ -242,12 +285,12 @@ class Thread {
     if (atEnd) this.toEnd();
   }
 
-  message(id) {
+  message(id, before = null) {
     let message = this.messages.get(id);
     if (!message) {
       message = new Message(id, this.actions);
       this.messages.set(id, message);
-      this.list.append(message.element);
+      this.list.insertBefore(message.element, before);
     }
     return message;
   }

@@ -16,7 +16,8 @@ import bot.admin.doctor.checks as module
 from bot.admin.cli import main
 from bot.admin.doctor.checks import Check, Context, run_checks
 from bot.admin.doctor.models import Candidate, check_model, finding_of
-from bot.admin.doctor.run import DoctorOptions, run_doctor
+from bot.admin.doctor.platforms import check_page
+from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen, group_of
 from bot.admin.doctor.settings import check_settings
@@ -221,6 +222,26 @@ async def test_a_running_bot_is_reported_as_it_is(running_bot, states, words):
     found = [finding async for finding in check_running_bot(Context(Settings(), {}, running_bot=running_bot))]
     assert {finding.name: finding.state for finding in found} == states
     assert words in str(found)
+
+
+async def test_the_page_is_checked_like_a_platform(tmp_path, monkeypatch):
+    async def found(web, **access):
+        fields = {"data": tmp_path, "transports": {"web": web}, "access": access}
+        settings = Settings.model_validate(fields, strict=False)
+        context = Context(settings, {})
+        assert "web" in [check.name for check in await all_checks(context)]
+        return [(one.state, one.found) async for one in check_page(context)]
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        [(state, why)] = await found({"port": port})
+        assert (state, "cannot listen at" in why) == ("fail", True)
+    assert await found({"port": port}) == [("ok", f"http://127.0.0.1:{port}: can be served")]
+    assert (await found({"port": port}, users=[]))[0] == ("warn", "access names nobody")
+    (tmp_path / "settings.json").write_text(json.dumps({"transports": {"web": {"port": port}}}))
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(main, ["check"]).output
+    assert f"`threadfast run` serves the page at 127.0.0.1, port {port}." in said
 
 
 async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path):

@@ -5,7 +5,15 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
+from bot.store.postgres.session import Pool
 from bot.store.postgres.worker import LOCKS
+
+
+@pytest.fixture
+async def pool(dsn):
+    pool = Pool(dsn)
+    yield pool
+    await pool.close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
 from tests.transports.slack.bot import bot_in
 from tests.world import Scripted, says
-from transports.slack.api.rate_limits import SharedLimits
+from transports.slack.api.rate_limits import Limits
 from transports.slack.client import Options, Slack
 
 now = partial(datetime.now, UTC)
@@ -29,16 +29,21 @@ AWAY_S = float(os.environ.get("AWAY_S", "3"))
 
 
 @asynccontextmanager
-async def worker(slack, dsn, data, model):
-    """Run a worker with a data folder of its own until the block ends, as a process would that is killed."""
+async def worker(slack, dsn, data, model, *, stores=True):
+    """Run a worker with a data folder of its own until the block ends, as a process would that is killed.
+
+    One that *stores* nothing hangs before it could.
+    """
     store = PostgresStore(dsn, data, name="w", version="1", now=now)
+    if not stores:
+        store.journal.receive = lambda *_: anyio.sleep_forever()
     options = Options(slack.bot_token, slack.app_token, slack.api_base_url, max_age_s=600 + AWAY_S)
     given = surroundings(data, "slack") | {
         "recent": partial(store.recent, "slack"),
         "marks": store.marks("slack"),
     }
     slack_transport = Slack(options, data, **given)
-    slack_transport.limits = SharedLimits(store.take_token, lambda: store.workers, store.ensure_ownership)
+    slack_transport.limits = Limits(shared=store, workers=lambda: store.workers)
     try:
         async with bot_over(slack_transport, data, model, store=store) as edge:
             yield edge
@@ -91,6 +96,28 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
         server.close()
 
 
+async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_mention_and_had_not_stored_it(
+    dsn, tmp_path
+):
+    async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted(says("one"), says("two"))):
+        [link] = slack.sockets.links
+        async with worker(slack, dsn, tmp_path / "b", Scripted(), stores=False):
+            [dying] = [each for each in slack.sockets.links if each is not link]
+            send = slack.sockets.send
+
+            def send_mention_first_to_the_dying(delivery):
+                is_mention = "hello" in str(delivery.payload) and not delivery.attempt
+                slack.sockets._next_link = lambda: dying if is_mention else link
+                send(delivery)
+
+            slack.sockets.send = send_mention_first_to_the_dying
+            root = slack.say("U1", "C1", "<@UBOT> hello")
+            await slack.say("U1", "C1", "and one thing more", thread_ts=root.ts)
+            assert not slack.posts(), "its mention is not known yet"
+        with anyio.fail_after(60):
+            await slack.until(lambda: answer(slack, "one") and answer(slack, "two"))
+
+
 async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp_path, caplog):
     async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted()):
         async with worker(slack, dsn, tmp_path / "b", Scripted()):
@@ -100,73 +127,73 @@ async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp
             assert "link.shared" in caplog.text
 
 
+in_thread = anyio.to_thread.run_sync
+
+
 @pytest.fixture
-def marks(dsn):
-    stores = [PostgresMarks(dsn, partial(int, number), "slack") for number in (1, 2, 3)]
+def marks(dsn, pool):
     for number in (1, 2):
         rows(dsn, f"INSERT INTO worker VALUES ({number}, now(), 'w', '1') RETURNING id")
-    yield stores
-    for store in stores:
-        store.close()
+    return [PostgresMarks(pool, partial(int, number), "slack") for number in (1, 2, 3)]
 
 
-def test_what_a_gone_worker_left_comes_until_it_is_written_by_another(dsn, marks):
+async def test_what_a_gone_worker_left_comes_until_it_is_written_by_another(dsn, marks):
     one, other, gone = marks
     for store, body in zip(marks, (b"one", b"other", b"gone"), strict=True):
-        store.write(body)
-    assert one.read() == b"one"
-    assert one.take_over() == [b"gone"]
-    assert one.take_over() == []
-    assert other.take_over() == [b"gone"], "nobody has it for sure yet"
-    one.write(b"one and gone")
+        await in_thread(store.write, body)
+    assert await in_thread(one.read) == b"one"
+    assert await in_thread(one.take_over) == [b"gone"]
+    assert await in_thread(one.take_over) == []
+    assert await in_thread(other.take_over) == [b"gone"], "nobody has it for sure yet"
+    await in_thread(one.write, b"one and gone")
     assert rows(dsn, "SELECT worker, body FROM mark ORDER BY worker") == [(1, b"one and gone"), (2, b"other")]
-    other.write(b"other and gone")
-    assert gone.read() == b""
+    await in_thread(other.write, b"other and gone")
+    assert await in_thread(gone.read) == b""
 
 
-def test_marks_are_written_after_the_server_was_lost(dsn, marks):
+async def test_marks_are_written_after_the_server_was_lost(dsn, marks):
     one, *_ = marks
-    one.write(b"before")
+    await in_thread(one.write, b"before")
     rows(
         dsn,
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE '%INTO mark%' AND pid <> pg_backend_pid()",
     )
-    one.write(b"after")
-    assert one.read() == b"after"
+    await in_thread(one.write, b"after")
+    assert await in_thread(one.read) == b"after"
 
 
 T0 = 1_700_000_000
 
 
-def claim(store, since=T0, due=T0 + 50, now=T0 + 100, begins=T0 - 120):
+async def claim(store, since=T0, due=T0 + 50, now=T0 + 100, begins=T0 - 120):
     """Claim to read a channel that was read up to *since*, and has a gap since *due*."""
-    return store.claim("C1", *(f"{time}.000100" for time in (since, begins, due, now)))
+    return await in_thread(store.claim, "C1", *(f"{time}.000100" for time in (since, begins, due, now)))
 
 
-def test_what_several_workers_missed_is_read_by_one(marks):
+async def test_what_several_workers_missed_is_read_by_one(marks):
     one, other, _ = marks
-    assert claim(one) == ""
-    assert claim(other) is None, "it is being read"
-    assert claim(one) == "", "its reader may begin anew"
-    one.finish("C1", f"{T0 + 90}.000100")
-    assert claim(other, since=T0 - 60) == f"{T0 + 90}.000100"
-    assert other.claim("C2", "1.0", "1.0", "1.0", "2.0") == ""
+    assert await claim(one) == ""
+    assert await claim(other) is None, "it is being read"
+    assert await claim(one) == "", "its reader may begin anew"
+    await in_thread(one.finish, "C1", f"{T0 + 90}.000100")
+    assert await claim(other, since=T0 - 60) == f"{T0 + 90}.000100"
+    assert await in_thread(other.claim, "C2", "1.0", "1.0", "1.0", "2.0") == ""
 
 
 @pytest.mark.parametrize(
     "changes", [{"due": T0 + 101}, {"since": T0 - 121}], ids=["a later gap", "an earlier mark"]
 )
-def test_what_another_has_not_read_is_read_all_the_same(marks, changes):
+async def test_what_another_has_not_read_is_read_all_the_same(marks, changes):
     one, other, _ = marks
-    claim(one)
-    one.finish("C1", f"{T0 + 90}.000100")
-    assert claim(other, **changes) == ""
-    assert claim(one) is None
+    await claim(one)
+    await in_thread(one.finish, "C1", f"{T0 + 90}.000100")
+    assert await claim(other, **changes) == ""
+    assert await claim(one) is None
 
 
-def test_what_a_worker_began_to_read_that_is_gone_is_read_by_another(marks):
+async def test_what_a_worker_began_to_read_that_is_gone_is_read_by_another(marks):
     one, _, gone = marks
-    assert claim(gone) == ""
-    assert claim(one) == ""
-    gone.finish("C1", f"{T0 + 90}.000100")
-    assert claim(one) == "", "a zombie finishes nothing"
+    assert await claim(gone) == ""
+    assert await claim(one) == ""
+    await in_thread(gone.finish, "C1", f"{T0 + 90}.000100")
+    assert await claim(one) == "", "a zombie finishes nothing"

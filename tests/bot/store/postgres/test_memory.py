@@ -15,11 +15,8 @@ ODD = "tea \u2028 \x00 é"
 
 
 @pytest.fixture
-async def stores(dsn):
-    stores = [PostgresMemory(dsn) for _ in range(3)]
-    yield stores
-    for store in stores:
-        await store.close()
+async def stores(pool):
+    return [PostgresMemory(pool) for _ in range(3)]
 
 
 @pytest.fixture

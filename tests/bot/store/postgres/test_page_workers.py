@@ -8,16 +8,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 import anyio
 import pytest
 
+from bot.config.settings import Settings
 from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
 from bot.store.postgres.reading import PostgresReader
+from bot.wiring.web import ThreadHistory
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 from tests.serving import KEYS, compatible
 from tests.transports.web.patient import watching
 from tests.transports.web.site import Visitor, serving_page
+from threads.model import ThreadId
 from transports.web import relay
+from transports.web.events import history_events
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +92,13 @@ async def test_a_question_of_one_worker_is_answered_at_the_other(dsn, tmp_path):
                 await page.until(lambda page=page: page.state(message) == "answered")
                 assert not page.choices(message)
                 assert {"tool", "tool_done", "closed", "spent"} <= {one["op"] for one in page.seen}
+    settings = Settings.model_validate(
+        {"store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}, strict=False
+    )
+    past = await ThreadHistory(settings, {"DATABASE_URL": dsn}).past(ThreadId("web", "", "you", thread), 100)
+    told = [one for one in history_events(past) if one.get("id") == message]
+    assert {"tool", "tool_done", "closed", "spent"} <= {one["op"] for one in told}
+    assert len({one["id"] for one in history_events(past) if "id" in one}) == 1
 
 
 async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of_it(dsn, tmp_path):

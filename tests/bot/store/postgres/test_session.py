@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from bot.store.postgres import session as module
-from bot.store.postgres.session import Session, SessionLost
+from bot.store.postgres.session import Pool, Session, SessionLost
 
 pytestmark = pytest.mark.anyio
 
@@ -29,8 +29,11 @@ def stands_still(pid: int):
         os.kill(pid, signal.SIGCONT)
 
 
-async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_out(dsn, monkeypatch):
-    session = Session(dsn)
+async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_out(pool, monkeypatch):
+    """Not over another connection of the pool either."""
+    async with pool.connection(), pool.connection():
+        pass
+    session = Session(pool)
     [[pid]] = await session.rows(PID)
     monkeypatch.setattr(module, "STATEMENT_S", 1.0)
     with stands_still(pid):
@@ -41,11 +44,10 @@ async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_o
     monkeypatch.undo()
     assert await session.rows(PID) != [(pid,)]
     assert await session.rows(DONE) == [(0,)]
-    await session.close()
 
 
-async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one_of_its_session(dsn, monkeypatch):
-    session = Session(dsn)
+async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one(dsn, pool, monkeypatch):
+    session = Session(pool)
     await session.rows(PID)
     with psycopg.connect(dsn) as other:
         other.execute("LOCK TABLE role")
@@ -55,27 +57,23 @@ async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one_of_
             await session.rows(LATE)
         await session.rows(PID)
     assert await session.rows(DONE) == [(0,)]
-    await session.close()
 
 
-async def test_a_session_that_the_server_ended_meanwhile_is_opened_again_unnoticed(dsn):
-    session = Session(dsn)
+async def test_a_connection_that_the_server_ended_meanwhile_is_opened_again_unnoticed(dsn, pool):
+    session = Session(pool)
     [[pid]] = await session.rows(PID)
     with psycopg.connect(dsn, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
     assert await session.rows(PID) != [(pid,)]
-    await session.close()
 
 
-async def test_other_sessions_of_the_same_process_are_left_alone(dsn):
-    one, other = Session(dsn), Session(dsn)
+async def test_other_connections_are_left_alone(dsn, pool):
+    one, other = Session(pool), Pool(dsn)
     [[pid]] = await one.rows(PID)
-    await other.rows(PID)
-    await other.close()
-    await other.rows(PID)
+    for _ in range(2):
+        await Session(other).rows(PID)
+        await other.close()
     assert await one.rows(PID) == [(pid,)]
-    await one.close()
-    await other.close()
 
 
 async def _is_not_heard(*_: object, **__: object) -> None:

@@ -153,6 +153,15 @@ async def test_workers_share_a_rate_and_each_waits_its_turn(dsn):
         assert 0.3 < waits[2] <= 0.5 < waits[3] <= 1.0
 
 
+async def test_a_token_that_may_be_dropped_leaves_a_reserve_to_all_workers(dsn):
+    slow = 0.001
+    async with workers(dsn, 2) as [one, other]:
+        granted = [await seat.store.try_token("post", slow, 6.0, 3.0) for seat in (one, other) * 3]
+        assert granted == [True] * 3 + [False] * 3
+        assert [await seat.store.take_token("post", slow, 6.0) for seat in (one, other, one)] == [0.0] * 3
+        assert await other.store.take_token("post", slow, 6.0) > 900
+
+
 async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, monkeypatch):
     async with workers(dsn, 1) as [seat]:
 
@@ -162,6 +171,7 @@ async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, mo
         seat.worker.alive = 3
         monkeypatch.setattr(Session, "rows", away)
         assert await seat.store.take_token("post", 2.0, 2.0) == 1.5
+        assert not await seat.store.try_token("post", 2.0, 2.0, 1.0)
         monkeypatch.undo()
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
 import pytest
 
 from bot.config.settings import Settings
+from bot.store.postgres.session import SHARED
 from bot.wiring import escalation
 from bot.wiring.app import serve
 from tests.bot.store.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
-from tests.serving import FAST, KEYS, Chat
+from tests.serving import FAST, KEYS, Chat, serving
+from tests.world import T1
 
 pytestmark = pytest.mark.anyio
 
@@ -86,3 +89,17 @@ async def test_a_report_is_claimed_again_by_its_own_worker_and_later_by_another(
         )
         rows(dsn, "SELECT collect_buckets()")
         assert rows(dsn, "SELECT FROM bucket WHERE starts_with(name, 'report:')") == []
+
+
+async def test_a_worker_keeps_four_connections_at_most_whatever_it_does(dsn, tmp_path):
+    """Twenty workers fit beside the operator's own commands into the hundred of a stock server."""
+    store = {"kind": "postgres", "dsn": "env:DATABASE_URL"}
+    environ = {**KEYS, "DATABASE_URL": dsn}
+    async with serving(tmp_path, {"store": store}, model="offline/demo", environ=environ) as chat:
+        async with anyio.create_task_group() as people:
+            for number in range(30):
+                people.start_soon(partial(chat.say, "hello", thread=replace(T1, root=f"{number}.0")))
+        # None of them is closed before its worker ends.
+        kept = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        assert rows(dsn, kept) == [(1 + SHARED,)]
+        assert 20 * (1 + SHARED) < 100 - 3

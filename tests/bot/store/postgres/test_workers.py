@@ -18,7 +18,7 @@ from bot.reports.circuits import openings
 from bot.reports.line_reader import Damage
 from bot.store.postgres.journal import event_adapter
 from bot.store.postgres.reading import PostgresReader
-from bot.store.postgres.worker import CLAIMED_AT_ONCE, LOOK_S, PATIENCE_S, SPARE, WorkerLost
+from bot.store.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from tests.patience import WITHIN_S
 from threads.errors import Fenced, StoreUnavailable
@@ -27,6 +27,12 @@ from threads.model import Deleted, Edited
 from threads.store.checksummed_lines import encode
 
 pytestmark = pytest.mark.anyio
+
+CUTS = 12
+CUT = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = ANY (ARRAY{shared}::int[]) "
+    "OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 7777 AND objid = {number})"
+)
 
 
 def run(dsn: str, statement: str) -> None:
@@ -149,7 +155,7 @@ async def test_a_thread_without_work_is_given_up_and_its_next_message_is_served_
         assert str(THREAD) in one.journal.owned, "its actor is there still"
         one.busy.clear()
         with anyio.fail_after(WITHIN_S):
-            while str(THREAD) in one.journal.owned:
+            while rows(dsn, "SELECT FROM thread WHERE owner IS NOT NULL"):
                 await anyio.sleep(0.05)
         await other.journal.receive(message(2))
         await other.until(lambda: other.routed)
@@ -179,7 +185,6 @@ async def test_a_conversation_is_put_aside_whole_and_begins_anew(dsn):
         await one.journal.receive(message(1))
         await one.until(lambda: one.routed)
         context = one.store.context(THREAD)
-        assert not await one.store.begun(THREAD)
         assert (await context.load()).messages == []
         talk = [said("a", "m1"), said("b"), said("c", "m2"), said("d")]
         await context.save(talk[:2])
@@ -235,6 +240,32 @@ async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goe
     assert len(outages) == 2, "an outage is logged once by each"
 
 
+@pytest.mark.parametrize("which", ["the one with the lock", "all"])
+async def test_a_worker_whose_connections_are_cut_takes_its_lock_again_and_goes_on(dsn, caplog, which):
+    async with workers(dsn, 2) as (one, other):
+        await anyio.sleep(LEASE_S)  # a worker judges others once it has seen a lease
+        for number in range(CUTS):
+            shared = [connection.info.backend_pid for _, connection in one.store.pool._idle if which == "all"]
+            await anyio.to_thread.run_sync(run, dsn, CUT.format(number=one.worker.number, shared=shared))
+            with anyio.fail_after(20):
+                while not await received(one, message(number)):
+                    await anyio.sleep(0.01)
+            await one.until(lambda number=number: len(one.routed) == number + 1)
+            with anyio.fail_after(20):
+                await one.worker.ensure_ownership()
+            await one.settle(one.routed[-1])
+        assert (one.died, other.died, one.lost, other.taken, other.routed) == (None, None, [], [], [])
+    assert [name for name, _ in one.ends] == [f"m{number}" for number in range(CUTS)]
+    assert sum(record.startswith("worker.cut_off") for record in caplog.messages) == CUTS
+
+
+async def received(seat, incoming):
+    try:
+        return await seat.journal.receive(incoming)
+    except StoreUnavailable:
+        return False
+
+
 async def test_mail_that_cannot_be_carried_out_now_waits_and_ends_no_worker(dsn):
     async with workers(dsn, 2) as (one, other):
         await one.journal.receive(message(1))
@@ -273,6 +304,7 @@ async def test_mail_that_takes_long_in_one_thread_holds_up_nothing_of_the_others
         await other.store.leave()
         await one.until(lambda: one.taken)
         await one.journal.receive(message(3, OTHER))
+        await one.until(lambda: one.routed[-1].incoming.id == "m3")
         assert not await one.journal.forward(Deleted("m3", OTHER))
         body = event_adapter().dump_json(Deleted("m3", OTHER)).decode()
         run(dsn, f"INSERT INTO mail (thread, event) VALUES ('{OTHER}', '{body}')")

@@ -70,7 +70,7 @@ async def test_files_that_a_worker_stored_are_there_for_the_one_that_takes_over(
         assert not (there / "pipe").exists()
 
 
-async def test_what_was_deleted_or_not_stored_is_gone_when_the_thread_comes_back(dsn, seats):
+async def test_what_was_deleted_or_not_stored_is_gone_when_the_thread_comes_back(pool, dsn, seats):
     async with seats(dsn, 2) as (one, other):
         root = await own(one)
         (root / "a").write_bytes(b"a")
@@ -82,10 +82,9 @@ async def test_what_was_deleted_or_not_stored_is_gone_when_the_thread_comes_back
         (there / "a").unlink()
         (there / "b").write_bytes(b"changed")
         await other.store.keep_workspace(THREAD)
-        again = module.Workspaces(dsn, lambda: 0, lambda _: 99)
+        again = module.Workspaces(pool, lambda: 0, lambda _: 99)
         await again.fetch(str(THREAD), root)
         assert tree(root) == {"b": b"changed"}
-        await again.close()
 
 
 async def test_a_worker_that_lost_the_thread_changes_no_files(dsn, seats):
@@ -142,17 +141,16 @@ async def test_content_that_was_collected_meanwhile_is_sent_again(dsn, seats, mo
         assert rows(dsn, "SELECT count(*) FROM file f JOIN blob b USING (sha)") == [(1,)]
 
 
-async def test_files_from_before_the_database_are_kept_and_stored_after_the_first_turn(dsn, seats):
+async def test_files_from_before_the_database_are_kept_and_stored_after_the_first_turn(pool, dsn, seats):
     async with seats(dsn, 1) as [one]:
         await own(one)
         root = await one.store.workspace(THREAD)
         (root / "old").write_bytes(b"old")
-        again = module.Workspaces(dsn, lambda: one.worker.number, one.journal.epoch_of)
+        again = module.Workspaces(pool, lambda: one.worker.number, one.journal.epoch_of)
         await again.fetch(str(THREAD), root)
         assert tree(root) == {"old": b"old"}
         await again.save(str(THREAD), root)
         assert rows(dsn, "SELECT count(*) FROM file") == [(1,)]
-        await again.close()
 
 
 async def test_a_file_that_cannot_be_read_is_left_out_and_ends_no_turn(dsn, seats, monkeypatch, caplog):
@@ -180,7 +178,7 @@ def test_no_stored_path_leads_out_of_a_workspace(tmp_path, path):
 
 
 async def test_nothing_that_lies_in_the_way_of_a_stored_file_keeps_it_out_or_is_followed(
-    dsn, seats, tmp_path
+    pool, dsn, seats, tmp_path
 ):
     async with seats(dsn, 1) as [one]:
         root = await own(one)
@@ -202,15 +200,14 @@ async def test_nothing_that_lies_in_the_way_of_a_stored_file_keeps_it_out_or_is_
         (root / "below" / "file").write_bytes(b"x")
         (root / "empty").symlink_to(outside / "file")
         (root / "closed").chmod(0)
-        again = module.Workspaces(dsn, lambda: one.worker.number, lambda _: 99)
+        again = module.Workspaces(pool, lambda: one.worker.number, lambda _: 99)
         await again.fetch(str(THREAD), root)
-        await again.close()
         assert tree(root) == expected
         assert tree(outside) == {"file": b"mine"}
 
 
 async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
-    dsn, seats, tmp_path, monkeypatch
+    pool, dsn, seats, tmp_path, monkeypatch
 ):
     async with seats(dsn, 1) as [one]:
         root = await own(one)
@@ -219,7 +216,7 @@ async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
         (tmp_path / "outside").write_bytes(b"mine")
         (root / "file").unlink()
         monkeypatch.setattr(local_files, "token_hex", lambda _: "guessed")
-        again = module.Workspaces(dsn, lambda: one.worker.number, lambda _: 99)
+        again = module.Workspaces(pool, lambda: one.worker.number, lambda _: 99)
         scan = module.scan
 
         def plant(folder, hashes):
@@ -231,7 +228,6 @@ async def test_a_link_at_the_name_of_an_unfinished_download_is_not_followed(
         with pytest.raises(StoreUnavailable):
             await again.fetch(str(THREAD), root)
         assert (tmp_path / "outside").read_bytes() == b"mine"
-        await again.close()
 
 
 async def test_a_file_that_changes_all_the_time_is_stored_as_it_was_read(dsn, seats, monkeypatch):
@@ -273,7 +269,7 @@ async def test_a_file_that_is_gone_before_it_is_stored_is_left_out(dsn, seats, m
         assert rows(dsn, "SELECT path FROM file") == [(b"b",)]
 
 
-async def test_files_that_were_all_deleted_do_not_come_back(dsn, seats):
+async def test_files_that_were_all_deleted_do_not_come_back(pool, dsn, seats):
     async with seats(dsn, 2) as (one, other):
         root = await own(one)
         (root / "a").write_bytes(b"a")
@@ -282,10 +278,9 @@ async def test_files_that_were_all_deleted_do_not_come_back(dsn, seats):
         there = await take_over(other)
         (there / "a").unlink()
         await other.store.keep_workspace(THREAD)
-        again = module.Workspaces(dsn, lambda: 0, lambda _: 99)
+        again = module.Workspaces(pool, lambda: 0, lambda _: 99)
         await again.fetch(str(THREAD), root)
         assert tree(root) == {}
-        await again.close()
 
 
 async def test_a_workspace_that_was_removed_whole_is_stored_as_empty(dsn, seats):
@@ -300,19 +295,18 @@ async def test_a_workspace_that_was_removed_whole_is_stored_as_empty(dsn, seats)
         assert rows(dsn, "SELECT * FROM file") == []
 
 
-async def test_content_of_a_list_that_was_never_stored_is_deleted_after_an_hour(dsn, seats):
+async def test_content_of_a_list_that_was_never_stored_is_deleted_after_an_hour(pool, dsn, seats):
     async with seats(dsn, 1) as [one]:
         root = await own(one)
         (root / "a").write_bytes(b"a")
         await one.store.keep_workspace(THREAD)
         rows(dsn, "INSERT INTO blob (sha, data) VALUES (sha256('b'), 'b') RETURNING 1")
-        workspaces = module.Workspaces(dsn, lambda: 0, lambda _: None)
+        workspaces = module.Workspaces(pool, lambda: 0, lambda _: None)
         await workspaces.collect()
         assert rows(dsn, "SELECT count(*) FROM blob") == [(2,)]
         rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING 1")
         await workspaces.collect()
         assert rows(dsn, "SELECT data FROM blob") == [(b"a",)]
-        await workspaces.close()
 
 
 async def test_two_thousand_small_files_and_a_large_one_move_in_seconds(dsn, seats, record_property):

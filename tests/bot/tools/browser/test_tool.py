@@ -91,11 +91,21 @@ async def test_a_page_is_read_and_marked_as_from_outside(world):
 
 
 async def test_what_was_not_as_it_should_be_is_said_with_the_page(world):
-    page = PageView("u", "t", "x", status=404, cut=True, unready="Not complete.", refused=(("h", "why"),) * 9)
+    page = PageView("u", "t", "x", status=200, cut=True, unready="Not complete.", refused=(("h", "why"),) * 9)
     returned = await world.call(world.browser(page))
-    assert (returned.result["status"], returned.result["unready"]) == (404, "Not complete.")
     assert returned.result["cut"]
-    assert [error.type for error in returned.errors] == ["permission"] * tools.MAX_REFUSED
+    assert [error.type for error in returned.errors] == ["permission"] * tools.MAX_REFUSED + ["timeout"]
+    assert returned.errors[-1].message == "Not complete."
+
+
+@pytest.mark.parametrize("action", ["read", "screenshot"])
+@pytest.mark.parametrize(("status", "kind"), [(404, ToolNotFound), (403, ToolDenied), (500, ToolError)])
+async def test_a_page_whose_status_is_an_error_is_a_failure_with_its_text(world, status, kind, action):
+    page = PageView("u", "t", "No such town.", status=status)
+    with pytest.raises(kind, match=f"site.test .*{status}") as raised:
+        await world.call(world.browser(page), action=action)
+    assert raised.value.partial["text"] == "No such town."
+    assert raised.value.origin == "web page"
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "chrome://settings", "http://127.0.0.1/", "x"])
@@ -237,6 +247,7 @@ async def test_a_picture_that_fails_leaves_the_text_and_pictures_are_off_for_a_w
     returned = await world.call(browser, action="screenshot")
     assert returned.result["text"] == "text"
     assert returned.result["degraded"] == tools.NO_PICTURE
+    assert [error.item for error in returned.errors] == ["picture"]
     assert "secret" not in str(returned)
     assert world.notes == [tools.TELL_NO_PICTURE]
     assert (await world.call(browser, action="screenshot")).result["degraded"] == tools.NO_PICTURE

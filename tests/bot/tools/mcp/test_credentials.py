@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import anyio.lowlevel
 import pytest
 
+from bot.store.postgres.session import Pool
 from bot.store.postgres.states import PostgresStates
 from bot.tools.mcp.credentials import CredentialStore, Offer
 from tests.bot.tools.mcp.opened import offload_to_thread
@@ -27,10 +28,10 @@ def two_processes(request, tmp_path):
             ]
             return
         dsn = request.getfixturevalue("dsn")
-        states = [PostgresStates(dsn, anyio.lowlevel.checkpoint) for _ in range(2)]
+        pool = Pool(dsn)
+        states = [PostgresStates(pool, anyio.lowlevel.checkpoint) for _ in range(2)]
         yield [CredentialStore(one, learned.extend) for one in states]
-        for one in states:
-            await one.close()
+        await pool.close()
 
     return opened
 
