@@ -201,8 +201,7 @@ class Delivery:
 
     def show(self, pending: PendingMessage, event: TurnEvent) -> None:
         thread = pending.incoming.thread
-        if isinstance(event, UsageCounted):
-            pending.spent = event
+        pending.spent = event if isinstance(event, UsageCounted) else pending.spent
         self._outlet(thread.transport).show(thread, pending.received.message_id, event)
 
     def _intent(self, pending: PendingMessage, ending: Ending) -> Intent:
@@ -321,8 +320,7 @@ class Delivery:
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
-        again, cut = pending.recovered, pending.interrupted
-        self.show(pending, TurnSettled(end.outcome, again, cut, pending.code, end.shown))
+        self.show(pending, pending.ended(end))
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:
