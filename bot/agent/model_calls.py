@@ -17,14 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import anyio
+
 from bot.agent.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.agent.prompt.oversized_message import alone, fits, too_long
 from bot.agent.prompt.repair import repair
 from bot.agent.prompt.token_estimate import request_size, size_of
 from bot.ports import wording
-from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected
+from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModel
-from threads.errors import retry_fields
+from threads.errors import BotError
 from threads.model import Message, OnEvent, Text, TextReset, Turn
 
 log = logging.getLogger(__name__)
@@ -52,15 +54,16 @@ class ModelCalls:
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
             await self._make_room(window)
             request = self._request(tool_choice)
+        began = anyio.current_time()
         try:
             return await self._complete(request)
         except ContextOverflow as error:
-            return await self._shorter(tool_choice, error)
+            return await self._shorter(tool_choice, error, began)
         except ThinkingRejected as error:
-            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error, 2, 0))
+            log.warning("model.reasoning_refused: left out: %s", error, extra=self._retry(error, began))
             self.turn.replace_messages(strip_thinking(self.turn.messages))
         except EmptyAnswer as error:
-            log.info("model.retry: an empty answer", extra=retry_fields(error, 2, 0))
+            log.warning("model.retry: an empty answer", extra=self._retry(error, began))
             await self.tell(TextReset())
             self.turn.add(EMPTY)
         return await self._complete(self._request(tool_choice))
@@ -81,10 +84,16 @@ class ModelCalls:
         if not fits(self._request("auto"), window):
             raise self._too_long()
 
-    async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
+    def _retry(self, error: BotError, began: float) -> dict[str, object]:
+        return model_retry_fields(error, 2, 0, self.model.name, anyio.current_time() - began)
+
+    async def _shorter(
+        self, tool_choice: Literal["auto", "none"], error: ContextOverflow, began: float
+    ) -> Completion:
         """Send a shorter conversation after the provider said that it is too long."""
+        again = self._retry(error, began)
         if await self.compact():
-            log.info("model.retry: shorter: %s", error, extra=retry_fields(error, 2, 0))
+            log.warning("model.retry: shorter: %s", error, extra=again)
             try:
                 return await self._complete(self._request(tool_choice))
             except ContextOverflow as again:

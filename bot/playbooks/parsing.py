@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
+from bot.config.json_text import near
 from bot.config.load import faults_of, path_of
 from bot.llm.policies.structured_output import validator
 from bot.playbooks.definition import END, RESERVED, Check, Playbook, Stage
@@ -104,8 +104,7 @@ def _target_faults(stage: Stage, here: Place, names: list[str]) -> Iterator[Faul
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    close = get_close_matches(name, names, n=1, cutoff=0.0)
-    return f'the nearest is "{close[0]}"' if close else "there is none"
+    return near(name, names) or f"there are {len(names) or 'none'}"
 
 
 def _check_faults(check: Check, here: Place) -> Iterator[Fault]:
@@ -233,10 +232,11 @@ def _value(node: Any, place: Place, lines: dict[Place, int], first_line: int) ->
     values: dict[str, JsonValue] = {}
     for key_node, value_node in node.value:
         key, line = str(key_node.value), key_node.start_mark.line + first_line
-        if not isinstance(key_node, yaml.ScalarNode) or key in values:
-            raise PlaybookInvalid(
-                f"line {line}: {path_of((*place, key))}: is there twice, or is not a plain key"
-            )
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: is not a plain key")
+        if key in values:
+            first = lines[*place, key]
+            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: stands in line {first} already")
         lines[*place, key] = line
         values[key] = _value(value_node, (*place, key), lines, first_line)
     return values

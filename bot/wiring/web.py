@@ -30,7 +30,7 @@ from bot.routing.commands import MEANINGS
 from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from bot.wiring.app import utc_now
-from bot.wiring.chat import completed, with_model, with_owner
+from bot.wiring.chat import completed, say_model, to_person, with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
@@ -66,7 +66,7 @@ async def run_web(
     Raises as `bot.wiring.run.run_transports`.
     """
     settings, model, reason = await with_model(settings, environ)
-    print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
+    say_model(model, reason, settings.data, to_person)
 
     def complete(changed: Settings) -> Settings:
         return _page_alone(completed(settings, model, changed), port)

@@ -89,7 +89,8 @@ class Database:
         self.contexts: dict[tuple[str, int], dict[int, str]] = {}
         self.workers: dict[int, datetime] = {}
         self.pending: dict[int, int | None] = {}
-        self.unlocked: dict[int, datetime] = {}
+        self.tags: dict[int, str] = {}
+        self.missing: dict[int, datetime] = {}
         self.roles: dict[str, int] = {}
         self.locks: dict[int, Connection] = {}
         self.connections: list[Connection] = []
@@ -115,7 +116,6 @@ class Database:
             session.END_FORMER: self.end_former,
             worker.RING_ALL: lambda channel: [self.ring(channel, "")],
             worker.NUMBER: lambda: [(next(self._number),)],
-            worker.TIMELINE: lambda: [("1",)],
             worker.ENTER: self.enter,
             worker.BEAT: self.beat,
             worker.LEAVE: self.leave,
@@ -147,9 +147,9 @@ class Database:
         self, statement: str, parameters: Sequence[Any], connection: Connection
     ) -> list[tuple[Any, ...]]:
         if statement == worker.LOCK:
-            return [(self.locks.setdefault(parameters[1], connection) is connection,)]
+            return [(self.locks.setdefault(parameters[1], connection) is connection, "1")]
         if statement.startswith("LISTEN "):
-            connection.channels.add(statement.removeprefix("LISTEN "))
+            connection.channels.update(one.removeprefix("LISTEN ") for one in statement.split("; "))
             return []
         return self._statements[statement](*parameters)
 
@@ -288,7 +288,8 @@ class Database:
             for name in found
         ]
 
-    def enter(self, me, lease_s, *_):
+    def enter(self, me, lease_s, _, __, tag):
+        self.tags[me] = tag
         self.workers[me] = clock() + timedelta(seconds=lease_s)
         return [(clock(),)]
 
@@ -296,7 +297,7 @@ class Database:
         if me not in self.workers:
             return []
         self.workers[me], self.pending[me] = clock() + timedelta(seconds=lease_s), pending
-        self.unlocked.pop(me, None)
+        self.missing.pop(me, None)
         others = [self.pending.get(other, 0) for other in self.workers if other != me]
         others = [pending for pending in others if pending is not None]
         return [(clock(), len(self.workers), sum(others) / len(others) if others else None)]
@@ -311,8 +312,9 @@ class Database:
         mine = self.locks.get(me)
         if mine is None or mine.began > clock() - timedelta(seconds=lease_s):
             return []
-        unlocked = [other for other in self.workers if other != me and other not in self.locks]
-        since = {other: self.unlocked.setdefault(other, clock()) for other in unlocked}
+        tags = {connection.name.split()[1] for connection in self.connections}
+        missing = [other for other in self.workers if other != me and self.tags[other] not in tags]
+        since = {other: self.missing.setdefault(other, clock()) for other in missing}
         seen_before = clock() - timedelta(seconds=grace_s)
         dead = [
             other
@@ -326,7 +328,7 @@ class Database:
                 thread.owner = None
         return [
             *((f"worker {other}", True) for other in dead),
-            *((f"worker {other}", False) for other in unlocked if other in self.workers),
+            *((f"worker {other}", False) for other in missing if other in self.workers),
         ]
 
     def claim(self, me, transports, room):

@@ -160,7 +160,11 @@ async def test_files_go_with_the_question(asking):
 
 @pytest.mark.parametrize(
     ("schema", "why"),
-    [("{", "Invalid JSON"), ("[]", "should be an object"), ('{"type": "objekt"}', "'objekt' is not valid")],
+    [
+        ("{", "the end is missing"),
+        ("[]", "should be an object"),
+        ('{"type": "objekt"}', "'objekt' is not valid"),
+    ],
 )
 async def test_a_schema_that_is_none_is_refused_before_anything_is_asked(asking, schema, why):
     (asking.folder / "schema.json").write_text(schema)

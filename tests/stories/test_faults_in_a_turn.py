@@ -22,6 +22,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
 from tests.fakes.http import error as page
+from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, compatible, openai, serving
 from tests.world import T1, T2
 from threads.model import Author, Choice, Outgoing, TextReset
@@ -246,7 +247,7 @@ async def test_empty_answers_of_one_thread_are_asked_once_more_told_and_no_outag
         given = {"model": wire.model, "providers": wire.settings(fake.base_url)}
         async with serving(tmp_path, given) as chat:
             posts = [await chat.say("say nothing") for _ in range(4)]
-            with anyio.fail_after(5):
+            with anyio.fail_after(WITHIN_S):
                 other = await chat.say("healthy?", thread=replace(T1, root="9.9"))
             status = await chat.say("/status")
     assert all(post.text.startswith(f"{FRIENDLY['output_invalid']} (ref ") for post in posts)
@@ -279,7 +280,7 @@ async def test_a_provider_that_is_back_answers_the_next_message_within_seconds(t
         }
         async with serving(tmp_path, given) as chat:
             failed = await chat.say("hello")
-            with anyio.fail_after(9):
+            with anyio.fail_after(WITHIN_S):
                 post = await chat.say("/retry m1")
     assert failed.text.startswith(UNREACHABLE)
     assert post.text == "back"
@@ -419,7 +420,7 @@ async def test_a_summary_that_fails_is_no_outage_is_told_to_nobody_and_not_tried
         async with serving(tmp_path, given) as chat:
             posts = []
             for n in range(6):
-                with anyio.fail_after(4):
+                with anyio.fail_after(WITHIN_S):
                     posts.append(await chat.say(f"question {n} " + "word " * 6000))
             status = await chat.say("/status")
     assert summaries == 4, "one summary, with its retries"

@@ -10,7 +10,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,8 @@ DRAIN_S = 5.0
 """How long leaving may wait until the last message is on disk."""
 PASTED = {Keys.Enter, Keys.ControlJ, Keys.Tab}
 """Keys that are text in a paste."""
+MAX_QUOTED = 200
+"""Characters of an earlier message that are repeated above its answer."""
 PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
@@ -65,8 +67,10 @@ class Terminal:
         commands: Mapping[str, str],
         completions: Sequence[str],
         history_file: Path | None,
+        asked: Callable[[ThreadId, str], Awaitable[str]] | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
+        self._asked = asked
         self._sender, self._commands, self._more = sender, commands, completions
         self._view = View(parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
@@ -108,13 +112,14 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
+            lines = [*await self._question_of(outgoing), *self._view.take_tool_lines(name)]
             text = f"{self._view.take_shown(name)}{outgoing.text}"
             draw = partial(
                 render.render,
                 replace(outgoing, text=text),
                 self._width,
                 heading=heading,
-                tools=self._view.take_tool_lines(name),
+                tools=lines,
                 colour=self._colour,
                 alone=not self._view.threads[name].questions,
             )
@@ -123,6 +128,15 @@ class Terminal:
             if outgoing.choices and outgoing.kind == "notice":
                 self._view.threads[name].questions.add(outgoing.key)
             await self._print(text)
+
+    async def _question_of(self, outgoing: Outgoing) -> list[str]:
+        """Return the line above an answer to an earlier session, whose question is not on this screen."""
+        if self._asked is None or outgoing.kind == "notice" or not outgoing.reply_to:
+            return []
+        if self._sender.sent(outgoing.reply_to):
+            return []
+        asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
+        return [f"You asked: {asked[:MAX_QUOTED]}{'…' * (len(asked) > MAX_QUOTED)}"] if asked else []
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._view.threads[thread.root].apply(message_id, event, time.monotonic())

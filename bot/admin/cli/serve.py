@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 MOST_PIPED = 1 << 20
 """Bytes of a question that comes through a pipe."""
 
-IN_USE = (
-    "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
-)
+CHATS = "It is a chat or a question in another terminal, or it has just begun to start."
+PAGE = "It serves the page: `threadfast web link` prints a link with which you talk to it there."
+PLATFORMS = "It serves {}: talk to it there."
+OTHERWISE = "Or stop it first, or choose another folder with --data. `threadfast status` shows it."
 
 
 @click.command()
@@ -136,9 +137,10 @@ def link(before: dict[str, Any], /, person: str, name: str, **given: Any) -> Non
     loaded, port = load(options["settings_file"], options["data"]), options["port"]
     whom = Person(id=person, name=name)
     try:
-        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, whom, port))
+        address = anyio.run(make_link, loaded.settings, loaded.environ, whom, port)
     except (ConfigInvalid, OSError) as error:
         refuse(masker(loaded)(str(error)))
+    click.echo(address)
 
 
 @click.command()
@@ -176,7 +178,7 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
             case FolderTaken() as cause if not isinstance(cause, ForeignFolder):
-                refuse(f"{cause}. {IN_USE}")
+                refuse(f"{cause}. {_place_of(loaded.settings.data)} {OTHERWISE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
             case StoreRefused() as cause:
@@ -191,6 +193,17 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{where}: {cause.strerror}; fix that, or choose another data folder with --data")
             case _:
                 _crashed(error, loaded)
+
+
+def _place_of(data: Path) -> str:
+    """Return where a person talks to the bot that serves this folder."""
+    from bot.admin.status.client import NoStatus, find_running_bot
+
+    found = find_running_bot(data)
+    names = [] if isinstance(found, NoStatus) else [transport.name for transport in found.transports]
+    if "web" in names:
+        return PAGE
+    return PLATFORMS.format(" and ".join(names)) if names else CHATS
 
 
 def _crashed(error: BaseException, loaded: Loaded) -> NoReturn:

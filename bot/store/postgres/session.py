@@ -151,13 +151,19 @@ def is_over(connection: psycopg.BaseConnection[Any]) -> bool:
 class Pool:
     """At most so many connections, opened when they are needed. *prepare* runs on each new one.
 
+    The server shows the *tag* in their names, by default a random one.
     The server may still carry out a statement whose connection was given up. So what was given up is ended before a
     connection is lent again. Nothing that was sent earlier can happen after what is sent now.
     """
 
     def __init__(
-        self, dsn: str, most: int = SHARED, prepare: Callable[[Connection], Awaitable[None]] | None = None
+        self,
+        dsn: str,
+        most: int = SHARED,
+        prepare: Callable[[Connection], Awaitable[None]] | None = None,
+        tag: str = "",
     ) -> None:
+        self.tag = tag or token_hex(8)
         self.places = anyio.Semaphore(most, fast_acquire=True)
         self._dsn, self._prepare = address(dsn, options=OPTIONS), prepare
         self._idle: list[tuple[str, Connection]] = []
@@ -198,7 +204,7 @@ class Pool:
         return None
 
     async def _open(self) -> tuple[str, Connection]:
-        name = f"threadfast {token_hex(8)}"
+        name = f"threadfast {self.tag} {token_hex(8)}"
         target = make_conninfo(self._dsn, application_name=name)
         connection = await psycopg.AsyncConnection.connect(target, autocommit=True)
         try:

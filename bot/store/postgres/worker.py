@@ -1,9 +1,10 @@
 """The life of one worker: its lease, its notifications, and the threads that it claims and releases.
 
-A worker lives as long as it renews its lease and one of its connections holds the lock of its number. Whoever finds
-a dead worker frees its threads. A worker that lost that connection posts nothing. It takes the lock again over a new
-one: it goes on if its row is still there, so nobody has freed its threads, and starts over otherwise. It judges no
-other for the length of a lease, because after a restart of the server all locks are gone at once.
+A worker lives as long as it renews its lease and has a connection. Whoever finds a dead worker frees its threads.
+
+One of its connections holds the lock of its number. A worker that lost that one posts nothing, and takes the lock
+again over a new one. It goes on if its row is still there, because then nobody has freed its threads, and starts over
+otherwise. It judges no other for the length of a lease: a restart of the server takes all connections at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LOOK_S = 0.5
 """Seconds between looks for dead workers and for threads without an owner. A notification causes a look at once."""
 
 GRACE_S = 0.3
-"""Seconds without its lock after which a worker counts as dead. It may only have lost its connection."""
+"""Seconds without any connection after which a worker counts as dead. They may only have been cut."""
 
 CLAIMED_AT_ONCE = 50
 """Threads that one look claims before the next look, so that workers leave some to each other."""
@@ -48,14 +49,13 @@ LOCKS = 7777
 """The class of the advisory locks that show which workers are alive."""
 
 NUMBER = "SELECT nextval('worker_id')"
-LOCK = "SELECT pg_try_advisory_lock(%s, %s)"
-TIMELINE = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+LOCK = "SELECT pg_try_advisory_lock(%s, %s), left(pg_walfile_name(pg_current_wal_lsn()), 8)"
 ENTER = (
-    "INSERT INTO worker (id, alive_until, name, version) "
-    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s) RETURNING clock_timestamp()"
+    "INSERT INTO worker (id, alive_until, name, version, tag) "
+    "VALUES (%s, clock_timestamp() + %s * interval '1s', %s, %s, %s) RETURNING clock_timestamp()"
 )
 BEAT = (
-    "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s, unlocked_at = NULL "
+    "UPDATE worker w SET alive_until = clock_timestamp() + %s * interval '1s', pending = %s, missing_at = NULL "
     "WHERE w.id = %s RETURNING clock_timestamp(), (SELECT count(*) FROM worker), "
     "(SELECT avg(o.pending)::float8 FROM worker o WHERE o.id <> w.id)"
 )
@@ -86,7 +86,7 @@ class Worker:
         self.alive = 1
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
-        self._own = Pool(dsn, 1, self._prepare)
+        self._own = Pool(dsn, 1, self._prepare, pool.tag)
         self._hands = Session(pool)
         self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
@@ -106,7 +106,7 @@ class Worker:
         # The connection takes the lock before the row is there: without it the worker would be taken for dead.
         async with self._own.connection() as connection:
             with anyio.fail_after(STATEMENT_S):
-                values = (self.number, self._lease_s, self._name, self._version)
+                values = (self.number, self._lease_s, self._name, self._version, self._own.tag)
                 [(now,)] = await (await connection.execute(ENTER, values)).fetchall()
         self._renew(sent, now)
 
@@ -248,16 +248,14 @@ class Worker:
     async def _prepare(self, connection: Connection) -> None:
         """Take the lock, and listen."""
         cursor = await connection.execute(LOCK, (LOCKS, self.number))
-        if (await cursor.fetchone()) != (True,):
+        [(is_locked, timeline)] = await cursor.fetchall()
+        if not is_locked:
             raise psycopg.OperationalError(f"the lock of worker {self.number} is held by another session")
-        row = await (await connection.execute(TIMELINE)).fetchone()
-        timeline = str(row[0]) if row else ""
         if self._timeline not in ("", timeline):
             # A promoted replica may lack the last commits.
             raise WorkerLost("another server answers than before")
         self._timeline = timeline
-        for channel in (f"w{self.number}", ANYBODY, CHANNEL):
-            await connection.execute(f"LISTEN {channel}")
+        await connection.execute(f"LISTEN w{self.number}; LISTEN {ANYBODY}; LISTEN {CHANNEL}")
         self.notices.missed()
 
     async def _look_around(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:

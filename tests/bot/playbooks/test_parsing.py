@@ -72,7 +72,7 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
         "line 5: stages[0].act.prompt: is required",
         'line 5: stages[0].act.promt: unknown key; the nearest known one is "prompt"',
         "line 5: stages[0].act.timeout_s: must be a valid number",
-        "line 7: stages[1].act.prompt: must be a valid string",
+        'line 7: stages[1].act.prompt: must be a text, such as "one"',
     ]
 
 
@@ -81,17 +81,17 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
     [
         (
             "    next: {success: ons}\n",
-            'line 8: stages[1].next.success: no stage is called "ons"; the nearest is "one"',
+            'line 8: stages[1].next.success: no stage is called "ons"; the nearest known one is "one"',
         ),
         (
             "    next: {on_error: {timeout: nowhere}}\n",
-            'line 8: stages[1].next.on_error.timeout: no stage is called "nowhere"; the nearest is "one"',
+            'line 8: stages[1].next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
         ),
         ("    next: {value: {field: a, cases: {x: one}}}\n    assert: {}\n", "needs a result with fields"),
         ("    next: {failure: one}\n", 'stages lead back to "one"; say how often, with `visits`'),
         (
             "    setup: {results: [on]}\n",
-            'stages[1].setup.results[0]: no stage is called "on"; the nearest is "one"',
+            'stages[1].setup.results[0]: no stage is called "on"; the nearest known one is "one"',
         ),
         (
             "    assert: {checks: [{file: a, command: b}]}\n",
@@ -137,7 +137,7 @@ def test_the_name_is_that_of_the_file():
         ("", "line 1: must be a mapping with name, description and stages"),
         ("- a\n", "line 1: must be a mapping with name, description and stages"),
         ("a: [\n", "line 2: is not valid YAML"),
-        ("a: 1\na: 2\n", "line 2: a: is there twice"),
+        ("a: 1\na: 2\n", "line 2: a: stands in line 1 already"),
         ("a: &x [1]\nb: *x\n", "has a YAML alias (*name); write it out"),
         ("[" * 60_000, "line 1: has too many values, or values too deep in one another"),
         ("- " * 30_000, "line 1: has too many values, or values too deep in one another"),

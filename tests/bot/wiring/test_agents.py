@@ -14,6 +14,7 @@ from bot.agent.prompt.instructions import Instructions
 from bot.budget.ledger import Ledger
 from bot.config.scopes import CurrentSettings, Place
 from bot.config.settings import Scope
+from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.tool import Arguments
@@ -56,6 +57,7 @@ async def agents(tmp_path, monkeypatch, **more):
             random=lambda: 0.5,
             now=now,
             observing=Observing(),
+            mask=Masker(),
         )
         instructions = Instructions(disk, tmp_path, "bot", None, anyio.to_thread.run_sync)
         store = SimpleNamespace(workspace=None)

@@ -157,8 +157,11 @@ class Place:
             if not self.talking:
                 return
             await self._send(visitor, person, root, message)
-            hurried = number % 8 == 0 and people.random() < 0.9
-            await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
+            await self._pause(people, number)
+
+    async def _pause(self, people: random.Random, number: int) -> None:
+        hurried = number % 8 == 0 and people.random() < 0.9
+        await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
 
     async def _send(self, visitor: Visitor, person: str, root: str, message: Message) -> None:
         text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
@@ -190,7 +193,7 @@ class Place:
     async def _answer(self, visitor: Visitor, person: str, root: str, page: Kept) -> None:
         """Press the first button of each question, once."""
         while True:
-            await anyio.sleep(0.2)
+            await page.news()
             for shown in list(page.messages.values()):
                 for key, post in list(shown.posts.items()):
                     if post["choices"] and "?" in key and key not in self._pressed:

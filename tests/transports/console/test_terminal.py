@@ -319,9 +319,9 @@ async def test_an_answer_to_an_earlier_session_stands_below_its_question():
 
     async with at_terminal(asked=asked) as session:
         await session.console.post(Outgoing(thread_id("main"), "k", "This.", reply_to="s0.7"))
-        await session.screen.shows("▌ what is it?\n\nThis.\n")
+        await session.screen.shows("· You asked: what is it?\nThis.\n")
         await session.console.post(Outgoing(thread_id("main"), "l", "No more.", reply_to="s1.7"))
-        await session.screen.shows("\n\nNo more.")
+        await session.screen.shows("This.\n\nNo more.")
 
 
 async def test_a_long_draft_leaves_room_for_the_prompt(session):

@@ -90,6 +90,9 @@ class Page:
             while not predicate():
                 await self._news.wait()
 
+    async def news(self) -> None:
+        await self._news.wait()
+
     def state(self, message_id: str) -> str:
         return self.messages.get(message_id, Shown()).state
 

@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.web.site import Visitor, visiting
 from transports.web.guard import HEADERS
 from transports.web.routes import TOKEN
@@ -236,7 +237,7 @@ async def test_a_body_in_chunks_that_does_not_end_is_cut_and_leaves_nothing(ann,
         f"{TOKEN}: {ann.headers[TOKEN]}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     sent = 0
-    with anyio.fail_after(14):
+    with anyio.fail_after(WITHIN_S):
         async with await anyio.connect_tcp("127.0.0.1", port(ann)) as stream:
             try:
                 await stream.send(head.encode())
@@ -262,7 +263,7 @@ async def test_the_name_of_a_file_is_never_a_path(ann, name):
 
 async def test_a_connection_that_says_nothing_ends(ann, monkeypatch):
     monkeypatch.setattr("transports.web.server.REQUEST_S", 0.1)
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         assert await talk(port(ann), b"GET / HTTP/1.1\r\nHost: x") == b""
 
 
@@ -318,7 +319,7 @@ async def test_a_body_that_comes_drop_by_drop_ends(ann, monkeypatch):
     monkeypatch.setattr("transports.web.guard.CHUNK_S", 0.1)
     raw = f"POST /api/enter HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\nOrigin: {ann.site.url}\r\n"
     head = f"{raw}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode()
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         assert b" 408 " in await talk(port(ann), head, until=b"\r\n")
 
 
@@ -329,7 +330,7 @@ async def test_a_flood_of_event_streams_is_refused_and_the_page_still_answers(an
             assert (await ann.get("/api/threads")).status_code == 503
         tasks.cancel_scope.cancel()
     monkeypatch.undo()
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         while (await ann.get("/api/threads")).status_code == 503:
             await anyio.lowlevel.checkpoint()
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.patience import WITHIN_S
 from tests.serving import compatible
 from tests.transports.web.site import Visitor, serving_page, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
@@ -394,7 +395,7 @@ async def test_a_page_whose_session_is_over_is_told_no_more(tmp_path, path):
         assert (await ann.post("/api/leave", json={})).status_code == 200
         ann.site.web._talk.show(ThreadId("web", "", "you", "other"), "m", TurnStarted("a secret", "you"))
         ann.site.events.settled("web", "answered", 1.0, {"thread_id": "a secret"})
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             assert "secret" not in "".join([text async for text in answer.aiter_text()])
 
 

@@ -15,6 +15,7 @@ from bot.store.postgres.reading import PostgresReader
 from bot.wiring.web import ThreadHistory
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, compatible
 from tests.transports.web.patient import watching
 from tests.transports.web.site import Visitor, serving_page
@@ -135,7 +136,7 @@ async def test_a_link_and_a_session_of_one_worker_count_at_all(dsn, tmp_path):
 
 async def until_status(visitor, code) -> None:
     """Wait until a worker has heard of what another one stored."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while (await visitor.get("/api/threads")).status_code != code:
             await anyio.sleep(0.05)
 
@@ -222,7 +223,7 @@ async def test_the_audit_names_the_worker_of_each_record_as_the_status_does(dsn,
     async with two(dsn, tmp_path) as (_, b):
         with closing(PostgresReader(dsn, tmp_path)) as reader:
             names = {one.name for one in reader.workers()}
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 while len(found := [*read_audit(reader, Filter(kinds=["start"]), Damage())]) < len(names):
                     await anyio.sleep(0.05)
         assert {one.worker for one in found} == names
