@@ -265,8 +265,7 @@ class Delivery:
         incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = self._choices(intent.code, incoming.id, intent.ways)
         ids = incoming.author.id, pending.reference, incoming.reply_address
-        expired = bool(mark) and self._too_old(intent)
-        about = pending.received.text
+        expired, about = bool(mark) and self._too_old(intent), pending.received.text
         outgoing = Outgoing(
             incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired, about
         )
