@@ -201,8 +201,7 @@ class Delivery:
 
     def show(self, pending: PendingMessage, event: TurnEvent) -> None:
         thread = pending.incoming.thread
-        if isinstance(event, UsageCounted):
-            pending.spent = event
+        pending.spent = event if isinstance(event, UsageCounted) else pending.spent
         self._outlet(thread.transport).show(thread, pending.received.message_id, event)
 
     def _intent(self, pending: PendingMessage, ending: Ending) -> Intent:
@@ -266,8 +265,7 @@ class Delivery:
         incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = self._choices(intent.code, incoming.id, intent.ways)
         ids = incoming.author.id, pending.reference, incoming.reply_address
-        expired = bool(mark) and self._too_old(intent)
-        about = pending.received.text
+        expired, about = bool(mark) and self._too_old(intent), pending.received.text
         outgoing = Outgoing(
             incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired, about
         )
@@ -321,8 +319,7 @@ class Delivery:
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
-        again, cut = pending.recovered, pending.interrupted
-        self.show(pending, TurnSettled(end.outcome, again, cut, pending.code, end.shown))
+        self.show(pending, pending.ended(end))
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:

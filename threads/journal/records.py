@@ -26,6 +26,7 @@ from threads.model import (
     Outcome,
     OutgoingKind,
     ThreadId,
+    TurnSettled,
     UsageCounted,
     Via,
     Way,
@@ -263,6 +264,9 @@ class PendingMessage:
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
+
+    def ended(self, end: Settled) -> TurnSettled:
+        return TurnSettled(end.outcome, self.recovered, self.interrupted, self.code, end.shown)
 
     def posted(self) -> Posted:
         r = self.received
