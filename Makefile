@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd week
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
@@ -55,6 +55,9 @@ crash: $(VENV)/.installed-dev  ## kill -9 and SIGTERM of a real process: console
 simulate: $(VENV)/.installed-dev  ## 10,000 seeded runs of the whole bot in virtual time
 	$(BIN)/python -m tests.sim --seeds 10000
 
+week: $(VENV)/.installed-dev  ## a week of the whole bot in virtual time, with every edge (5 minutes)
+	$(BIN)/python -m tests.week
+
 explore: $(VENV)/.installed-dev  ## the storage code on every state that a crash can leave on disk
 	$(BIN)/python -m tests.explorer
 
@@ -70,7 +73,7 @@ soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every 
 soak-short: $(VENV)/.installed-dev  ## two minutes of 30 threads
 	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
-picture: $(VENV)/.installed-dev  ## draw docs/chat.svg: a chat in a real terminal
+picture: $(VENV)/.installed-dev  ## draw docs/chat.svg and docs/page.png: a chat in a real terminal, and the page
 	$(BIN)/python -m tests.docs.picture
 
 docs: $(VENV)/.installed-dev  ## write the pages that come from the code

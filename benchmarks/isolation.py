@@ -1,4 +1,4 @@
-"""What 197 threads notice of three bad ones: one that hangs, one whose every turn crashes, and one that floods.
+"""What 196 threads notice of four bad ones: one hangs, one crashes, one floods, and the provider fails all of one.
 
 Two bots stand in one process, one with the bad threads and one without. They take turns being asked, for a second
 each, with the same messages at the same moments, so both see the machine in the same moods.
@@ -19,14 +19,21 @@ import anyio
 
 from benchmarks.figures import Conditions, Figure, quantile
 from benchmarks.rig import Instant, Room, message, running
+from bot.config.settings import LlmRetry
+from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Request
 from bot.wiring.core import Core
+from tests.bot.llm.herd import gated
+from tests.one_model import Only
 
-OTHERS = 197
-HUNG, CRASHING, FLOODING = 900, 901, 902
+OTHERS = 196
+HUNG, CRASHING, FLOODING, FAILING = 900, 901, 902, 903
 SLICE_S = 1.0
 RATE = 100
 """Messages a second of the others together."""
+
+AT_ONCE = LlmRetry(max_retries=0)
+"""A failure ends its turn, so that it comes as often as it can."""
 
 FLOOD_PAUSE_S, CRASH_PAUSE_S = 0.05, 0.1
 
@@ -40,6 +47,8 @@ class _Poisoned(Instant):
                 raise ZeroDivisionError("poison")
             case "C902":
                 await anyio.sleep(1)
+            case "C903":
+                raise ModelUnavailable("529", status=529)
             case _:
                 pass
         return await super().say(request)
@@ -63,21 +72,22 @@ async def _slice(core: Core, room: Room, n: int) -> list[float]:
 
 
 async def _misbehave(core: Core, room: Room, n: int) -> None:
-    """Flood and crash until cancelled."""
+    """Flood, crash and fail until cancelled."""
 
     async def flood() -> None:
         for m in range(1000):
             await core.orchestrator.receive(message(FLOODING, n * 1000 + m))
             await anyio.sleep(FLOOD_PAUSE_S)
 
-    async def crash() -> None:
+    async def ask(thread: int) -> None:
         for m in range(1000):
-            await room.ask(core, message(CRASHING, n * 1000 + m))
+            await room.ask(core, message(thread, n * 1000 + m))
             await anyio.sleep(CRASH_PAUSE_S)
 
     async with anyio.create_task_group() as bad:
         bad.start_soon(flood)
-        bad.start_soon(crash)
+        bad.start_soon(ask, CRASHING)
+        bad.start_soon(ask, FAILING)
 
 
 async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
@@ -85,8 +95,8 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
     calm, poisoned = Room(), Room()
     without, beside = [], []
     async with (
-        running(folder / "calm", calm, Instant()) as one,
-        running(folder / "poisoned", poisoned, _Poisoned()) as other,
+        running(folder / "calm", calm, Only(gated(Instant(), AT_ONCE))) as one,
+        running(folder / "poisoned", poisoned, Only(gated(_Poisoned(), AT_ONCE))) as other,
         anyio.create_task_group() as tasks,
     ):
         await other.orchestrator.receive(message(HUNG, 0))
@@ -113,4 +123,4 @@ def measure(conditions: Conditions) -> Iterator[Figure]:
     calm, hurt = median(without), median(beside)
     ratios = sorted(b / a for a, b in zip(without, beside, strict=True))
     note = f"{calm:.1f} -> {hurt:.1f} ms; {rounds} rounds, each from {ratios[0]:.2f} to {ratios[-1]:.2f} x"
-    yield Figure(f"p99 of {OTHERS} threads beside 3 bad ones", hurt / calm, "x", at_most=1.1, note=note)
+    yield Figure(f"p99 of {OTHERS} threads beside 4 bad ones", hurt / calm, "x", at_most=1.1, note=note)

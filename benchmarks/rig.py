@@ -126,7 +126,7 @@ async def inline(function: Callable[[*Arguments], T], /, *args: *Arguments) -> T
 async def running(
     data: Path,
     room: Transport,
-    model: Instant,
+    model: OneModel,
     *,
     limits: Limits = LIMITS,
 ) -> AsyncIterator[Core]:

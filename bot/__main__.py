@@ -1,5 +1,6 @@
-"""``python -m bot`` is ``threadfast``."""
+"""``python -m bot`` and ``python -m threadfast`` are ``threadfast``."""
 
 from bot.admin.cli import main
 
-main()
+if __name__ == "__main__":
+    main(prog_name="threadfast")

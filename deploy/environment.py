@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -67,10 +68,10 @@ def make(folder: Path, lock: str) -> None:
     if not whole:
         clear(folder)
         run(held, sys.executable, "-I", "-m", "venv", str(folder))
-    pip = (str(folder / "bin/python"), "-I", "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
+    pip = (str(folder / "bin/python"), "-I", "-m", "pip", "--disable-pip-version-check", "install")
     # The lock is complete, and Python compiles what it imports: both save a third of the time to the first reply.
-    run(held, *pip, "--require-hashes", "--no-deps", "--no-compile", "-r", lock)
-    run(held, *pip, "--no-build-isolation", "--no-deps", "-e", ".")
+    show(held, *pip, "--progress-bar=off", "--require-hashes", "--no-deps", "--no-compile", "-r", lock)
+    run(held, *pip, "--quiet", "--no-build-isolation", "--no-deps", "-e", ".")
     mark(folder).write_text("".join(fingerprint(each) for each in (lock, LEAST)))
 
 
@@ -131,6 +132,30 @@ def clear(folder: Path) -> None:
 def run(held: int, *command: str) -> None:
     """Run a command that holds the lock as well."""
     subprocess.run(command, cwd=str(CHECKOUT), pass_fds=(held,), check=True)
+
+
+def show(held: int, *command: str) -> None:
+    """Run pip, and show how many packages it has on a terminal, or else each step."""
+    packages = len(re.findall(r"^\S+==", (CHECKOUT / command[-1]).read_text(), re.MULTILINE))
+    drawn = sys.stderr.isatty()
+    found, step = 0, ""
+    with subprocess.Popen(command, cwd=str(CHECKOUT), pass_fds=(held,), stdout=subprocess.PIPE) as pip:
+        for line in pip.stdout or ():
+            before = step
+            if line.startswith(b"Collecting "):
+                found += 1
+                step = f"Getting {packages} packages"
+            elif line.startswith(b"Installing collected"):
+                found, step = packages, f"Installing {packages} packages"
+            if step and drawn:
+                sys.stderr.write(f"\r\033[K{step} … {100 * found // max(packages, 1)} %")
+                sys.stderr.flush()
+            elif step != before:
+                say(f"{step} …")
+    if drawn:
+        sys.stderr.write("\r\033[K")
+    if pip.returncode:
+        raise subprocess.CalledProcessError(pip.returncode, command)
 
 
 def say(text: str) -> None:

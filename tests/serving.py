@@ -17,16 +17,13 @@ from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
 from bot.wiring.chat import completed
 from bot.wiring.reload import Reload
+from tests.patience import WITHIN_S
 from tests.world import ANN, T1, Platform, message
 from threads.model import Author, Incoming, Outgoing, Sink, ThreadId
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-test", "OPENAI_API_KEY": "sk-test"}
 FAST = {
-    "llm_retry": {
-        "base_delay_ms": 1,
-        "max_delay_ms": 4,
-        "rate_limited": {"base_delay_ms": 1, "max_delay_ms": 4},
-    },
+    "llm_retry": {"base_delay_ms": 1, "max_delay_ms": 4},
     "breaker": {"max_wait_s": 0.2},
     "tools": {"enabled": ["files"]},
 }
@@ -55,7 +52,7 @@ class Chat(Platform):
     async def say(self, text: str, *, author: Author = ANN, thread: ThreadId = T1) -> Outgoing:
         """Write, wait until it is settled, and return the post that settled it."""
         incoming = await self.send(text, author=author, thread=thread)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await self.settled(incoming.id)
         return next(post for post in reversed(self.posts) if post.reply_to == incoming.id)
 
@@ -97,7 +94,7 @@ async def serving(
             )
 
         tasks.start_soon(run)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await chat.ready.wait()
         yield chat
         tasks.cancel_scope.cancel()

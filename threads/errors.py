@@ -17,7 +17,7 @@ def error_fields(error: BaseException) -> dict[str, object]:
     return {"code": getattr(error, "code", "internal"), "error": error}
 
 
-def retry_fields(error: BaseException, attempt: int, wait_s: float, **more: str) -> dict[str, object]:
+def retry_fields(error: BaseException, attempt: int, wait_s: float, **more: str | int) -> dict[str, object]:
     """Return the log fields of a retry after *error*.
 
     *attempt* is the number of the coming attempt, 2 for the first retry. It begins in *wait_s* seconds.

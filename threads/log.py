@@ -40,7 +40,7 @@ REPAIRED_BYTES = 1_000_000
 class Entry:
     """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
 
-    ``outcome``, ``by`` and ``spent`` are for ``settled``.
+    ``outcome``, ``by`` and ``spent`` are for ``settled``, ``files`` for a message: their names and sizes in bytes.
     """
 
     at: str
@@ -53,6 +53,7 @@ class Entry:
     code: str = ""
     correlation_id: str = ""
     platform_id: str = ""
+    files: tuple[tuple[str, int], ...] = ()
     closed: QuestionClosed | None = None
     spent: UsageCounted | None = None
     v: int = SCHEMA_VERSION
@@ -165,7 +166,10 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
     """Return the log entries of a settled message: what was said, asked and answered, and the outcome."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
     author, text = received.author.id, received.text
-    question = Entry(at=received.at, kind="message", message_id=message_id, author=author, text=text)
+    files = tuple((file.name, file.size) for file in received.files)
+    question = Entry(
+        at=received.at, kind="message", message_id=message_id, author=author, text=text, files=files
+    )
     outcome = Entry(
         at=end.at,
         kind="settled",

@@ -13,18 +13,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, assert_never
+
+import anyio
 
 from bot.agent.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.agent.prompt.oversized_message import alone, fits, too_long
 from bot.agent.prompt.repair import repair
 from bot.agent.prompt.token_estimate import request_size, size_of
 from bot.ports import wording
-from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected
+from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModel
-from threads.errors import retry_fields
 from threads.model import Message, OnEvent, Text, TextReset, Turn
 
 log = logging.getLogger(__name__)
@@ -52,17 +53,32 @@ class ModelCalls:
         if too_large(request_size(request), window, self.threshold, request.max_tokens):
             await self._make_room(window)
             request = self._request(tool_choice)
+        began = anyio.current_time()
         try:
             return await self._complete(request)
-        except ContextOverflow as error:
-            return await self._shorter(tool_choice, error)
-        except ThinkingRejected as error:
-            log.warning("model.reasoning_refused: left out: %s", error, extra=retry_fields(error, 2, 0))
-            self.turn.replace_messages(strip_thinking(self.turn.messages))
-        except EmptyAnswer as error:
-            log.info("model.retry: an empty answer", extra=retry_fields(error, 2, 0))
-            await self.tell(TextReset())
-            self.turn.add(EMPTY)
+        except (ContextOverflow, ThinkingRejected, EmptyAnswer) as error:
+            return await self._ask_again(tool_choice, error, anyio.current_time() - began)
+
+    async def _ask_again(
+        self,
+        tool_choice: Literal["auto", "none"],
+        error: ContextOverflow | ThinkingRejected | EmptyAnswer,
+        seconds: float,
+    ) -> Completion:
+        """Change what the model could not answer, and ask once more. It failed after so many *seconds*."""
+        fields = model_retry_fields(error, 2, 0, self.model.name, seconds)
+        match error:
+            case ContextOverflow():
+                return await self._shorter(tool_choice, error, fields)
+            case ThinkingRejected():
+                log.warning("model.reasoning_refused: left out: %s", error, extra=fields)
+                self.turn.replace_messages(strip_thinking(self.turn.messages))
+            case EmptyAnswer():
+                log.warning("model.retry: an empty answer", extra=fields)
+                await self.tell(TextReset())
+                self.turn.add(EMPTY)
+            case _:
+                assert_never(error)
         return await self._complete(self._request(tool_choice))
 
     async def compact(self, *, needed: bool = True) -> bool:
@@ -81,10 +97,12 @@ class ModelCalls:
         if not fits(self._request("auto"), window):
             raise self._too_long()
 
-    async def _shorter(self, tool_choice: Literal["auto", "none"], error: ContextOverflow) -> Completion:
+    async def _shorter(
+        self, tool_choice: Literal["auto", "none"], error: ContextOverflow, fields: Mapping[str, object]
+    ) -> Completion:
         """Send a shorter conversation after the provider said that it is too long."""
         if await self.compact():
-            log.info("model.retry: shorter: %s", error, extra=retry_fields(error, 2, 0))
+            log.warning("model.retry: shorter: %s", error, extra=fields)
             try:
                 return await self._complete(self._request(tool_choice))
             except ContextOverflow as again:

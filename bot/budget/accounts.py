@@ -21,6 +21,7 @@ from bot.budget.budgets import (
     Grant,
     Key,
     Level,
+    Pace,
     Policy,
     scope_of,
 )
@@ -60,9 +61,10 @@ class SpendingLedger(Protocol):
         """Bring the totals of these keys up to date; raises `StoreUnavailable`."""
         ...
 
-    async def reserve(self, call: Call, most: int, policy: Policy) -> int:
+    async def reserve(self, call: Call, most: int, policy: Policy, pace: Pace | None = None) -> int:
         """Set aside the *most* that a call can cost, in micro-dollars, and return the ``seq`` of the reservation.
 
+        If the process ends within the call, it is charged for the time that passed, by its *pace*.
         Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
         """
         ...
@@ -170,13 +172,13 @@ class Account:
         self.spent_usd: float | None = dollars(so_far.spent)
         self._ledger, self._ids = ledger, (thread_id, user, turn)
 
-    async def reserve(self, model: str, most: int) -> ReservedCall:
+    async def reserve(self, model: str, most: int, pace: Pace | None = None) -> ReservedCall:
         """Set aside the *most*, in micro-dollars, that a call can cost; one that costs nothing goes at once.
 
         Raises `OverLimit`, and `StoreUnavailable` when a hard budget cannot be stored.
         """
         call = self._call(model)
-        return ReservedCall(call, await self._ledger.reserve(call, most, self.policy) if most else 0)
+        return ReservedCall(call, await self._ledger.reserve(call, most, self.policy, pace) if most else 0)
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
         """Replace the reservation of a call by its cost in micro-dollars; None is unknown."""

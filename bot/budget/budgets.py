@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from types import MappingProxyType
@@ -101,12 +102,36 @@ class _Record:
     v: int = SCHEMA_VERSION
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a call's cost grows, in micro-dollars: ``at_once`` for its prompt, then up to ``per_s`` each second."""
+
+    at_once: int
+    per_s: int
+
+
+TOKENS_PER_SECOND = 500
+"""The assumed speed of output that nobody saw. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
+some 200 a second (medians of artificialanalysis.ai; kunalganglani.com/blog/llm-api-latency-benchmarks-2026). Special
+hardware is faster: what such a host wrote unseen can be counted too low."""
+
+IN_FLIGHT_S = 1.0
+"""Seconds for which a provider may write on after its client is gone."""
+
+ENDED = "lifecycle_failure"
+"""The outcome of a call whose process ended."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Reserve(_Record):
-    """The most that a call about to go out can cost. Without a `Commit` it counts in full."""
+    """The most that a call about to go out can cost. Until its `Commit` it counts in full.
+
+    Without a ``pace`` its cost may come all at once.
+    """
 
     call: Call
     micros: int
+    pace: Pace | None = None
     kind: Literal["reserve"] = "reserve"
 
 
@@ -326,12 +351,26 @@ class Budgets:
             case _:
                 assert_never(record)
 
-    def lapse(self) -> None:
-        """Charge the open reservations in full: their process has ended, and the calls may have been answered."""
-        for reserve in self.open.values():
-            self._reserve(reserve.call, -reserve.micros)
-            self._spend(reserve.call, reserve.micros, Usage())
-        self.open.clear()
+    def lapse(self, now: datetime) -> list[Commit]:
+        """Charge the open reservations of a process that has ended, and return the records of that.
+
+        The calls may have gone on until *now*, however early they ended.
+        """
+        ended = [
+            Commit(
+                seq=self.seq + n,
+                at=now.isoformat(timespec="milliseconds"),
+                call=reserve.call,
+                usage=Usage(),
+                micros=most_spent(reserve, now),
+                outcome=ENDED,
+                reserve=reserve.seq,
+            )
+            for n, reserve in enumerate(self.open.values(), 1)
+        ]
+        for record in ended:
+            self.apply(record)
+        return ended
 
     def snapshot(self) -> Budgets:
         """Return a copy that later records do not change."""
@@ -406,6 +445,14 @@ class Budgets:
         """Replace a key's total and make it the last in the order."""
         self.totals.pop(key, None)
         self.totals[key] = total
+
+
+def most_spent(reserve: Reserve, now: datetime) -> int:
+    """Return the most that a call without an end can have cost until *now*, in micro-dollars."""
+    seconds = (now - datetime.fromisoformat(reserve.at)).total_seconds() if reserve.at else -1.0
+    if reserve.pace is None or seconds < 0:  # A clock that went back says nothing.
+        return reserve.micros
+    return min(reserve.micros, reserve.pace.at_once + math.ceil((seconds + IN_FLIGHT_S) * reserve.pace.per_s))
 
 
 def _row(key: Key, total: Total) -> Row:

@@ -27,6 +27,7 @@ from bot.budget.budgets import (
     Key,
     Level,
     OverLimit,
+    Pace,
     Policy,
     Record,
     Reserve,
@@ -126,10 +127,10 @@ class Ledger:
         Raises OSError, and `threads.errors.NewerSchema` when a newer version wrote the newest file.
         """
         found = parts(self._names(self._folder))
-        damaged = self._repair(found[-1]) if found else 0
         for record in since_carried(found, lambda part: [line for line, _ in self._read(part)[0]]):
             self.budgets.apply(record)
-        self.budgets.lapse()
+        lapsed = [encode(record_adapter(), record) for record in self.budgets.lapse(self._now())]
+        damaged = self._repair(found[-1], lapsed) if found else 0
         if damaged:
             log.warning(
                 "usage.damaged: %d damaged lines put aside; what they counted is not known any more", damaged
@@ -139,11 +140,11 @@ class Ledger:
     async def read(self, _: Iterable[Key]) -> None:
         """Do nothing: the totals are always up to date."""
 
-    async def reserve(self, call: Call, most: int, policy: Policy) -> int:
+    async def reserve(self, call: Call, most: int, policy: Policy, pace: Pace | None = None) -> int:
         """Set aside what a call can cost; see `bot.budget.accounts.SpendingLedger`."""
         if shortages := self.budgets.shortages(call, most, policy):
             raise OverLimit(shortages, most)
-        record = Reserve(call=call, micros=most)
+        record = Reserve(call=call, micros=most, pace=pace)
         written = self.put(record, durable=True)
         try:
             await written.done.wait()
@@ -252,14 +253,14 @@ class Ledger:
         if file is not None:
             file.close()
 
-    def _repair(self, part: Part) -> int:
-        """Set the newest file's damaged lines aside, and open it for appending."""
+    def _repair(self, part: Part, more: list[bytes]) -> int:
+        """Set the newest file's damaged lines aside, add *more* lines, and open it for appending."""
         path = self._folder / part.name
         good, damaged = self._read(part)
         for piece in damaged:
             set_aside(self._disk, path, piece)
         # Into a fresh file: after a failed fsync the lines of a killed process may be in the page cache only.
-        replace_file(self._disk, path, b"".join(line + b"\n" for _, line in good))
+        replace_file(self._disk, path, b"".join([*(line + b"\n" for _, line in good), *more]))
         self._file = self._disk.append(path)
         head = [line for record, line in good if isinstance(record, Carried)]
         self._part, self._room = part, _room(head) - sum(len(line) for _, line in good[len(head) :])

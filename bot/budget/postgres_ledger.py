@@ -15,6 +15,7 @@ from typing import Any, Self
 import anyio
 
 from bot.budget.budgets import (
+    ENDED,
     Budgets,
     Call,
     Commit,
@@ -22,6 +23,7 @@ from bot.budget.budgets import (
     Key,
     Level,
     OverLimit,
+    Pace,
     Policy,
     Record,
     Reserve,
@@ -52,9 +54,9 @@ MOST_TOTALS = 50_000
 NUMBERS = "SELECT nextval('spending_seq')"
 COLUMNS = "scope, key, spent, granted, prompt, cached, output, said, day, reserved"
 READ = f"SELECT {COLUMNS} FROM account JOIN unnest(%s::text[], %s::text[]) g (scope, key) USING (scope, key)"  # noqa: S608 - constants
-RESERVE = "SELECT fits, (of).* FROM reserve(%s, %s, %s, %s, %s, %s, %s, %s)"
+RESERVE = "SELECT fits, (of).* FROM reserve(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 COMMIT = f"SELECT {COLUMNS} FROM commit_calls(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"  # noqa: S608 - constants
-LAPSE = "SELECT lapse()"
+LAPSE = "SELECT entry, cost FROM lapse()"
 GRANT = f"SELECT {COLUMNS} FROM grant_more(%s, %s, %s, %s, %s)"  # noqa: S608 - constants
 WARN = "SELECT new, (of).* FROM warn(%s, %s, %s, %s, %s)"
 
@@ -84,17 +86,18 @@ class PostgresLedger:
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
 
-    async def reserve(self, call: Call, most: int, policy: Policy) -> int:
+    async def reserve(self, call: Call, most: int, policy: Policy, pace: Pace | None = None) -> int:
         """Reserve; while the server is away it waits, as everything does, until its turn's time is over."""
         scopes, keys = _columns(call.keys)
         caps = [policy.limit(key) if policy.hard else None for key in call.keys]
-        record = Reserve(call=call, micros=most)
+        record = Reserve(call=call, micros=most, pace=pace)
         rows: list[Row] = []
         try:
             while not rows:
                 try:
                     line = await self._line(record)
-                    values = (self._me(), record.seq, scopes, keys, caps, call.day, most, line)
+                    grows = (pace.at_once, pace.per_s) if pace else (None, 0)
+                    values = (self._me(), record.seq, scopes, keys, caps, call.day, most, line, *grows)
                     if not (rows := await self._calls.rows(RESERVE, values)):
                         raise self._lost()
                 except OSError as error:
@@ -161,7 +164,8 @@ class PostgresLedger:
             keys: list[Key] = [("day", today), ("month", today[:7]), ("schedule_day", today)]
             keys += [key for key in self.budgets.totals if key[0] == "scope_day" and key[1].startswith(today)]
             try:
-                await self._calls.rows(LAPSE)
+                for entry, cost in await self._calls.rows(LAPSE):
+                    self._note_lapsed(entry, cost)
                 self._take(await self._calls.rows(READ, _columns(keys)))
                 is_away = False
             except OSError as error:
@@ -170,6 +174,14 @@ class PostgresLedger:
             if len(self.budgets.totals) > MOST_TOTALS:
                 self.budgets.totals.clear()  # each is read again when it is needed
             await anyio.sleep(REFRESH_S)
+
+    def _note_lapsed(self, entry: str, cost: int) -> None:
+        """Write for the reports what a call of a dead worker was charged; the accounts have it already."""
+        reserve = record_adapter().validate_json(entry)
+        if isinstance(reserve, Reserve):
+            self.put(
+                Commit(call=reserve.call, usage=Usage(), micros=cost, outcome=ENDED, reserve=reserve.seq)
+            )
 
     async def _commit(self, records: list[Commit]) -> None:
         if not records:

@@ -6,18 +6,19 @@ may be a secret. Secrets stay references until `resolve_secret` is asked for one
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
 from pydantic import JsonValue, ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import ErrorDetails
 
+from bot.config.json_text import JsonInvalid, near, parse, repeated_keys
 from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
@@ -35,6 +36,16 @@ NO_READ: Mapping[type[OSError], str] = {
     FileNotFoundError: "does not exist",
     IsADirectoryError: "is a folder, not a file",
 }
+_LIST = 'must be a list, such as ["one", "two"]'
+_OBJECT = 'must be an object, such as {"key": "value"}'
+WORDS: Mapping[str, str] = {
+    "missing": "is required",
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), _LIST),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _OBJECT),
+    "string_type": 'must be a text, such as "one"',
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+}
+"""Faults for which the validator's words name no example."""
 SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 
 
@@ -91,7 +102,7 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
     data = data.removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
     settings, faults, unknown = _validate(data)
-    faults += _cross_faults(document)
+    faults += [*repeated_faults(data), *_cross_faults(document)]
     if settings is None or faults:
         unknown_keys = [_unknown_key(location) for location in unknown[:MAX_LISTED]]
         lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
@@ -181,8 +192,7 @@ def unknown_skills(settings: Settings) -> list[str]:
     faults = []
     for place, name in enumerate(settings.skills):
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none yet"
+            hint = near(name, [*map(_plain, known)]) or f"there are {len(known) or 'none yet'}"
             faults.append(f'skills[{place}]: no skill is called "{_plain(name)}" in {folder}; {hint}')
     return faults
 
@@ -202,8 +212,15 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
         try:
             resolve_secret(known[path], environ)
         except ConfigInvalid as error:
-            faults.append(f"{path}: {error}")
+            faults.append(f"{path}: {error}{_setup_hint(path)}")
     return [*faults, *_keyless_transcription(settings)]
+
+
+def _setup_hint(path: str) -> str:
+    """Return which setup stores a missing secret, or a blank."""
+    section, _, rest = path.partition(".")
+    platform = {"providers": "", "transports": f" {rest.partition('.')[0]}"}.get(section)
+    return "" if platform is None else f", or let `threadfast init{platform}` ask for it and store it"
 
 
 def _keyless_transcription(settings: Settings) -> Iterator[str]:
@@ -237,17 +254,22 @@ def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
 def _parse(data: bytes, path: Path) -> dict[str, JsonValue]:
     """Decode one JSON object. The parser itself refuses NaN and more than about 200 levels."""
     try:
-        data.decode()
-        document = from_json(data, allow_inf_nan=False)
-    except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 text (byte {error.start + 1})"
-    except ValueError as error:
-        fault = f"is not valid JSON: {error}" if data.strip() else "is empty; {} is the shortest valid file"
+        document = parse(data)
+    except JsonInvalid as error:
+        fault = str(error) if data.strip() else "is empty; {} is the shortest valid file"
     else:
         if isinstance(document, dict):
             return document
         fault = 'must hold one JSON object, {"key": value, ...}'
     raise ConfigInvalid(f"{path}: {fault}\n{NEXT.format(path=path)}")
+
+
+def repeated_faults(data: bytes) -> list[str]:
+    """Return a fault for each key that stands twice: only the last one would count, whatever the others forbid."""
+    return [
+        f"{path_of(place)}: stands twice, in line {first} and line {again}, and only the last one counts; keep one"
+        for place, first, again in islice(repeated_keys(data.decode()), MAX_LISTED)
+    ]
 
 
 def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
@@ -273,7 +295,7 @@ def faults_of(error: ValidationError, root: type[Section]) -> list[tuple[tuple[s
 
 
 def _fault(detail: ErrorDetails) -> str:
-    words = re.sub(r"^\w+ should ", "must ", detail["msg"]).replace("Field required", "is required")
+    words = WORDS.get(detail["type"]) or re.sub(r"^\w+ should ", "must ", detail["msg"])
     return f"{path_of(detail['loc'])}: {words}"
 
 
@@ -293,8 +315,8 @@ def _unknown_key(location: tuple[str | int, ...], root: type[Section] = Settings
         field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
-    nearest = difflib.get_close_matches(str(location[-1])[:60], known, n=1, cutoff=0.0)
-    return f'{path_of(location)}: unknown key; the nearest known one is "{nearest[0]}"'
+    hint = near(str(location[-1]), known)
+    return f"{path_of(location)}: unknown key{hint and f'; {hint}'}"
 
 
 def section_in(annotation: object) -> type[Section] | None:
@@ -375,8 +397,7 @@ def _server_name_faults(document: Mapping[str, JsonValue]) -> Iterator[str]:
         names = _object(given.get("tools")).get("mcp_servers")
         for i, name in enumerate(names if isinstance(names, list) else []):
             if isinstance(name, str) and name not in known:
-                nearest = difflib.get_close_matches(name[:60], known, n=1, cutoff=0.0)
-                hint = f'the nearest there is "{_plain(nearest[0])}"' if nearest else "there are none"
+                hint = near(name, [*map(_plain, known)]) or f"there are {len(known) or 'none'}"
                 path = path_of((*place, "tools", "mcp_servers", i))
                 yield f'{path}: no MCP server is called "{_plain(name)}"; {hint}'
 

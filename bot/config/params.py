@@ -15,11 +15,12 @@ Sources: the request types of the SDKs (anthropic 2.12, openai 3.54) and the ser
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pydantic import JsonValue
+
+from bot.config.json_text import near
 
 EXTRA_BODY = "extra_body"
 
@@ -211,6 +212,6 @@ def _own_fault(name: str, known: Mapping[str, Param]) -> str:
 def _unknown(name: str, kind: str) -> str:
     if kind == "anthropic" and name in REFUSED:
         return REFUSED[name]
-    nearest = difflib.get_close_matches(name[:60], KNOWN[kind], n=1, cutoff=0.0)[0]
+    hint = near(name, [*KNOWN[kind]])
     other = f"; {EXTRA_BODY} takes what only this server knows" if EXTRA_BODY in KNOWN[kind] else ""
-    return f'unknown parameter; the nearest known one is "{nearest}"{other}'
+    return f"unknown parameter{hint and f'; {hint}'}{other}"

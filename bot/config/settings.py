@@ -227,7 +227,9 @@ class ModelFacts(Section):
 
 
 class Breaker(Section):
-    failure_threshold: Count = Field(default=1, description="Failed calls in a row that open the circuit.")
+    failure_threshold: Count = Field(
+        default=1, description="Failed calls in a row that open the circuit, if two threads see it."
+    )
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
 
 

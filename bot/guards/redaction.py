@@ -1,4 +1,4 @@
-"""Replaces secrets in text by a mark; used only where text leaves, never on stored data.
+"""Replaces secrets in text by a mark, where text comes from a model or a tool, and where it leaves.
 
 `mask` knows the shapes of common tokens, `Masker` also the secrets of this process. Both take linear time. Masking
 twice changes nothing: a shape ends with its word, so none begins at a mark.
@@ -173,9 +173,13 @@ class Masker:
         """Bytes of the longest form of a literal."""
 
     def __call__(self, text: str) -> str:
+        return mask(self.own(text))
+
+    def own(self, text: str) -> str:
+        """Return *text* with the literals masked; what only looks like a secret stays."""
         for literal in self._literals:
             text = text.replace(literal, MARK)
-        return mask(text)
+        return text
 
     def contains_secret(self, data: bytes) -> bool:
         """Return whether *data* contains a literal; what only looks like a secret does not count."""

@@ -117,8 +117,8 @@ def price_fix(name: str) -> str:
     """Return a text on how to set the price of the model *name*."""
     provider = name.partition("/")[0]
     return (
-        f'Give its price in USD per million tokens, "prices": {{"{name}": {{"input": …, "output": …}}}}; '
-        f'or, if no model of {provider} costs anything, write "free": true under providers.{provider}.'
+        f'In settings.json write "prices": {{"{name}": {{"input": …, "output": …}}}}, in USD per million tokens; '
+        f'or, if no model of {provider} costs anything, "free": true under providers.{provider}.'
     )
 
 

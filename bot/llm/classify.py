@@ -139,6 +139,9 @@ _VISION = _any(
     r"is not a multimodal model",  # vLLM
 )
 
+_OVER_THE_LIMIT = _any(r"request too large")
+"""A rate limit that the request passes by its size alone, however long it waits: OpenAI's and Groq's."""
+
 RULES = (
     Rule(
         PaymentRequired,
@@ -256,8 +259,7 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
     if names & {"TypeError", "OpenAIError"} and re.search("authentication method|api_key", str(error)):
         kind = Unauthorized  # So the SDKs report a missing key, before anything is sent.
     failure = (kind or UnknownFailure)(_describe(error))
-    if isinstance(failure, ModelConnection):
-        failure.local = "PoolTimeout" in names
+    failure.alone = "PoolTimeout" in names
     return failure
 
 
@@ -268,7 +270,7 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     if status == 499:
         # "Client closed request": we hung up, which is not a failure of the provider.
         cancelled = ModelConnection(shorten(fault.text), status=status)
-        cancelled.local, cancelled.retryable = True, False
+        cancelled.alone, cancelled.retryable = True, False
         return cancelled
     words = fault.text[:MAX_READ]
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
@@ -278,7 +280,8 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         retry_after=_retry_after(fault, now),
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
-    if fault.headers.get("x-should-retry", "").lower() == "false":
+    failure.alone = kind is RateLimited and _OVER_THE_LIMIT.search(words) is not None
+    if failure.alone or fault.headers.get("x-should-retry", "").lower() == "false":
         failure.retryable = False
     return failure
 

@@ -25,6 +25,7 @@ has about 300 bytes, so a thousand a day are 100 MB a year. Nothing deletes old 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -118,7 +119,7 @@ class Audit:
         worker: str = "",
     ) -> None:
         self._append, self._now, self._listener, self._worker = append, now, listener, worker
-        self._writing = anyio.Lock()
+        self._writing, self._order = anyio.Lock(), threading.Lock()
         self._waiting = deque[AuditRecord]()
         self._lost, self._refused = 0, False
         self._verdicts: LRUCache[tuple[str, str, str], Verdict] = LRUCache(MOST_VERDICTS)
@@ -140,13 +141,17 @@ class Audit:
         author: str,
         details: Mapping[str, JsonValue],
     ) -> None:
-        """Return when the line is on disk. Raises `StoreUnavailable`."""
-        record = self._record(kind, str(thread), message_id, author, details)
-        async with self._writing:
-            try:
-                await self._append(_lines([record]))
-            except OSError as error:
+        """Return when the line is on disk, and all before it. Raises `StoreUnavailable`, without the line."""
+        record = self._add(kind, str(thread), message_id, author, details)
+        try:
+            async with self._writing:
+                if any(waiting is record for waiting in self._waiting):
+                    await self._write()
+        except BaseException as error:
+            self._drop([record])
+            if isinstance(error, OSError):
                 raise StoreUnavailable(f"audit: {error}") from error
+            raise
 
     def tell(
         self,
@@ -162,7 +167,7 @@ class Audit:
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
         else:
-            self._waiting.append(self._record(kind, thread_id, message_id, author, details, correlation_id))
+            self._add(kind, thread_id, message_id, author, details, correlation_id)
 
     @asynccontextmanager
     async def writing(self, facts: Mapping[str, str]) -> AsyncIterator[None]:
@@ -194,22 +199,45 @@ class Audit:
     async def flush(self) -> None:
         """Write the waiting lines; if the disk refuses, they keep waiting."""
         async with self._writing:
-            waiting = list(self._waiting)
-            if not waiting:
-                return
             try:
-                await self._append(_lines(waiting))
+                await self._write()
             except OSError as error:
                 if not self._refused:
                     log.error("audit.not_written: trying again: %s", error)  # noqa: TRY400 - the disk says why
                 self._refused = True
-                return
-            for _ in waiting:
-                self._waiting.popleft()
-            self._refused = False
-            if self._lost:
-                log.error("audit.lost: %d lines did not fit into memory while the disk refused", self._lost)
-                self._lost = 0
+
+    async def _write(self) -> None:
+        """Write the waiting lines, in the order in which they arose. Raises OSError."""
+        waiting = list(self._waiting)
+        if not waiting:
+            return
+        await self._append(_lines(waiting))
+        self._drop(waiting)
+        self._refused = False
+        if self._lost:
+            log.error("audit.lost: %d lines did not fit into memory while the disk refused", self._lost)
+            self._lost = 0
+
+    def _add(
+        self,
+        kind: AuditKind,
+        thread_id: str,
+        message_id: str,
+        author: str,
+        details: Mapping[str, JsonValue],
+        correlation_id: str = "",
+    ) -> AuditRecord:
+        """Let a line wait behind those of earlier times, whichever thread it comes from."""
+        with self._order:
+            record = self._record(kind, thread_id, message_id, author, details, correlation_id)
+            self._waiting.append(record)
+        self._listener(record)
+        return record
+
+    def _drop(self, records: Iterable[AuditRecord]) -> None:
+        gone = set(map(id, records))
+        with self._order:
+            self._waiting = deque(record for record in self._waiting if id(record) not in gone)
 
     def _record(
         self,
@@ -220,7 +248,7 @@ class Audit:
         details: Mapping[str, JsonValue],
         correlation_id: str = "",
     ) -> AuditRecord:
-        record = AuditRecord(
+        return AuditRecord(
             at=self._now().isoformat(timespec="milliseconds"),
             kind=kind,
             thread_id=thread_id,
@@ -230,8 +258,6 @@ class Audit:
             correlation_id=correlation_id or turn_ids().get("correlation_id", ""),
             worker=self._worker,
         )
-        self._listener(record)
-        return record
 
 
 def _lines(records: Iterable[AuditRecord]) -> list[tuple[str, bytes]]:

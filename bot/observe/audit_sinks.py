@@ -55,6 +55,7 @@ KINDS: Mapping[str, AuditKind] = {
 DETAILS = (
     *(
         "code",
+        "provider",
         "model",
         "from_model",
         "key",

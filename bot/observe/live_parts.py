@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bot.guards.redaction import Masker
 from bot.ports.status import CircuitStatus, Spend
@@ -13,6 +13,10 @@ from threads.actor.registry import Registry
 from threads.actor.slots import Slots
 from threads.ports import Journal
 from threads.store.disk_threads import DiskThreads
+
+
+async def nothing_to_prepare() -> None:
+    """Return at once."""
 
 
 class TransportLink(Protocol):
@@ -35,7 +39,8 @@ class TransportLink(Protocol):
 class LiveParts:
     """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell.
 
-    ``mask`` removes the bot's secrets from a text.
+    ``prepare`` does once the bot is ready what its first answer would wait for. ``mask`` removes the bot's secrets
+    from a text. ``store_trouble`` returns why nothing can be stored now, or a blank.
     """
 
     data: Path
@@ -50,3 +55,5 @@ class LiveParts:
     sandbox: str
     troubles: Callable[[], Sequence[str]]
     mask: Masker = field(default_factory=Masker)
+    prepare: Callable[[], Coroutine[Any, Any, None]] = nothing_to_prepare
+    store_trouble: Callable[[], str] = lambda: ""

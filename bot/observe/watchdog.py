@@ -84,7 +84,9 @@ class Watchdog:
         self._notify, self._stopping = notify, stopping
         self._start = ProcessStart(version("threadfast"))
         self._silences = [(edge, Silence()) for edge in live.edges]
-        self._announced, self._status_line, self._fault = False, "", ""
+        self._status_line, self._fault = "", ""
+        self.announced = anyio.Event()
+        """Set when the bot was first ready."""
 
     async def run(self) -> None:
         beats = 0
@@ -97,7 +99,9 @@ class Watchdog:
 
     @property
     def _pause_s(self) -> float:
-        return min(BEAT_S, (self._notify.watchdog_s or BEAT_S * 3) / 3) if self._announced else EARLY_S
+        return (
+            min(BEAT_S, (self._notify.watchdog_s or BEAT_S * 3) / 3) if self.announced.is_set() else EARLY_S
+        )
 
     @property
     def ready(self) -> bool:
@@ -108,6 +112,8 @@ class Watchdog:
         """Return why the bot is not ready, for people; blank if it is ready."""
         if self._stopping():
             return "it is stopping"
+        if trouble := self._live.store_trouble():
+            return trouble
         if any(edge.state in UP for edge in self._live.edges):
             return ""
         down = ", ".join(f"{edge.name} is {edge.state}" for edge in self._live.edges)
@@ -165,10 +171,10 @@ class Watchdog:
                 log.info("vitals.well")
         if fault:
             return
-        if self.ready and not self._announced and self._notify.ready():
-            self._announced = True
+        if self.ready and not self.announced.is_set() and self._notify.ready():
+            self.announced.set()
             log.info("process.ready")
-        if self._announced:
+        if self.announced.is_set():
             self._notify.alive()
         elif not self._stopping():
             self._notify.starting(EXTEND_S)

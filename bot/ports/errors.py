@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
 from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, recoverable, ways_on
-from threads.errors import BotError
+from threads.errors import BotError, retry_fields
 from threads.wording import code_of, first_cause, friendly, ways_of
 
 
@@ -27,10 +27,12 @@ class BrainError(BotError):
 class ProviderError(BrainError):
     """A model call failed. ``retry_after`` is in seconds and comes from the provider.
 
-    ``usage`` is what the provider has counted, or None if it never began to answer.
+    ``usage`` is what the provider has counted, or None if it never began to answer. ``alone`` means that it says
+    nothing about the provider: our own pool was full, or this request alone passes a limit.
     """
 
     usage: Usage | None = None
+    alone = False
 
     def __init__(
         self,
@@ -53,6 +55,16 @@ class ProviderError(BrainError):
         self.retry_after = retry_after
 
 
+def model_retry_fields(
+    error: BotError, attempt: int, wait_s: float, model: str, seconds: float
+) -> dict[str, object]:
+    """Return `retry_fields` for a call to *model*, ``provider/model``, that failed after so many *seconds*."""
+    provider = model.partition("/")[0]
+    return retry_fields(
+        error, attempt, wait_s, model=model, provider=provider, duration_ms=round(seconds * 1000)
+    )
+
+
 class RateLimited(ProviderError):
     code = "rate_limited"
     retryable = True
@@ -73,11 +85,8 @@ class UnknownFailure(ModelUnavailable):
 
 
 class ModelConnection(ProviderError):
-    """``local`` means that our own pool was full, which says nothing about the provider."""
-
     code = "connection"
     retryable = True
-    local = False
 
 
 class Unauthorized(ProviderError):

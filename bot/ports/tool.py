@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -165,6 +165,15 @@ class Tool(Protocol):
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         """Return the result for the model; raises `bot.ports.errors.ToolError`."""
+        ...
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A tool that can tell beforehand that a call is in vain, so that nobody is asked for it."""
+
+    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+        """Raise a `bot.ports.errors.ToolError` if the call cannot work."""
         ...
 
 

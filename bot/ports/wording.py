@@ -125,6 +125,9 @@ PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."
 )
+INTERRUPTED = "Interrupted; it may or may not have run."
+"""What a model reads of a call whose turn was stopped, or whose process died."""
+
 WORTH_RETRYING: frozenset[str] = frozenset(
     {
         *("rate_limited", "timeout", "unavailable", "connection", "auth", "payment", "model_not_found"),
@@ -420,6 +423,14 @@ def stopped(running: int, waiting: int) -> str:
         return "Stopped."
     dropped = "1 waiting message" if waiting == 1 else f"{waiting} waiting messages"
     return f"Stopped, and dropped {dropped}." if running else f"Dropped {dropped}."
+
+
+def nobody_to_agree(because: str, other: str) -> str:
+    """Say that *other* was not asked in place of a model, and what to set so that it is."""
+    return (
+        f"{because}. {other} could answer, but somebody has to agree, and nobody can be asked here. "
+        'With `failover.acknowledge` set to "notify" it answers at once, and says so.'
+    )
 
 
 def because(model: str, code: str) -> str:

@@ -4,6 +4,7 @@
 |-----------|------------------------------------------------------------------------|------------------------------|
 | find      | the tool exists and works here                                         | `ToolNotFound`, `ToolDenied` |
 | validate  | the arguments match the tool's schema                                  | `ToolInvalidInput`           |
+| check     | what it is about exists, if the tool can tell                          | `ToolError`                  |
 | permit    | policy: allow, ask a person, deny; waiting for a person is not counted | `ToolDenied`                 |
 | run       | within the tool's time; a stop of the turn ends it                     | `ToolTimeout`                |
 | recover   | a person may choose how to go on after a failure; a retry begins anew  |                              |
@@ -26,7 +27,7 @@ from pydantic import JsonValue
 
 from bot.ports.errors import ToolCrashed, ToolDenied, ToolError, ToolNotFound, ToolTimeout
 from bot.ports.model import ToolSpec
-from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput, arguments_of, failed
+from bot.ports.tool import Arguments, Checking, Tool, ToolContext, ToolOutput, arguments_of, failed
 from bot.tools.labels import tool_finished, tool_started
 from bot.tools.results import Results
 from threads.errors import StoreUnavailable, error_fields, retry_fields
@@ -180,6 +181,8 @@ class Toolbox:
     async def _invoke(self, attempt: _Attempt) -> JsonValue | ToolOutput:
         tool, arguments = self._parse(attempt.call)
         if not attempt.permitted:
+            if isinstance(tool, Checking):
+                await tool.check(arguments, attempt.context)
             await self._permits.permit(tool, arguments, attempt.context)
         async with attempt.slots:  # not before: a call that waits for a person must not block others
             attempt.began = anyio.current_time()

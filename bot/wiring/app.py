@@ -41,6 +41,7 @@ from bot.wiring.core import Core, Parts, link_troubles, open_core
 from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import (
     ModelChain,
+    capability_faults,
     catalog_of,
     reasoning_faults,
     reasoning_warnings,
@@ -82,13 +83,18 @@ Watch = Callable[[LiveParts], AbstractAsyncContextManager[None]]
 """A context around the running bot, see `bot.observe`."""
 
 
+def unwatched(_: LiveParts) -> AbstractAsyncContextManager[None]:
+    """Observe nothing."""
+    return nullcontext()
+
+
 async def serve(
     settings: Settings,
     environ: Mapping[str, str],
     *,
     model: str,
     make_transports: Callable[[Storage], Sequence[Transport]],
-    watch: Watch = lambda _: nullcontext(),
+    watch: Watch = unwatched,
     observing: Observing | None = None,
     on_audit: Callable[[AuditRecord], None] = ignore,
     schema_of: SchemaOf | None = None,
@@ -204,6 +210,7 @@ def _models(
         random=random.random,
         now=storage.now,
         observing=resources.observing,
+        mask=resources.mask,
         sharers=lambda: storage.store.workers,
         on_grant=partial(record_grant, tool_set.audit),
         decided=partial(record_decision, tool_set.audit),
@@ -309,6 +316,8 @@ class _Bot:
             self.agents.tool_set.sandbox,
             troubles,
             self.resources.mask,
+            self.agents.chain.prepare,
+            self.store_trouble,
         )
 
     def start_schedules(
@@ -390,7 +399,8 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 
 def model_faults(settings: Settings) -> list[str]:
     """Return the faults of the settings of models that only the catalog knows."""
-    return [*reasoning_faults(settings, catalog_of(settings))]
+    catalog = catalog_of(settings)
+    return [*reasoning_faults(settings, catalog), *capability_faults(settings, catalog)]
 
 
 def model_warnings(settings: Settings) -> list[str]:

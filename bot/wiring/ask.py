@@ -9,12 +9,13 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from bot.config.load import check_start
+from bot.config.json_text import parse
+from bot.config.load import check_start, repeated_faults
 from bot.config.settings import Settings
 from bot.llm.policies.structured_output import validator
 from bot.ports.config_error import ConfigInvalid
 from bot.wiring.app import serve
-from bot.wiring.chat import asked_before, console_logs, with_model, with_owner
+from bot.wiring.chat import console_logs, with_model, with_owner
 from threads.model import Attachment, Incoming
 from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, read_attachment
 
@@ -56,7 +57,6 @@ async def run_ask(question: Question, settings: Settings, environ: Mapping[str, 
     console = Console(
         session=session,
         attached=settings.data / "attached",
-        asked=asked_before(settings, environ),
         question=OneQuestion(question.text, thread, files, schema is not None),
     )
 
@@ -77,7 +77,10 @@ async def run_ask(question: Question, settings: Settings, environ: Mapping[str, 
 
 def _schema_in(path: Path) -> dict[str, JsonValue]:
     try:
-        schema = TypeAdapter(dict[str, JsonValue]).validate_json(path.read_bytes())
+        data = path.read_bytes()
+        schema = TypeAdapter(dict[str, JsonValue]).validate_python(parse(data))
+        if faults := repeated_faults(data):
+            raise ConfigInvalid(f"--schema {path}: {faults[0]}")
         validator(schema)
     except OSError as error:
         raise ConfigInvalid(f"--schema {path}: {error.strerror}") from error

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TextIO
 
 import anyio.to_thread
@@ -21,9 +22,8 @@ from bot.llm.detect_model import choose
 from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
-from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
-from bot.reports.thread import entries
+from bot.reports.thread import waiting
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import serve
 from bot.wiring.model_chain import offered, used
@@ -60,9 +60,8 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         attached=settings.data / "attached",
         asked=asked_before(settings, environ),
     )
-    say = _say if console.interactive else partial(print, file=sys.stderr, flush=True)
-    say(f"Model: {model} ({reason}).")
-    say(f"Data: {settings.data}")
+    say = to_person if console.interactive else partial(print, file=sys.stderr, flush=True)
+    say_model(model, reason, settings.data, say)
 
     @asynccontextmanager
     async def start_screen(live: LiveParts) -> AsyncIterator[None]:
@@ -70,7 +69,11 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
             say(f"Note: {trouble}")
         if console.interactive and "files" in settings.tools.enabled:
             say(TRY if live.sandbox != "off" else TRY_WITHOUT_SHELL)
-        yield
+        async with anyio.create_task_group() as tasks:
+            if console.interactive:  # while a person types
+                tasks.start_soon(live.prepare)
+            yield
+            tasks.cancel_scope.cancel()
 
     with console_logs(settings, environ, interactive=console.interactive) as secrets:
         if settings.verify_providers:
@@ -93,22 +96,27 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
     return console.exit_code
 
 
-def _say(text: str) -> None:
-    """Print a line for a person, broken between words."""
-    columns = shutil.get_terminal_size().columns
-    print(textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False), flush=True)  # noqa: T201
+def say_model(model: str, reason: str, data: Path, say: Callable[[str], None]) -> None:
+    """Say what a start has to say first."""
+    say(f"Model: {model} ({reason}).")
+    say(f"Data: {data}")
+
+
+def to_person(text: str) -> None:
+    """Print a line, on a terminal broken between words."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+    print(text, flush=True)  # noqa: T201
 
 
 def asked_before(settings: Settings, environ: Mapping[str, str]) -> Callable[[ThreadId, str], Awaitable[str]]:
-    """Return what finds the text of a message in its thread's history; blank if it is not there."""
+    """Return what finds the text of a message that has no outcome yet; blank for any other."""
 
     def find(thread: ThreadId, message_id: str) -> str:
-        piece = [message_id.encode()]
         with closing(open_reader(settings, environ)) as reader:
-            found = (one for one in reader.find(str(thread)) if one.name == str(thread))
-            lines = (line for one in found for line in entries(reader, one, Damage(), having=piece))
-            said = (line.text for line in lines if line.kind == "message" and line.message_id == message_id)
-            return next(said, "")
+            texts = (one.text for one in waiting(reader, str(thread)) if one.message_id == message_id)
+            return next(texts, "")
 
     async def asked(thread: ThreadId, message_id: str) -> str:
         return await anyio.to_thread.run_sync(find, thread, message_id)

@@ -89,8 +89,10 @@ class Escalation:
         if self._thread is None or kind in self._reported:
             return
         self._reported[kind] = True
-        where = wording.where(self._link(thread) or str(thread), reference)
-        self._tasks.start_soon(self._send, reference, f"{what} {where}", kind)
+        link = self._link(thread)
+        where = wording.where(link or str(thread), reference)
+        links = (link,) if link else ()
+        self._tasks.start_soon(self._send, reference, f"{what} {where}", kind, links)
 
     def report(self, text: str) -> None:
         """Report something about the bot itself. Returns at once."""
@@ -126,13 +128,13 @@ class Escalation:
             await anyio.sleep(FAILED_S)
         self._reporting.discard(news.transport)
 
-    async def _send(self, what: str, text: str, kind: str = "") -> bool:
+    async def _send(self, what: str, text: str, kind: str = "", links: tuple[str, ...] = ()) -> bool:
         """Post the text, unless another worker has reported the *kind*. Returns False if another try may work."""
         assert self._thread is not None
         if kind and not await self._claim(kind, AGAIN_AFTER_S):
             return True
         try:
-            await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice"))
+            await self._post(Outgoing(self._thread, f"escalation:{what}", text, "notice", links=links))
         except PostFailed as error:
             log.warning("escalation.failed: not posted: %s", error, extra=error_fields(error))
             return not error.retryable

@@ -18,10 +18,10 @@ from pydantic import JsonValue
 
 from bot.budget.accounts import Account
 from bot.observe.turn_events import Observing
-from bot.ports.errors import ToolDenied
+from bot.ports.errors import ToolDenied, ToolError
 from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
 from bot.ports.risk import Risk
-from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
+from bot.ports.tool import Arguments, Checking, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.journal.records import PendingMessage, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEvent
@@ -149,6 +149,15 @@ class ObservedTool:
     @property
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
+
+    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+        if isinstance(self.tool, Checking):
+            try:
+                await self.tool.check(arguments, context)
+            except ToolError as error:
+                with self.observing.work("tool", self.name, {"call_id": context.call_id}) as call:
+                    call.fail(error)
+                raise
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue | ToolOutput:
         with self.observing.work("tool", self.name, {"call_id": context.call_id}) as call:

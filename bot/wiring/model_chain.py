@@ -1,12 +1,14 @@
 """Connects everything that a model call passes through: which models may answer, and in which order.
 
-``BudgetedModel(Failover([EffortModel(KeyRotation([RetryingModel(GatedModel(MeteredModel(adapter))), ...])), ...]))``:
-the money of the turn, then its candidates, then the keys of each. Each key has its retries, its place in its own
-queue, and the price of every attempt. The outermost and the innermost model are observed: they are a step and a call.
+``MaskedModel(BudgetedModel(Failover([EffortModel(KeyRotation([RetryingModel(GatedModel(MeteredModel(adapter)))…]``:
+secrets in the answer, the money of the turn, then its candidates, then the keys of each. Each key has its retries,
+its place in its own queue, and the price of every attempt. The outermost and the innermost model are observed: they
+are a step and a call.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -19,16 +21,19 @@ from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, 
 from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
+from bot.config.load import OFFLINE as OFFLINE_MODEL
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
+from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
 from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.effort import EffortModel
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.key_rotation import KeyedModel, KeyOfThread, KeyRotation
+from bot.llm.policies.masking import MaskedModel
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
@@ -43,17 +48,27 @@ from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
+from threads.errors import error_fields
 from threads.model import Answer, Message, ThreadId, Turn
+
+log = logging.getLogger(__name__)
 
 OFFLINE = Provider(max_parallel=100_000)
 """The settings of a provider that has none, such as the offline one."""
 
 MORE = "Whoever runs this bot connects another with `threadfast init`, or names more in `fallback_models`."
 
+CHOOSE = "choose another one, or correct models.{} if that is wrong"
+
 HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
 """Models in a list for people."""
+
+
+def _no_tokens(_: Request) -> int:
+    """Return 0: rules read no tokens."""
+    return 0
 
 
 def candidates(settings: Settings, name: str) -> list[str]:
@@ -94,6 +109,13 @@ def reasoning_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
         if facts.reasoning and facts.reasoning not in (takes := catalog.info(name).efforts):
             fault = wording.effort_not_taken(name, facts.reasoning, takes)
             yield f"models.{name}.reasoning: {fault}; correct models.{name}.efforts if that is wrong"
+
+
+def capability_faults(settings: Settings, catalog: Catalog) -> Iterator[str]:
+    """Yield a fault if the model lacks what every turn needs: a start refuses it."""
+    tools = (ToolSpec("any", "", {}),) if settings.tools.enabled else ()
+    if fault := missing(catalog.info(settings.model), Request("", (), tools)):
+        yield f"model: {fault}; {CHOOSE.format(settings.model)}"
 
 
 def reasoning_warnings(settings: Settings, catalog: Catalog) -> Iterator[str]:
@@ -139,6 +161,7 @@ class ModelChain:
         random: Callable[[], float],
         now: Callable[[], datetime],
         observing: Observing,
+        mask: Masker,
         sharers: Callable[[], int] = lambda: 1,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
         decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: record_nothing(
@@ -149,6 +172,7 @@ class ModelChain:
         self._environ, self._http, self._now = environ, http, now
         self._random, self._sharers, self.chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
+        self._mask = mask
         self._gates: dict[tuple[str, int], Gate] = {}
         self._adapters: dict[tuple[str, int], Model] = {}
         self._transcriptions: dict[tuple[str, int], Model] = {}
@@ -182,9 +206,14 @@ class ModelChain:
         if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
         if fault := self._lacks(self.name):
-            raise ConfigInvalid(
-                f"model: {fault}; choose another one, or correct models.{self.name} if that is wrong"
-            )
+            raise ConfigInvalid(f"model: {fault}; {CHOOSE.format(self.name)}")
+
+    async def prepare(self) -> None:
+        """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
+        try:
+            await prepare_adapter(self._adapter(self.name))
+        except ProviderError as error:  # The first message is told.
+            log.warning("model.not_prepared: %s: %s", self.name, error, extra=error_fields(error))
 
     async def for_turn(self, turn: Turn) -> TurnModel:
         """Return the thread's model with all its policies, for one turn."""
@@ -194,7 +223,8 @@ class ModelChain:
             turn.note(wording.not_usable(chosen))
         names = candidates(self._settings, self._of(thread))
         answering = [self._candidate(name, account, turn) for name in names]
-        return ObservedTurnModel(self._budgeted(answering, account, turn), self._observing)
+        masked = MaskedModel(self._budgeted(answering, account, turn), self._mask)
+        return ObservedTurnModel(masked, self._observing)
 
     @property
     def to_text(self) -> ToText:
@@ -366,10 +396,12 @@ class ModelChain:
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
         thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
+        catalog = self.terms.catalog
+        most = _no_tokens if name == OFFLINE_MODEL else partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
-            return MeteredModel(self._adapter(name, place), account, catalog, most, info.reasoning_tokens)
+            adapter = StructuredOutputModel(self._adapter(name, place))
+            return MeteredModel(adapter, account, catalog, most, info.reasoning_tokens)
 
         def refused(effort: Effort) -> None:
             self._refused_efforts.add((name, effort))
@@ -437,10 +469,9 @@ class ModelChain:
     def _adapter(self, name: str, place: int = 0) -> Model:
         if (name, place) not in self._adapters:
             vision = self.terms.catalog.info(name).vision
-            adapter = build_adapter(
+            self._adapters[name, place] = build_adapter(
                 name, self._settings, self._environ, http=self._http, now=self._now, vision=vision, key=place
             )
-            self._adapters[name, place] = StructuredOutputModel(adapter)
         return self._adapters[name, place]
 
     def _transcription_adapter(self, name: str, place: int = 0) -> Model:

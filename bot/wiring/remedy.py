@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bot.config.settings import Settings
-from bot.ports.errors import AllProvidersFailed, ApiNotFound
+from bot.ports.errors import AllProvidersFailed, ApiNotFound, PriceUnknown
 from threads import wording
 from threads.errors import BotError
 
@@ -37,6 +37,8 @@ def title(provider: str) -> str:
 def explain_to_operator(error: BaseException, reference: str, settings: Settings) -> str:
     """Return the text about a failure for an operator's thread. It contains no secret."""
     cause = wording.first_cause(error)
+    if isinstance(cause, PriceUnknown):
+        return f"{str(cause)[:1].upper()}{str(cause)[1:]} (ref {reference})"
     chain = cause.chain if isinstance(cause, AllProvidersFailed) else ()
     fixes = dict.fromkeys(filter(None, (sentence(model, fault, settings) for model, fault in chain)))
     if not fixes:

@@ -30,7 +30,7 @@ from bot.routing.commands import MEANINGS
 from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from bot.wiring.app import utc_now
-from bot.wiring.chat import completed, with_model, with_owner
+from bot.wiring.chat import completed, say_model, to_person, with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
 from bot.wiring.store import Resources, Storage, make_storage
 from threads.log import Entry
@@ -41,6 +41,7 @@ from transports.shared.buttons import is_control
 from transports.web.address import Address
 from transports.web.client import Options, Web
 from transports.web.events import Past
+from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
 
 TITLE = 80
@@ -65,7 +66,7 @@ async def run_web(
     Raises as `bot.wiring.run.run_transports`.
     """
     settings, model, reason = await with_model(settings, environ)
-    print(f"Model: {model} ({reason}). Data: {settings.data}", flush=True)  # noqa: T201 - a person reads it
+    say_model(model, reason, settings.data, to_person)
 
     def complete(changed: Settings) -> Settings:
         return _page_alone(completed(settings, model, changed), port)
@@ -142,16 +143,16 @@ def address_of(given: WebSettings) -> Address:
 async def make_link(
     settings: Settings, environ: Mapping[str, str], person: Person, port: int | None = None
 ) -> str:
-    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError."""
+    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError.
+
+    Without a *port* the page is where it was served last. Workers that share a store have each their own, so theirs
+    is in the settings.
+    """
     if not PERSON.fullmatch(person.id):
         raise ConfigInvalid(
             f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
         )
     given = _given(settings, port)
-    if given.port == 0:
-        raise ConfigInvalid(
-            "transports.web.port: a link has to name it; say --port with the one that is served"
-        )
     resources = Resources(
         PosixDisk(), anyio.to_thread.run_sync, anyio.to_thread.run_sync, utc_now, Masker([]), Observing()
     )
@@ -159,7 +160,16 @@ async def make_link(
     state = await storage.states.open("web", WebState())
     if not state.value.key:
         raise ConfigInvalid("The page was never served from this data folder: start the bot first.")
-    return f"{address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
+    thread = ThreadId("web", "", person.id, "")
+    may_use = AccessControl(CurrentSettings(settings)).may_use(Author(person.id), thread)
+    if not may_use and person.id != state.value.owner:
+        raise ConfigInvalid(f"{barred(person.id)} Or name somebody of access.users with --person.")
+    url = state.value.url if port is None and settings.store.kind == "files" else ""
+    if not url and given.port == 0:
+        raise ConfigInvalid(
+            "transports.web.port: a link has to name it; say --port with the one that is served"
+        )
+    return f"{url or address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"
 
 
 class ThreadHistory:

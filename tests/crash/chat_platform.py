@@ -39,6 +39,8 @@ class ChatPlatform(ABC):
     """A `tests.crash.run.Place`. ``crowd`` people have one conversation after the other, side by side."""
 
     fake: Fake
+    look_s = 0.05
+    """Seconds between two looks at what changed."""
     _spoken: Sequence[Said]
 
     def __init__(
@@ -80,14 +82,14 @@ class ChatPlatform(ABC):
         try:
             task_status.started(int(self.fake.url.rpartition(":")[2]))
             while True:
-                await anyio.sleep(0.05)
+                await anyio.sleep(self.look_s)
                 self.tick()
         finally:
             with anyio.CancelScope(shield=True):
                 await self.fake.__aexit__(None, None, None)
 
     def tick(self) -> None:
-        """Look at what changed. `serve` calls it every 50 ms."""
+        """Look at what changed. `serve` calls it again and again."""
         self._journal.look()
 
     async def talk(self) -> None:

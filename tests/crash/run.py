@@ -29,7 +29,7 @@ from tests.crash.child import DRAINS_S
 from tests.crash.platform import Habits, Platform, write_about
 
 ROOT = Path(__file__).parents[2]
-START_S = 30.0
+START_S = 100.0
 DRAIN_S = 240.0
 LEAVE_S = DRAINS_S[-1] + 15.0
 """What a process that was asked to stop may take: its longest drain, and as long for the rest as systemd gives it."""

@@ -73,6 +73,10 @@ def is_reply(line: dict[str, Any]) -> bool:
     return line["kind"] == "reply" and line["text"].startswith("re ")
 
 
+def is_answered(line: dict[str, Any]) -> bool:
+    return line["kind"] == "settled" and line["outcome"] == "answered"
+
+
 def lose_a_post(shown: Lines) -> None:
     del shown[pick(shown, is_reply)]
 
@@ -118,11 +122,11 @@ def end_twice(journal: Lines) -> None:
 
 
 def give_up_unasked(journal: Lines) -> None:
-    journal[pick(journal, lambda line: line.get("outcome") == "merged")].update(outcome="undelivered", by="")
+    journal[pick(journal, is_answered)].update(outcome="undelivered")
 
 
 def merge_into_nothing(journal: Lines) -> None:
-    journal[pick(journal, lambda line: line.get("outcome") == "merged")]["by"] = "t00m88888"
+    journal[pick(journal, is_answered)].update(outcome="merged", by="t00m88888")
 
 
 def hear_voices(journal: Lines) -> None:

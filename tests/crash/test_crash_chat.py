@@ -14,6 +14,7 @@ from tests.crash.planted import Lines, Run, broken_rules, copy_of, read, rewrite
 from tests.crash.run import Rounds, Stage, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.judge.visible import ROW
+from tests.patience import WITHIN_S
 from threads.wording import MAYBE_REPEAT
 
 pytestmark = pytest.mark.anyio
@@ -99,7 +100,9 @@ async def test_kills_lose_nothing_and_answer_nothing_twice(good):
 async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real_rates(
     tmp_path, chat, questions
 ):
-    rounds = Rounds(3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=20, questions=questions)
+    rounds = Rounds(
+        3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=WITHIN_S, questions=questions
+    )
     report = await crash_run(tmp_path, rounds, stage=chat.stage)
     assert report.violations == []
     assert report.counts["answered"] >= chat.least_answered

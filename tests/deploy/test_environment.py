@@ -11,6 +11,8 @@ import sys
 import time
 import venv
 from contextlib import suppress
+from importlib.util import module_from_spec, spec_from_file_location
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,35 @@ def test_a_half_made_environment_of_python_itself_is_made_anew(checkout):
     (checkout.folder / ".venv/kept").touch()
     assert checkout.chats() == ""
     assert (checkout.folder / ".venv/kept").exists(), "a newer checkout only brings the packages up to date"
+
+
+class Window(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_packages_are_counted_on_a_terminal_and_steps_are_told_elsewhere(tmp_path, monkeypatch):
+    about = spec_from_file_location("environment", REPOSITORY / "deploy/environment.py")
+    environment = module_from_spec(about)
+    about.loader.exec_module(environment)
+    monkeypatch.setattr(environment, "CHECKOUT", tmp_path)
+    (tmp_path / "some.lock").write_text("a==1 \\\n    --hash=x\nb==2 \\\n    --hash=y\n")
+    pip = "print('Collecting a==1\\n  Downloading a\\nCollecting b==2\\nInstalling collected packages: a, b')"
+    shown = []
+    for out in (StringIO(), Window()):
+        monkeypatch.setattr(sys, "stderr", out)
+        with (tmp_path / "some.lock").open() as held:
+            environment.show(held.fileno(), sys.executable, "-c", pip, "some.lock")
+            with pytest.raises(subprocess.CalledProcessError):
+                environment.show(held.fileno(), sys.executable, "-c", "raise SystemExit(1)", "some.lock")
+        shown.append(out.getvalue())
+    assert shown[0] == "Getting 2 packages …\nInstalling 2 packages …\n"
+    for part in (
+        "Getting 2 packages … 50 %",
+        "Getting 2 packages … 100 %",
+        "Installing 2 packages … 100 %\r\x1b[K",
+    ):
+        assert part in shown[1]
 
 
 @pytest.mark.parametrize("how", ["its Python went away", "the checkout was moved"])

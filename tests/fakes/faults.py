@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from tests.patience import WITHIN_S
+
 F = TypeVar("F")
 C = TypeVar("C")
 
@@ -36,7 +38,7 @@ class Gate:
     _reached: asyncio.Event = field(default_factory=asyncio.Event)
     _open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def reached(self, limit: float = 10.0) -> None:
+    async def reached(self, limit: float = WITHIN_S) -> None:
         async with asyncio.timeout(limit):
             await self._reached.wait()
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.patience import WITHIN_S
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,7 @@ class Waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def until(self, predicate: Callable[[], T], limit: float = 10.0) -> T:
+    async def until(self, predicate: Callable[[], T], limit: float = WITHIN_S) -> T:
         """Wait, at most *limit* seconds, until *predicate* is true, and return its value."""
         async with asyncio.timeout(limit):
             while not (found := predicate()):

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.serving import Chat, serving
 from tests.world import ANN, T1, Scripted, Step, calls, says
 from threads.model import Attachment, Author, Incoming, Message, Outgoing, Spoken, ThreadId, ToolResult
@@ -62,7 +63,7 @@ class UserPlatform(Chat):
 
     async def question(self, number: int = 1) -> Outgoing:
         """Wait for the question of that number."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await self.until(lambda: len(self.questions) >= number)
         return self.questions[number - 1]
 
@@ -79,7 +80,7 @@ class UserPlatform(Chat):
         await self.say(f"/deny {await self.question_id(number)}", thread=thread)
 
     async def settled_soon(self, message_id: str) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await self.settled(message_id)
 
 

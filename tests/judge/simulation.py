@@ -71,8 +71,8 @@ class _Audit:
             yield f"{sent.key}: shown as {self._record.shown[sent.key]}, settled {life.outcome}"
         if any(line["attempt"] > MAX_ATTEMPTS for line in life.started):
             yield f"{sent.key}: more than {MAX_ATTEMPTS} attempts"
-        if self._started_after_delete(sent, life):
-            yield f"{sent.key}: its turn started after its delete was acknowledged"
+        if self._went_on_after_delete(sent, life):
+            yield f"{sent.key}: its turn went on after its delete was acknowledged"
         yield from self._sign(sent, life)
 
     def _sign(self, sent: Sent, life: Lifecycle) -> Iterator[str]:
@@ -228,12 +228,22 @@ class _Audit:
         many = sum(sent.thread == thread for sent in those) > self._record.mailbox
         return many and any(start <= death <= end for death in self._record.deaths)
 
-    def _started_after_delete(self, sent: Sent, life: Lifecycle) -> bool:
+    def _went_on_after_delete(self, sent: Sent, life: Lifecycle) -> bool:
+        """Say whether a turn came to an answer, or began at all, although its message was deleted before.
+
+        A turn that another message has joined goes on, for that one.
+        """
         deleted = sent.deleted_at
-        if deleted is None or not life.started or life.started[0]["attempt"] > 1:
+        if deleted is None or self._has_joined(sent):
             return False
-        started = clock(life.started[0]["at"])
-        return started > deleted and not self._overflowed(sent.thread, deleted, started)
+        first = [clock(life.answered_at)] if life.answered_at else []
+        first += [clock(start["at"]) for start in life.started[:1] if start["attempt"] == 1]
+        return any(at > deleted and not self._overflowed(sent.thread, deleted, at) for at in first)
+
+    def _has_joined(self, sent: Sent) -> bool:
+        others = (other for other in self._record.sent.values() if other.thread == sent.thread)
+        lives = (self._lifecycles[other.key] for other in others if not other.command)
+        return any((life.outcome, life.by) == ("merged", sent.id) for life in lives)
 
     def _folders(self) -> Iterator[str]:
         for path, data in self._files.items():

@@ -2,16 +2,19 @@
 
 Its own rules, beside those of `tests.judge.crash`: what stands under a key never becomes another text; after the last
 restart each page has a fresh snapshot, in which each message stands once, with its outcome and no draft, and with one
-answer.
+answer. A press of a button is no message: it has an outcome, and never stands on a page.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 from tests.judge.crash import Judge, main, plain_lines
 from tests.judge.records import Fields, key_of
+
+PRESS = re.compile(r"/(approve|deny|answer) q[0-9a-f]{8}\b")
 
 
 class WebJudge(Judge):
@@ -27,6 +30,22 @@ class WebJudge(Judge):
         self.n = {one["id"]: one["n"] for one in self.last}
         for one in plain_lines(folder / "texts.jsonl"):
             self.see(one)
+
+    def is_press(self, key: str) -> bool:
+        return PRESS.match(str(self.sent.get(key, {}).get("text", ""))) is not None
+
+    def read_journal(self) -> None:
+        presses = {key: one["id"] for key, one in self.sent.items() if self.is_press(key)}
+        self.shown.update({key: [{"id": post}] for key, post in presses.items()})
+        super().read_journal()
+        for key in presses:
+            del self.shown[key]
+
+    def check_message(self, key: str) -> None:
+        if not self.is_press(key):
+            super().check_message(key)
+        elif key in self.acked and key not in self.settled:
+            self.fault("lost", f"the press {key} was acknowledged, not settled")
 
     def see(self, one: Fields) -> None:
         """Note what stood under a key. A question is no outcome."""
@@ -68,6 +87,8 @@ class WebJudge(Judge):
         self.counts["messages on the last pages"] += 1
         key = key_of(one["thread"], one["id"])
         outcome = self.settled.get(key, {}).get("outcome")
+        if self.is_press(key):
+            self.fault("page", f"the press {key} stands on its page")
         answers = [post for post in one["posts"] if "?" not in post["key"]]
         if one["state"] != outcome:
             self.fault("page", f"{key} is {one['state']} on its page, {outcome} in the journal")
@@ -84,6 +105,8 @@ class WebJudge(Judge):
         """Check that every page was told of every outcome of its thread."""
         for key, end in self.settled.items():
             page = self.pages.get(end["thread_id"], {"settled": {}})
+            if self.is_press(key):
+                continue
             if (told := page["settled"].get(end["message_id"])) != end["outcome"]:
                 self.fault("page", f"{key} is {end['outcome']}, and its page was told {told}")
 

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +21,7 @@ import bot.playbooks.player
 import bot.wiring.playbooks
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
-from bot.budget.budgets import Budgets, Call, OverLimit, Policy, Reserve
+from bot.budget.budgets import Budgets, Call, Commit, OverLimit, Pace, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
 from bot.llm.policies.queue import CallQueue
 from bot.playbooks import transitions
@@ -30,6 +31,7 @@ from bot.playbooks.runs import Runs
 from bot.ports.model import Usage
 from bot.schedules.store import Schedule, Schedules
 from tests.explorer.mutants import MUTANTS as explorer
+from threads.actor.actor import Actor
 from threads.actor.questions import Questions
 from threads.actor.turn import ActorTurn
 from threads.delivery import Delivery, Ending
@@ -123,6 +125,16 @@ def effect_before_the_start() -> Plant:
     return patch.multiple(ActorTurn, begun=hasty)
 
 
+def deletes_before_the_turn_only() -> Plant:
+    """The delete of a message that is being answered changes nothing."""
+    give_back = Actor._give_back
+
+    def late(self: Actor, key: str) -> ActorTurn | None:
+        return None if self.current and self.current.begun else give_back(self, key)
+
+    return patch.multiple(Actor, _give_back=late)
+
+
 def post_before_the_intent() -> Plant:
     """The answer is posted while its intent is still on its way to the disk."""
     settle = Delivery.settle
@@ -203,7 +215,9 @@ def renamed_without_fsync() -> Plant:
 def reservation_not_awaited() -> Plant:
     """A call goes out while its reservation is still on its way to the disk."""
 
-    async def hasty(self: SpendingLedger, call: Call, most: int, policy: Policy) -> int:
+    async def hasty(
+        self: SpendingLedger, call: Call, most: int, policy: Policy, pace: Pace | None = None
+    ) -> int:
         if shortages := self.budgets.shortages(call, most, policy):
             raise OverLimit(shortages, most)
         self.put(record := Reserve(call=call, micros=most))
@@ -215,10 +229,11 @@ def reservation_not_awaited() -> Plant:
 def reservations_of_the_dead_forgotten() -> Plant:
     """What a killed process had reserved is free again after the restart."""
 
-    def forgetful(self: Budgets) -> None:
+    def forgetful(self: Budgets, _: datetime) -> list[Commit]:
         for reserve in self.open.values():
             self._reserve(reserve.call, -reserve.micros)
         self.open.clear()
+        return []
 
     return patch.multiple(Budgets, lapse=forgetful)
 
@@ -386,6 +401,7 @@ MUTANTS: dict[str, tuple[Callable[[], AbstractContextManager[object]], str]] = {
     "permit leaked on cancel": (permit_leaked_on_cancel, "when all is done|never settled"),
     "anybody decides": (anybody_decides, "who may not decide"),
     "silent failover": (silent_failover, "without a word"),
+    "deletes before the turn only": (deletes_before_the_turn_only, "after its delete"),
     "page without keys": (page_without_keys, DOUBLED),
     "late answers": (late_answers, "posted too late"),
     "border not awaited": (border_not_awaited, "is on disk"),

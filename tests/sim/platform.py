@@ -75,7 +75,6 @@ class Platform:
         self._write_ahead = write_ahead
         self.capabilities = Capabilities(find=plan.find)
         self.calm = False
-        self.begun: Callable[[str], bool] = lambda _: False
         self.watch: Callable[[], None] = lambda: None
         self.settled_on_disk: AbstractSet[str] = frozenset()
         self._plan, self._rates, self._fate, self._record = plan, plan.rates, fate, record
@@ -302,15 +301,15 @@ class Platform:
         sent = self._record.sent[event.key]
         if isinstance(event.payload, Incoming):
             sent.acknowledged = True
-        elif isinstance(event.payload, Deleted) and sent.deleted_at is None and self._waits(event.key):
+        elif isinstance(event.payload, Deleted) and sent.deleted_at is None and self._knows(event.key):
             sent.deleted_at = self._fate.clock()
         while first and self._rng.random() < self._rates.duplicate:
             self._push(self._fate.clock() + self._rng.choice((0.0, 1.0, 400.0)) * self._rng.random(), event)
 
-    def _waits(self, key: str) -> bool:
-        """Say whether the bot has the message, or is just taking it, and its turn has not begun."""
+    def _knows(self, key: str) -> bool:
+        """Say whether the bot has the message, or is just taking it."""
         mine = (event for event in self.events if event.key == key and isinstance(event.payload, Incoming))
-        return any(event.acknowledged or event.under_way for event in mine) and not self.begun(key)
+        return any(event.acknowledged or event.under_way for event in mine)
 
     def _forget_delete(self, event: Event) -> None:
         """A message that was not taken after all comes as a new one: its delete did not count."""

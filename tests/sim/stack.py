@@ -19,6 +19,7 @@ from bot.agent.prompt.compaction import INSTRUCTION
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
 from bot.config.settings import Settings
+from bot.guards.redaction import Masker
 from bot.llm.catalog import Catalog
 from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.observe.turn_events import Observing
@@ -168,6 +169,7 @@ class SimModelChain(ModelChain):
             random=fate.rng.random,
             now=now,
             observing=Observing(),
+            mask=Masker(),
         )
 
     @property

@@ -209,7 +209,7 @@ class World:
             tasks.cancel_scope.cancel()
 
     def _look_into(self, core: Core) -> None:
-        """Watch what only the inside shows: which messages are in a turn, and that mailboxes keep their bound."""
+        """Watch what only the inside shows: that mailboxes keep their bound."""
         actors = core.registry.actors
         bound = max(self.plan.limits.mailbox, len(core.journal.ledger.pending))
 
@@ -220,11 +220,6 @@ class World:
 
         self.platform.watch = watch
         self.platform.settled_on_disk = core.journal.ledger.settled.keys()
-        self.platform.begun = lambda key: any(
-            current.incoming.key == key and bool(current.begun or current.started or current.intent)
-            for actor in actors.values()
-            if (current := actor.current) is not None
-        )
 
     async def _until_nothing_is_owed(self, core: Core) -> None:
         deadline = max(self.plan.calm_at, anyio.current_time()) + DRAIN_S
@@ -345,7 +340,7 @@ class _Listener(logging.Handler):
         self._record = record
 
     def emit(self, line: logging.LogRecord) -> None:
-        error = line.exc_info[1] if line.exc_info else None
+        error = line.exc_info[1] if line.exc_info else getattr(line, "error", None)
         if "actor crashed" in line.getMessage() or not isinstance(error, EXPECTED):
             self._record.violations.append(f"logged: {line.getMessage()} {error!r}")
 

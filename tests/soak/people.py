@@ -46,8 +46,16 @@ class _Soaked(ChatPlatform):
             await super().talk()
             tasks.cancel_scope.cancel()
 
+    async def _decide(self) -> None:
+        while True:
+            await self._until_next_look()
+            self._look_for_questions()
+
+    async def _until_next_look(self) -> None:
+        await anyio.sleep(DECIDE_EVERY_S)
+
     @abstractmethod
-    async def _decide(self) -> None: ...
+    def _look_for_questions(self) -> None: ...
 
     def until_calm(self) -> None:
         self._chance.calm = True
@@ -87,13 +95,11 @@ class InSlack(_Soaked, slack.Place):
     def _files(self, person: random.Random) -> list[File]:
         return [self._slack.file("notes.txt", b"some notes of mine")] if person.random() < 0.06 else []
 
-    async def _decide(self) -> None:
-        while True:
-            await anyio.sleep(DECIDE_EVERY_S)
-            for spoken in {(one.channel, one.root): one for one in self._spoken}.values():
-                for message in self._slack.thread(spoken.channel, spoken.root)[-SEEN:]:
-                    if message.ours:
-                        self._look_at(message, spoken)
+    def _look_for_questions(self) -> None:
+        for spoken in {(one.channel, one.root): one for one in self._spoken}.values():
+            for message in self._slack.thread(spoken.channel, spoken.root)[-SEEN:]:
+                if message.ours:
+                    self._look_at(message, spoken)
 
     def _look_at(self, message: Message, spoken: slack.Spoken) -> None:
         """Decide a question that still has its buttons."""
@@ -137,12 +143,10 @@ class InDiscord(_Soaked, discord.Place):
                 return
             await self._act(user, first, person)
 
-    async def _decide(self) -> None:
-        while True:
-            await anyio.sleep(DECIDE_EVERY_S)
-            for message in self._discord.posts():
-                if any(label != discord.STOP for label, _ in message.buttons):
-                    self._look_at(message)
+    def _look_for_questions(self) -> None:
+        for message in self._discord.posts():
+            if any(label != discord.STOP for label, _ in message.buttons):
+                self._look_at(message)
 
     def _look_at(self, message: DiscordMessage) -> None:
         """Decide a question that still has its buttons: by who asked, the newest in the thread."""

@@ -4,7 +4,7 @@
 |-----------------------------------------------------|-----------------------------------------------|---------------|
 | a tool: its result, its error, its standard error   | nothing                                       | nothing       |
 | the provider's own error, an exception              | nothing                                       | nothing       |
-| the model itself                                    | the conversation: what it said is data        | nothing       |
+| the model itself                                    | nothing                                       | nothing       |
 | a person who types it                               | the journal, the log, the conversation        | nothing       |
 
 What is kept is 0600, stays on the machine, and has to be whole, or no turn could be taken up again. What leaves is
@@ -42,6 +42,7 @@ from tests.bot.tools.browser.site import page
 from tests.bot.tools.browser.site import running as running_browser
 from tests.bot.tools.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
+from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, serving
 from tests.world import T1
 from threads.model import Outgoing, Taken, TextDelta, ThreadId, ToolStarted, TurnStarted
@@ -308,8 +309,28 @@ async def test_what_the_model_says_is_masked_in_the_post_and_in_every_draft(tmp_
                 )
         assert found_in(made.shown) == []
         assert "[masked]" in made.shown
-        assert found_in(made.kept(*CONVERSATION)) == []
+        assert found_in(made.kept()) == []
+        assert found_in(made.told_to_the_model) == []
         assert found_in(made.logs.getvalue()) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "sink"),
+    [
+        ("write_file", {"path": "{}.txt", "content": "{}"}, "workspace"),
+        ("remember", {"text": "{}", "scope": "thread"}, "MEMORY.md"),
+        ("schedule", {"text": "{}", "in_minutes": 60}, "schedules.json"),
+        ("teller__values", {"q": {"deep": ["{}"]}}, "audit"),
+    ],
+)
+async def test_what_the_model_calls_a_tool_with_is_kept_nowhere(tmp_path, tool, arguments, sink):
+    async with stage(tmp_path) as made:
+        for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):
+            given = json.loads(json.dumps(arguments).replace("{}", json.dumps(canary)[1:-1]))
+            await made.turn(f"call {number}.", Tool("c1", tool, given), repeated)
+        assert any(sink in str(path) for path in made.data.rglob("*"))
+        for found in (made.kept(), made.shown, made.told_to_the_model, made.logs.getvalue()):
+            assert found_in(found) == []
 
 
 async def test_what_a_tool_tells_is_masked_before_the_model_reads_it_and_kept_nowhere(tmp_path):
@@ -400,14 +421,11 @@ async def test_what_a_tool_is_called_with_is_masked_in_its_line_of_status(tmp_pa
 
 async def test_a_file_that_holds_a_secret_of_ours_is_not_posted_and_names_none(tmp_path):
     async with stage(tmp_path) as made:
+        workspace = thread_folder(made.data, T1) / "workspace"
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):
-            content = f"{'x' * 1_000_000 * (number == 1)}{canary} and more"
-            await made.turn(
-                f"post {number}.",
-                Tool("c1", "write_file", {"path": "report.txt", "content": content}),
-                Tool("c2", "attach", {"path": "report.txt"}),
-                repeated,
-            )
+            workspace.mkdir(parents=True, exist_ok=True)
+            (workspace / "report.txt").write_text(f"{'x' * 1_000_000 * (number == 1)}{canary} and more")
+            await made.turn(f"post {number}.", Tool("c2", "attach", {"path": "report.txt"}), repeated)
         named = {"path": "fine.txt", "name": f"{CANARIES['SLACK']}.txt"}
         await made.turn(
             "post well.",
@@ -438,7 +456,7 @@ async def test_no_line_of_the_audit_no_permission_and_no_question_holds_one(tmp_
             made.plan[f"ask {number}."] = [Tool("c1", "teller__values", {"q": canary})]
             posts = len(made.chat.posts)
             sent = await made.chat.send(f"ask {number}.")
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await made.chat.until(
                     lambda before=posts: any(post.choices for post in made.chat.posts[before:])
                 )

@@ -138,9 +138,35 @@ def test_a_second_process_on_the_same_folder_exits_78_naming_the_holder(tmp_path
         until(lambda: len(journal(tmp_path)) > 0)
         second = chat(tmp_path, b"hello\n")
         assert second.returncode == 78
-        assert f"pid {first.pid}). Talk to that one, or stop it first;" in second.stderr.decode()
+        assert f"pid {first.pid}). It is a chat or a question in another terminal" in second.stderr.decode()
         assert "another folder with --data" in second.stderr.decode()
         assert second.stdout == b""
+
+
+@pytest.mark.parametrize("name", ["chat", "ask"])
+def test_a_failure_in_a_pipe_is_a_sentence_that_says_what_to_do_and_its_log_is_in_a_file(tmp_path, name):
+    mine = {"model": "mine/x", "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}}}
+    (tmp_path / "settings.json").write_text(json.dumps(mine | {"tools": {"sandbox": "off"}}))
+    done = bot(tmp_path, name, b"hello\n")
+    assert done.returncode == 1
+    said = (done.stdout + done.stderr).decode()
+    sentence = re.search(
+        r'write "prices": {"mine/x": .*"free": true under providers.mine. \(ref (\w+)\)', said
+    )
+    assert sentence, said
+    note = "Note: The shell is off: commands are switched off in the settings." in said
+    assert note == (name == "chat")
+    assert "turn.failed" not in said
+    log = (tmp_path / "data" / "threadfast.log").read_text()
+    assert f"correlation_id={sentence[1]}" in log
+    assert "turn.failed: PriceUnknown" in log
+
+
+def test_logs_go_to_standard_error_where_the_settings_name_a_level(tmp_path):
+    (tmp_path / "settings.json").write_text('{"model": "offline/demo", "observe": {"log_level": "info"}}')
+    done = chat(tmp_path, b"hello\n")
+    assert b"turn.settled: answered" in done.stderr
+    assert not (tmp_path / "data" / "threadfast.log").exists()
 
 
 @pytest.mark.parametrize("place", ["a file", "below a file", "/proc/nope"])
@@ -186,7 +212,7 @@ def test_a_key_or_a_skill_that_is_mistyped_ends_every_start_with_a_word(tmp_path
         ({"modle": "anthropic/x"}, 'modle: unknown key; the nearest known one is "model"'),
         (
             {"model": "offline/demo", "skills": ["deploi"]},
-            f'skills[0]: no skill is called "deploi" in {tmp_path}/data/skills; the nearest there is "deploy"',
+            f'skills[0]: no skill is called "deploi" in {tmp_path}/data/skills; the nearest known one is "deploy"',
         ),
     ]:
         (tmp_path / "settings.json").write_text(json.dumps(settings))

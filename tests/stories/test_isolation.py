@@ -1,18 +1,24 @@
-"""A hung, a crashing and a flooding thread among others: by count and by order, never by the clock."""
+"""A hung, a crashing, a flooding and a failing thread among others: by count and by order, never by the clock."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import anyio
 import pytest
 
+from bot.config.settings import LlmRetry
+from bot.llm.classify import Fault, failure_of
 from bot.ports import wording as sentences
+from bot.ports.errors import ModelTimeout, ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Usage
-from tests.one_model import OneModel
+from tests.bot.llm.herd import gated
+from tests.one_model import OneModel, Only
 from tests.world import Platform, message, running, says
 from threads import wording
-from threads.model import Author, Limits, ThreadId
+from threads.model import Author, Limits, ThreadId, Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -84,6 +90,64 @@ async def test_three_bad_threads_cost_the_197_others_nothing_but_their_own_slots
         assert model.most_inside == 3
         assert Counter(model.served)["Chung"] == Counter(model.served)["Cflood"] == 1
         assert sent("hung").id not in platform.outcomes
+
+
+class FailingForOne(OneModel):
+    """A provider that fails every request of one thread, and answers the others at once."""
+
+    name = "fake/one"
+
+    def __init__(self, error: Callable[[], ProviderError]) -> None:
+        self.error, self.asked = error, Counter[str]()
+        self.failed = anyio.Event()
+
+    async def complete(self, request, on_event):
+        thread = ThreadId.parse(request.cache_key).channel
+        self.asked[thread] += 1
+        if thread == "Cfail":
+            self.failed.set()
+            raise self.error()
+        return Completion(says(f"ok {thread}"), Usage(), "end")
+
+
+def too_large() -> ProviderError:
+    return failure_of(Fault("Request too large: tokens per min (TPM): Limit 1, Requested 2", {}, 429))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        partial(ModelUnavailable, "529", status=529),
+        partial(ModelUnavailable, "529", status=529, retry_after=60),
+        ModelTimeout,
+        partial(RateLimited, "429"),
+        too_large,
+    ],
+    ids=["529", "529 with Retry-After", "time-out", "429", "429 of the request alone"],
+)
+@pytest.mark.parametrize("policy", [LlmRetry(), LlmRetry(max_retries=0)], ids=["it retries", "it gives up"])
+async def test_a_thread_whose_requests_always_fail_neither_delays_nor_diverts_another(
+    tmp_path, error, policy
+):
+    """An open circuit or a stopped gate would let them wait for seconds, or have another model answer."""
+    platform, provider = Platform(), FailingForOne(error)
+    model = gated(provider, policy)
+    bad, others = [sent("fail", n) for n in range(3)], [sent(name) for name in range(199)]
+    async with running(tmp_path, platform, Only(model)) as bot:
+        await tell_all(bot, bad)
+        await provider.failed.wait()
+        if not policy.max_retries:
+            await platform.settled(*(event.id for event in bad))
+        for event in others:
+            assert model.gate.unavailable(provider.name) is None
+            await bot.orchestrator.receive(event)
+            await platform.settled(event.id)
+        assert model.gate.describe(provider.name) == ""
+    assert {platform.outcomes[event.id] for event in others} == {"answered"}
+    asked = {thread: times for thread, times in provider.asked.items() if thread != "Cfail"}
+    assert set(asked.values()) == {1}
+    waited = [shown for _, shown in platform.events if isinstance(shown, Waiting)]
+    assert len(waited) <= len(bad) * policy.max_retries, "only the thread itself waits"
 
 
 async def test_a_hung_thread_holds_exactly_one_slot(tmp_path):

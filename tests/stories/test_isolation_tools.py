@@ -22,6 +22,7 @@ from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
+from tests.patience import WITHIN_S
 from tests.tool_context import make_toolbox, tool_context
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says, state_file
 from threads.actor.questions import Questions
@@ -113,7 +114,7 @@ async def test_two_hundred_calls_that_hang_hold_eight_places_of_their_own_thread
         await answered(bot, platform)
         assert (hangs.inside, hangs.most) == (MAX_PARALLEL, MAX_PARALLEL)
         await bot.orchestrator.receive(message("stop", text="/stop", thread=BAD))
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await platform.settled("mbad", "mstop")
         assert hangs.inside == 0
     assert platform.outcomes["mbad"] == "stopped"
@@ -130,7 +131,7 @@ async def test_searches_that_never_end_cost_the_others_no_answer(tmp_path, platf
         await answered(bot, platform)
         assert "mbad" not in platform.outcomes
         await bot.orchestrator.receive(message("stop", text="/stop", thread=BAD))
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await platform.settled("mbad")
 
 

@@ -253,7 +253,7 @@ class Process:
         return [text for text in map(_words, self.slack.posts()) if words in text]
 
     async def until(self, words, count=1):
-        await self.slack.until(lambda: len(self.posts(words)) == count, 30)
+        await self.slack.until(lambda: len(self.posts(words)) == count)
         return self.posts(words)[-1]
 
     async def say(self, text, words):
@@ -282,7 +282,7 @@ async def killed(tmp_path, ports):
         bot = Process(slack, site, model, path)
         model.script = bot.reply
         async with bot.run() as process:
-            await slack.until(lambda: slack.sockets.links, 30)
+            await slack.until(lambda: slack.sockets.links)
             link = link_in(await bot.say("/mcp connect shop", "check where it leads"))
             await bot.say(await browse(link), "You are signed in at shop.")
             tokens = {file: file.read_bytes() for file in (tmp_path / "data" / FOLDER).iterdir()}

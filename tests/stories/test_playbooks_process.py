@@ -119,7 +119,7 @@ class Thread:
 
     async def outcome(self, name, count=1):
         """Return the last of *count* outcomes, when it is there."""
-        await self.slack.until(lambda: len(self.outcomes(name)) == count, 30)
+        await self.slack.until(lambda: len(self.outcomes(name)) == count)
         return self.outcomes(name)[-1]
 
     def asked(self, label):
@@ -130,9 +130,9 @@ class Thread:
 
     async def decide(self, label):
         """Press this button of the open question, once it is there and a process can hear of it."""
-        question = await self.slack.until(lambda: self.slack.sockets.links and self.asked(label), 30)
+        question = await self.slack.until(lambda: self.slack.sockets.links and self.asked(label))
         await self.slack.press("U1", question.ts, *_button(question, label))
-        await self.slack.until(lambda: not _buttons(question), 30)
+        await self.slack.until(lambda: not _buttons(question))
 
     def run(self):
         """Return the run on disk, or None."""
@@ -171,7 +171,7 @@ class Place:
         code = {"code": DYING} if dies else {}
         async with running(self._path, environ(self.slack, DIES=dies), **code) as process:
             yield process
-        await self.slack.until(lambda: not self.slack.sockets.links, 30)
+        await self.slack.until(lambda: not self.slack.sockets.links)
 
     async def play(self, name, word):
         said = await self.slack.say("U1", "C1", f"<@UBOT> /play {name} {word}").delivered(30)
@@ -426,7 +426,7 @@ async def test_a_budget_that_ends_mid_way_asks_a_person_also_after_a_kill(tmp_pa
         async with bot.run() as process:
             thread = await bot.play("triage", "dear")
             await thread.decide("Yes")
-            await bot.slack.until(lambda: thread.asked("Continue"), 30)
+            await bot.slack.until(lambda: thread.asked("Continue"))
             process.send_signal(signal.SIGKILL)
             await process.wait()
         async with bot.run():

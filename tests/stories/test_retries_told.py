@@ -56,11 +56,16 @@ async def test_of_a_model_call(tmp_path, platform, told):
         "model.retry: fake/one: 529",
         "model.retry: fake/one: 529 again",
     ]
+    for record in told.records():
+        assert (record.levelname, record.provider, record.model) == ("WARNING", "fake", "fake/one")
+        assert record.duration_ms == 0, "of the call, not of the wait"
 
 
 async def test_of_an_empty_answer(tmp_path, platform, told):
     await converse(tmp_path, platform, Scripted(says(""), says("there")), message())
     assert told() == [("model.retry", 2, 0.0, "output_invalid")]
+    [record] = told.records()
+    assert (record.levelname, record.provider, record.duration_ms) == ("WARNING", "fake", 0)
 
 
 async def test_of_a_post_and_of_its_look_up_with_the_reference_of_the_turn(tmp_path, platform, told):

@@ -63,7 +63,7 @@ async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
     async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         async with running(path, environ(slack)) as process:
-            await slack.until(lambda: slack.sockets.links, 20)
+            await slack.until(lambda: slack.sockets.links)
             said = await slack.say("U1", "C1", "<@UBOT> hello")
             await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2)
             process.send_signal(signal.SIGKILL)
@@ -98,7 +98,7 @@ async def test_a_follower_of_the_events_goes_on_over_kill_minus_nine(tmp_path):
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         async with AsyncExitStack() as stack:
             async with running(path, environ(slack)) as process:
-                await slack.until(lambda: slack.sockets.links, 20)
+                await slack.until(lambda: slack.sockets.links)
                 options = "--follow", "--kind", "settled"
                 next_event = await stack.enter_async_context(events_of(path, environ(), *options))
                 said = await slack.say("U1", "C1", "<@UBOT> hello secretly").delivered(20)
@@ -131,14 +131,14 @@ async def test_it_answers_in_discord_and_again_after_kill_minus_nine(tmp_path):
         path = settings(tmp_path, discord=in_discord(discord))
         env = environ(DISCORD_TOKEN=discord.token)
         async with running(path, env) as process:
-            await discord.until(lambda: discord.ready, 20)
+            await discord.until(lambda: discord.ready)
             said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
             await discord.until(lambda: answered(discord, said.id))
             process.send_signal(signal.SIGKILL)
             await process.wait()
             missed = discord.say(U1, CHANNEL, f"<@{BOT}> and now?")
         async with running(path, env):
-            await discord.until(lambda: answered(discord, missed.id), 20)
+            await discord.until(lambda: answered(discord, missed.id))
 
 
 @pytest.mark.parametrize("ill", ["slack", "discord"])
@@ -146,16 +146,16 @@ async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_
     async with FakeSlack() as slack, FakeDiscord() as discord:
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url}, discord=in_discord(discord))
         async with running(path, environ(slack, DISCORD_TOKEN=discord.token)) as process:
-            await slack.until(lambda: slack.sockets.links, 20)
-            await discord.until(lambda: discord.ready, 20)
+            await slack.until(lambda: slack.sockets.links)
+            await discord.until(lambda: discord.ready)
             (slack if ill == "slack" else discord).revoke()
             if ill == "slack":
                 slack.say("U1", "C1", "<@UBOT> hello")
                 said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
-                await discord.until(lambda: answered(discord, said.id), 20)
+                await discord.until(lambda: answered(discord, said.id))
             else:
                 heard = await slack.say("U1", "C1", "<@UBOT> hello")
-                await slack.until(lambda: len(slack.thread("C1", heard.ts)) == 2, 20)
+                await slack.until(lambda: len(slack.thread("C1", heard.ts)) == 2)
             assert process.returncode is None
 
 
@@ -238,7 +238,7 @@ async def test_a_hang_up_takes_up_the_settings_and_a_faulty_file_changes_nothing
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         given = json.loads(path.read_text())
         async with running(path, environ(slack)) as process, Lines(process.stderr) as log:
-            await slack.until(lambda: slack.sockets.links, 20)
+            await slack.until(lambda: slack.sockets.links)
 
             async def hang_up(document, event):
                 path.write_text(document if isinstance(document, str) else json.dumps(document))
@@ -247,7 +247,7 @@ async def test_a_hang_up_takes_up_the_settings_and_a_faulty_file_changes_nothing
 
             async def says():
                 said = await slack.say("U1", "C1", "<@UBOT> hello")
-                await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2, 20)
+                await slack.until(lambda: len(slack.thread("C1", said.ts)) == 2)
                 return slack.thread("C1", said.ts)[-1].text
 
             assert "tokens" not in await says()

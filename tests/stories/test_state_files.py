@@ -23,6 +23,7 @@ from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.approvals import ApprovalsFile
 from bot.tools.mcp.servers import StoredListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
+from tests.patience import WITHIN_S
 from tests.serving import anthropic, serving
 from tests.world import Clock, inline, state_file
 from threads.errors import NewerSchema
@@ -151,7 +152,7 @@ async def test_a_permission_that_cannot_be_kept_is_none(tmp_path, monkeypatch, c
         assert not list((tmp_path / "data").rglob("a.txt"))
         disk.refused.clear()
         again = await chat.send("write again")
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await chat.until(lambda: any(post.choices for post in chat.posts) or again.id in chat.outcomes)
     assert any(post.choices for post in chat.posts)
 
@@ -182,7 +183,7 @@ async def test_a_decision_counts_even_if_its_line_in_the_audit_is_lost(tmp_path,
         policy=policy,
     ) as (chat, model, _):
         sent = await chat.send("write")
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while not any(post.choices for post in chat.posts):
                 await anyio.sleep(0.01)
         await chat.say("/approve once")

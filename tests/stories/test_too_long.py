@@ -14,6 +14,7 @@ from bot.ports.errors import ContextOverflow, ModelUnavailable
 from bot.ports.model import Request
 from tests.fakes import anthropic as a
 from tests.hostile.bot import UserPlatform
+from tests.patience import WITHIN_S
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, Counting, Gate, Platform, calls, message, running, says
 from threads import wording
@@ -175,7 +176,7 @@ async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
         ) as chat,
     ):
         asked = await platform.ask("what is this?", names=["big.txt"])
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await platform.settled(asked.id)
         assert fake.requests == []
         assert chat.posts[-1].choices == (

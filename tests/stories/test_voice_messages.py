@@ -13,6 +13,7 @@ from bot.ports import wording
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
+from tests.patience import WITHIN_S
 from tests.serving import Chat, compatible, openai, serving
 from tests.world import message
 from threads.model import Attachment, ToolFinished, ToolStarted
@@ -307,7 +308,7 @@ async def test_a_stop_ends_the_listening_and_what_was_sent_is_paid(tmp_path):
     ):
         await chat.record()
         await listening.wait()
-        with anyio.fail_after(2):
+        with anyio.fail_after(WITHIN_S):
             await chat.say("/stop")
             await chat.settled("m1")
     assert chat.outcomes["m1"] == "stopped"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import uuid
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.fakes.http import Stall
@@ -14,7 +18,7 @@ from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.serving import compatible
 from tests.transports.web.chromium import browsing, needs_chromium
 from tests.transports.web.patient import watching
-from tests.transports.web.process import process_serving
+from tests.transports.web.process import ROOT, process_serving
 from tests.transports.web.site import Visitor
 
 pytestmark = pytest.mark.anyio
@@ -89,8 +93,11 @@ async def test_a_question_that_was_open_at_kill_minus_nine_is_answered_by_its_bu
             await page.until(lambda: page.reconnected and page.choices(message))
             press = next(one for one in page.choices(message) if one.startswith("/approve"))
             await ann.say(press, thread)
-            late = await ann.say(press, thread)
-            await page.until(lambda: page.state(message) == "answered" and page.state(late) == "answered")
+            await ann.say(press, thread)
+            await page.until(
+                lambda: page.state(message) == "answered" and [e for e in page.seen if e["op"] == "told"]
+            )
+            assert list(page.messages) == [message]
             assert not page.choices(message)
             assert len(page.posts(message)) == 2  # the question, and one answer
     written = list(tmp_path.glob("data/threads/web/*/workspace/notes.md"))
@@ -133,6 +140,49 @@ async def until_asked_with(api, visitor, max_tokens):
 
 
 @needs_chromium
+def command(process, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command beside the page; nobody reads what it prints."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(process.folder)}
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "bot", *words],
+            cwd=process.folder,
+            env=environ,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
+    finally:
+        os.close(theirs)
+
+
+async def test_a_command_whose_output_nobody_reads_ends_without_a_complaint(tmp_path):
+    async with offline(tmp_path) as process, Visitor(process) as ann:
+        await ann.enter()
+        await ann.say("hello", str(uuid.uuid4()))  # an event
+        for words in (
+            "events --follow --since 0",
+            "mcp list",
+            f"web --port {process.port} link",
+            "status",
+            "check",
+        ):
+            done = await anyio.to_thread.run_sync(command, process, *words.split())
+            assert (done.returncode, done.stderr) == (1, ""), words
+
+
+async def test_a_chat_beside_the_page_is_told_how_to_talk_to_it_there(tmp_path):
+    async with offline(tmp_path) as process:
+        for words in (["chat"], ["ask", "hello"]):
+            done = await anyio.to_thread.run_sync(command, process, *words)
+            assert done.returncode == 78
+            assert "It serves the page: `threadfast web link` prints a link" in done.stderr
+
+
 async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path):
     from playwright.async_api import expect  # noqa: PLC0415
 
@@ -148,6 +198,7 @@ async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path
         await process.start()
         await expect(page.locator("li[data-state=answered]")).to_have_count(1)
         await expect(page.locator("#link")).to_have_text("")
+        await expect(page.locator("#fault")).to_have_text("")
         await expect(page.locator(".post.reply")).to_have_count(1)
         await expect(page.locator(".draft")).to_have_text("")
         await expect(page.locator("#text")).to_have_value("while it was away")

@@ -18,6 +18,7 @@ from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.gate import Toolbox
 from bot.wiring.app import utc_now
 from bot.wiring.core import open_core
+from tests.patience import WITHIN_S
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.store.data_folder import recent_threads
@@ -67,7 +68,7 @@ async def bot_over(
         core = await open_core(tasks, core_parts(data, edge, model, toolbox, **changes))
         tasks.start_soon(partial(edge.serve, core.orchestrator.receive))
         if connected:
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await edge.reconnected()
         yield edge
         tasks.cancel_scope.cancel()

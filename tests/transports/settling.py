@@ -9,6 +9,8 @@ from typing import Any
 
 import anyio
 
+from tests.patience import WITHIN_S
+
 
 def outcomes(data: Path) -> dict[str, str]:
     return {line["message_id"]: line["outcome"] for line in _journal(data, "settled")}
@@ -22,20 +24,20 @@ def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
 
 async def until_settled(data: Path, *ids: str, count: int = 0) -> dict[str, str]:
     """Return all outcomes once these messages, and so many in all, have one."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while not set(ids) <= outcomes(data).keys() or len(outcomes(data)) < count:
             await anyio.sleep(0.02)
     return outcomes(data)
 
 
 async def until_received(data: Path, *ids: str) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while not set(ids) <= {line["message_id"] for line in _journal(data, "received")}:
             await anyio.sleep(0.02)
 
 
 async def until_kept(path: Path) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while not path.exists():
             await anyio.sleep(0.02)
 

@@ -13,6 +13,7 @@ from bot.tools.approvals import MAX_INLINE
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
 from tests.transports.chats import chat_of
 from tests.transports.question import ASKS
+from tests.transports.settling import until_settled
 from tests.world import calls, says
 from threads.model import Message, ToolCall
 
@@ -112,6 +113,18 @@ async def test_a_call_that_is_not_allowed_does_not_run_and_its_old_buttons_do_no
         await bot.press(question, ONCE, stale=True)
         await bot.told_alone(chat.ann, NOT_OPEN)
         await settle(bot, thread)
+    assert bot.commands == []
+
+
+@PUBLIC
+async def test_a_deletion_takes_the_question_away_and_nothing_runs(bot, chat):
+    async with bot.running(LS):
+        thread, _ = await bot.ask()
+        await chat.delete(thread)
+        await bot.until(lambda: not chat.texts(thread))
+        assert await until_settled(bot.data, thread) == {thread: "withdrawn"}
+        await chat.ask("hello")
+        await until_settled(bot.data, count=2)
     assert bot.commands == []
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.transports.discord.bot import transport as discord_transport
 from tests.transports.settling import beside
 from tests.transports.slack.bot import transport as slack_transport
@@ -77,7 +78,7 @@ async def console(tmp_path):
 @asynccontextmanager
 async def serving(edge):
     async with beside(partial(edge.serve, sink)):
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await edge.reconnected()
         yield
 
@@ -128,7 +129,7 @@ async def test_a_post_has_an_id_and_is_found_by_its_key_if_the_platform_can(open
 async def test_it_is_connected_and_says_so_at_once(opened, tmp_path):
     async with opened(tmp_path) as (edge, _):
         assert edge.state == "connected"
-        with anyio.fail_after(1):
+        with anyio.fail_after(WITHIN_S):
             await edge.reconnected()
 
 

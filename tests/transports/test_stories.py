@@ -15,6 +15,7 @@ from bot.ports.errors import ModelUnavailable
 from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
+from tests.patience import WITHIN_S
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
@@ -317,6 +318,15 @@ async def test_a_live_answer_whose_end_is_refused_does_not_stay_as_if_it_went_on
         await chat.fake.until(lambda: not chat.texts(thread))
 
 
+async def test_a_deletion_takes_away_what_was_shown_of_the_answer(chat, bot, outcome):
+    async with bot(GROWING):
+        thread = await chat.ask("hi")
+        await chat.fake.until(lambda: chat.texts(thread))
+        await chat.delete(thread)
+        assert await outcome(thread) == "withdrawn"
+        await chat.fake.until(lambda: not chat.texts(thread))
+
+
 async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
     async with bot(Scripted(Gate(says("never")))):
         thread = await chat.ask("hi")
@@ -329,7 +339,7 @@ async def test_the_sign_of_a_killed_process_goes_with_the_answer(chat, bot):
 @contextmanager
 def fatal(words, *, hides):
     """Expect the block to end with a fatal fault that has these words in it, and not the token."""
-    with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+    with anyio.fail_after(WITHIN_S), pytest.raises(BaseException) as raised:
         yield
     cause = first_cause(raised.value)
     assert isinstance(cause, TransportFatal)

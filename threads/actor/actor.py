@@ -88,7 +88,8 @@ class Actor:
     async def withdraw(self, key: str) -> None:
         """Settle the message with this key as withdrawn, if it waits or its turn runs, which then ends.
 
-        A turn that other messages have joined goes on: it answers those too. Raises `StoreUnavailable` and `Fenced`.
+        A turn that other messages have joined goes on: it answers those too. Raises `StoreUnavailable`, also while
+        the outcome of its turn waits for the disk, and `Fenced`.
         """
         await self.mailbox.settled(key)
         async with self._withdrawing:
@@ -110,7 +111,11 @@ class Actor:
     def _give_back(self, key: str) -> ActorTurn | None:
         """Return the current message to the mailbox and end its turn, if it has this key and may be withdrawn."""
         waiting, turn = self.current, self._turn
-        if turn is None or waiting is None or waiting.incoming.key != key or turn.joined:
+        if waiting is None or waiting.incoming.key != key or waiting.intent is not None:
+            return None
+        if turn is None:
+            raise StoreUnavailable("its outcome is being written")
+        if turn.joined:
             return None
         self.current, turn.stopped_by = None, waiting.received.message_id
         self.mailbox.put_back([waiting])

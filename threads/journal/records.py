@@ -26,6 +26,7 @@ from threads.model import (
     Outcome,
     OutgoingKind,
     ThreadId,
+    TurnSettled,
     UsageCounted,
     Via,
     Way,
@@ -207,6 +208,11 @@ class PendingMessage:
         return not self.received.author.id
 
     @property
+    def may_be_out(self) -> bool:
+        """Whether another process may have posted something of its answer, finished or not."""
+        return self.received.unsure or self.interrupted
+
+    @property
     def code(self) -> str:
         """Return why it fails or is refused. Blank for an answer."""
         return self.intent.code if self.intent else ""
@@ -258,6 +264,9 @@ class PendingMessage:
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
+
+    def ended(self, end: Settled) -> TurnSettled:
+        return TurnSettled(end.outcome, self.recovered, self.interrupted, self.code, end.shown)
 
     def posted(self) -> Posted:
         r = self.received

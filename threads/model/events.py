@@ -105,11 +105,16 @@ class UsageCounted:
     cost_usd: float | None
 
 
+UNDECIDED = "Not decided."
+"""The decision of a question whose turn ended first."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
     """The question with this post ``key`` is closed. ``by`` is the person who decided, blank if time ran out.
 
-    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose.
+    ``kind`` is the question's. ``choice`` is the label of the option that an answer chose. ``stopped``: its turn was
+    stopped first.
     """
 
     key: str
@@ -117,9 +122,12 @@ class QuestionClosed:
     by: str = ""
     kind: QuestionKind = "decision"
     choice: str = ""
+    stopped: bool = False
 
     def decision(self, who: str) -> str:
         """Return the decision, for below the question; *who* is the person's name, if known."""
+        if self.stopped:
+            return UNDECIDED
         if not self.by:
             return f"Nobody {'answered' if self.kind == 'answer' else 'decided'} in time."
         by = who and f" by {who}"

@@ -172,6 +172,7 @@ class Outgoing:
     ``choices`` out. Either way a choice comes back as a message. ``correlation_id`` is its turn's, for the log.
     ``expired``: it is too old, and posted only because it may be out already. Known not to be, it is given up.
     ``about`` is the text of the message it answers.
+    ``links`` are addresses in the text that the bot itself wrote, not a model: they stay links in every form.
     """
 
     thread: ThreadId
@@ -185,6 +186,7 @@ class Outgoing:
     reply_address: str = field(default="", compare=False, repr=False)
     expired: bool = False
     about: str = field(default="", compare=False, repr=False)
+    links: tuple[str, ...] = ()
 
 
 Outcome = Literal[

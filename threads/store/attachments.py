@@ -7,6 +7,8 @@ file that an earlier process stored is found by its path.
 from __future__ import annotations
 
 import errno
+import hashlib
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +21,6 @@ from threads import model, wording
 from threads.errors import FileUnavailable
 
 from .checksummed_lines import scrub
-from .data_folder import plain
 from .disk import Disk, File, Offload, write_all, write_new
 from .image_header import HEAD
 
@@ -31,6 +32,9 @@ TEXTS, PICTURES = f"{FOLDER}/.text", f"{FOLDER}/.shown"
 
 MAX_NAME = 120
 """Bytes of a name. The message's id is put before it, and file systems take 255 bytes."""
+
+
+_SHORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]{0,31}")
 
 
 def safe_name(name: str) -> str:
@@ -49,9 +53,13 @@ def _allowed(character: str) -> bool:
 
 
 def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
-    """Return the path of each file of a message in the workspace. No two files have the same path."""
-    # It ends at the first dash, so no two messages share a path.
-    owner = plain(message_id).replace("-", "%2D")
+    """Return the path of each file of a message in the workspace. No two files have the same path.
+
+    The name that people know begins after the first dash.
+    """
+    owner = message_id
+    if not _SHORT.fullmatch(message_id):
+        owner = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()[:10]
     used: set[str] = set()
     for name in map(safe_name, names):
         number, unique = 1, name

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
 CONSOLE_USER = "you"
 """The id of the one person at a console."""
 
-MAX_QUOTED = 200
-"""Characters of an earlier message that are repeated above its answer."""
-
-
-async def _forgotten(_: ThreadId, message_id: str) -> str:  # noqa: ARG001
-    """Return "": nothing is known of earlier sessions."""
-    return ""
-
 
 class Console:
     """A chat with the person at this terminal, or through a pipe.
@@ -43,8 +34,8 @@ class Console:
     ``session`` must be unique in the data folder: message ids begin with it. ``history_file`` stores what is typed,
     mode 0600. ``commands`` are those of the bot, with their meanings, for ``/help`` and completion; ``completions``
     are more. ``attached`` is the folder for files from the bot, if it may send any. ``asked`` returns the text of a
-    message of an earlier session, which is shown with its answer. ``interactive`` overrides the check of the streams.
-    With a ``question`` that is all that is asked.
+    message of an earlier session, which a terminal shows above its answer. ``interactive`` overrides the check of
+    the streams. With a ``question`` that is all that is asked.
     """
 
     name = "console"
@@ -58,7 +49,7 @@ class Console:
         commands: Mapping[str, str] = BOT_COMMANDS,
         completions: Sequence[str] = (),
         attached: Path | None = None,
-        asked: Callable[[ThreadId, str], Awaitable[str]] = _forgotten,
+        asked: Callable[[ThreadId, str], Awaitable[str]] | None = None,
         stdin: TextIO | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
@@ -76,8 +67,7 @@ class Console:
             asks=self.interactive or bool(question and question.yes),
             files=attached is not None,
         )
-        self._asked = asked
-        self._sender = sender = Sender(session, Author(CONSOLE_USER, author))
+        sender = Sender(session, Author(CONSOLE_USER, author))
         self._frontend: Ask | Pipe | Terminal
         if question:
             self._frontend = Ask(sender, Streams(*streams), question)
@@ -85,7 +75,7 @@ class Console:
             # prompt_toolkit and rich take 0.2 s to import; a pipe must not wait for them.
             from transports.console.terminal import Terminal  # noqa: PLC0415
 
-            self._frontend = Terminal(sender, commands, completions, history_file, (stdin, stdout))
+            self._frontend = Terminal(sender, commands, completions, history_file, asked, (stdin, stdout))
         else:
             self._frontend = Pipe(sender, Streams(*streams), commands)
 
@@ -109,10 +99,6 @@ class Console:
         await self._frontend.serve(sink)
 
     async def post(self, outgoing: Outgoing) -> str:
-        if outgoing.reply_to and outgoing.kind != "notice" and not self._sender.sent(outgoing.reply_to):
-            asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
-            quote = f"> {asked[:MAX_QUOTED]}{'…' if len(asked) > MAX_QUOTED else ''}\n\n" if asked else ""
-            outgoing = replace(outgoing, text=quote + outgoing.text)
         await self._frontend.post(outgoing)
         self._posts += 1
         return f"{self._session}-shown-{self._posts}"

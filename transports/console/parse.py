@@ -37,6 +37,9 @@ BOT_COMMANDS: Mapping[str, str] = {
     "/new": "forget this conversation and start over",
 }
 
+AT_ONCE = frozenset({"stop", "status", "approve", "deny"})
+"""Commands that act on what is running."""
+
 FIRST_THREAD = "main"
 BAD_NAME = "A thread's name is 1 to 64 of these: a-z A-Z 0-9 - _ . with a letter or digit among them."
 _NAME = re.compile(r"(?=.*[A-Za-z0-9])[A-Za-z0-9._-]{1,64}")
@@ -70,6 +73,12 @@ class Action(NamedTuple):
 
     kind: Literal["send", "switch", "list", "attach", "help", "quit", "reject"]
     text: str = ""
+
+
+def acts_at_once(line: str) -> bool:
+    """Return whether a line acts on what is running, so that it cannot wait for the end of that."""
+    word, *_ = line.lower().split()
+    return line.strip().lower() == "stop" or (word[0] in "/!" and word[1:] in AT_ONCE)
 
 
 def is_thread_name(name: str) -> bool:

@@ -10,7 +10,8 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO, assert_never
@@ -22,6 +23,7 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -48,6 +50,8 @@ DRAIN_S = 5.0
 """How long leaving may wait until the last message is on disk."""
 PASTED = {Keys.Enter, Keys.ControlJ, Keys.Tab}
 """Keys that are text in a paste."""
+MAX_QUOTED = 200
+"""Characters of an earlier message that are repeated above its answer."""
 PROMPT_ROWS = 8
 """Rows that a draft leaves to the prompt, its completions and the status line."""
 
@@ -63,8 +67,10 @@ class Terminal:
         commands: Mapping[str, str],
         completions: Sequence[str],
         history_file: Path | None,
+        asked: Callable[[ThreadId, str], Awaitable[str]] | None,
         streams: tuple[TextIO | None, TextIO | None],
     ) -> None:
+        self._asked = asked
         self._sender, self._commands, self._more = sender, commands, completions
         self._view = View(parse.FIRST_THREAD)
         self._unsent: MemoryObjectSendStream[Incoming]
@@ -106,12 +112,14 @@ class Terminal:
         name = outgoing.thread.root
         heading = "" if name == self._view.current else name
         async with self._printing:
+            lines = [*await self._question_of(outgoing), *self._view.take_tool_lines(name)]
+            text = f"{self._view.take_shown(name)}{outgoing.text}"
             draw = partial(
                 render.render,
-                outgoing,
+                replace(outgoing, text=text),
                 self._width,
                 heading=heading,
-                tools=self._view.take_tool_lines(name),
+                tools=lines,
                 colour=self._colour,
                 alone=not self._view.threads[name].questions,
             )
@@ -121,9 +129,28 @@ class Terminal:
                 self._view.threads[name].questions.add(outgoing.key)
             await self._print(text)
 
+    async def _question_of(self, outgoing: Outgoing) -> list[str]:
+        """Return the line above an answer to an earlier session, whose question is not on this screen."""
+        if self._asked is None or outgoing.kind == "notice" or not outgoing.reply_to:
+            return []
+        if self._sender.sent(outgoing.reply_to):
+            return []
+        asked = " ".join((await self._asked(outgoing.thread, outgoing.reply_to)).split())
+        return [f"You asked: {asked[:MAX_QUOTED]}{'…' * (len(asked) > MAX_QUOTED)}"] if asked else []
+
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         self._view.threads[thread.root].apply(message_id, event, time.monotonic())
+        self._take_dropped()
         self._prompt.app.invalidate()
+
+    def _take_dropped(self) -> None:
+        """Put what a stop dropped in the current thread back into the field."""
+        dropped, self._view.thread.dropped = self._view.thread.dropped, []
+        if dropped:
+            field = self._prompt.default_buffer
+            text = "\n".join(filter(None, [*(message.text for message in dropped), field.text]))
+            field.document = Document(text, len(text))
+            self._attachments[:0] = [file for message in dropped for file in message.files]
 
     async def _converse(self) -> None:
         await self._note(f"Thread {self._view.current}. /help lists the commands, Ctrl-D leaves.")
@@ -150,6 +177,7 @@ class Terminal:
                 self._say(action.text)
             case "switch":
                 self._view.switch_to(action.text)
+                self._take_dropped()
             case "list":
                 await self._note(self._view.listing())
             case "attach":
@@ -184,7 +212,7 @@ class Terminal:
         attachments = [] if text.startswith("/") else self._attachments
         message = self._sender.message(text, self._view.current, attachments)
         attachments.clear()
-        self._view.thread.queued.add(message.id)
+        self._view.thread.queued[message.id] = message
         self._unsent.send_nowait(message)
         return message.id
 

@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field, replace
 
 from threads.model import (
+    Incoming,
     QuestionClosed,
     StagesChanged,
     Taken,
@@ -83,10 +84,15 @@ class LiveTurn:
 
 @dataclass(slots=True)
 class ThreadView:
-    """One thread. ``questions`` are the keys of those that are open."""
+    """One thread. ``questions`` are the keys of those that are open.
+
+    A stop gives back the ``dropped`` messages that waited. What was ``shown`` of an answer goes above the next post.
+    """
 
     live: LiveTurn | None = None
-    queued: set[str] = field(default_factory=set)
+    queued: dict[str, Incoming] = field(default_factory=dict)
+    dropped: list[Incoming] = field(default_factory=list)
+    shown: str = ""
     unread: int = 0
     tool_lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_TOOL_LINES))
     questions: set[str] = field(default_factory=set)
@@ -104,11 +110,14 @@ class ThreadView:
                 self.questions.discard(key)
             case TurnStarted():
                 self.live = LiveTurn(message_id, now)
-                self.queued.discard(message_id)
-            case TurnSettled():
+                self.queued.pop(message_id, None)
+            case TurnSettled(outcome=outcome, shown=shown):
                 self.live = None if is_live else self.live
                 self.questions.clear()
-                self.queued.discard(message_id)
+                self.shown += shown
+                waited = self.queued.pop(message_id, None)
+                if waited and outcome == "stopped":
+                    self.dropped.append(waited)
             case _:
                 self.live = self.live or LiveTurn(message_id, now)
                 if self.live.message_id == message_id and (line := self.live.apply(event, now)):
@@ -144,6 +153,11 @@ class View:
         taken = list(lines)
         lines.clear()
         return taken
+
+    def take_shown(self, name: str) -> str:
+        """Return what was shown of an answer that was stopped, once."""
+        shown, self.threads[name].shown = self.threads[name].shown, ""
+        return f"{shown}\n\n(Stopped here.)\n\n" if shown else ""
 
     @property
     def draft(self) -> str:

@@ -29,9 +29,6 @@ THANKS: dict[Verdict, str] = {
 }
 """The reply to a verdict on an answer, for its person alone."""
 
-UNDECIDED = "Not decided."
-"""The decision of a question whose turn ended first."""
-
 _CONTROL = re.compile(r"\s*(?:[/!](?!play\b)[a-z]|stop\s*\Z)", re.IGNORECASE)
 _PRESS = re.compile(
     r"\s*(?:[/!]?stop|[/!](?:approve|deny|answer)\s+q[0-9a-f]{8}\b.*)\s*\Z", re.IGNORECASE | re.DOTALL

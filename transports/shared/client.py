@@ -20,14 +20,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from threads.errors import TransportUnavailable
-from threads.model import Outgoing, QuestionClosed, Sink, ThreadId, TurnEvent, TurnSettled, message_key
+from threads.model import (
+    UNDECIDED,
+    Outgoing,
+    QuestionClosed,
+    Sink,
+    ThreadId,
+    TurnEvent,
+    TurnSettled,
+    message_key,
+)
 from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.buttons import UNDECIDED, OpenQuestions, Presses
+from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
 
@@ -183,15 +192,18 @@ class Client(ABC, Generic[S, A, C]):
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         connection = await self._connect()
-        found = await connection.posting.find(thread, key, live=connection.presence.live_in(thread))
         message_id = key.rpartition(":")[2]
-        question = "?" in message_id
-        if found and not question and key == message_key(thread, message_id):
+        answers = "?" not in message_id and key == message_key(thread, message_id)
+        draft = connection.presence.draft_of(thread, message_id) if answers else None
+        # The answer comes next: no message of the draft may begin while unfinished ones are looked for and swept.
+        live = await draft.hand_over() if draft else ()
+        found = await connection.posting.find(thread, key, live=connection.presence.live_in(thread))
+        if found and answers:
             connection.presence.posted(thread, message_id)
-            if draft := connection.presence.draft_of(thread, message_id):
-                await connection.posting.clear(thread, key, await draft.hand_over())
-                if draft.lost:
-                    await connection.sweep_lost(thread, message_id)
+        if found and draft:
+            await connection.posting.clear(thread, key, live)
+            if draft.lost:
+                await connection.sweep_lost(thread, message_id)
         return found
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:

@@ -99,7 +99,7 @@ class Web:
         listening = listen(self.address)
         self.address = replace(self.address, port=listening.getsockname()[1])
         self.sessions = sessions = Sessions(await self._open_state(), self._now)
-        await sessions.open()
+        await sessions.open(self.address.url, options.owner.id if options.owner else "")
         rights = Rights(options.may_read, options.is_admin)
         routes = Routes(sessions, self._talk, self.address, options.views, rights, options.name)
         guard = Guard(routes.app(), self.address, options.most_file_bytes)

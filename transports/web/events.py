@@ -24,7 +24,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -33,7 +33,6 @@ from pydantic import JsonValue
 
 from threads.log import Entry
 from threads.model import (
-    Attachment,
     Outgoing,
     QuestionClosed,
     Resumed,
@@ -118,9 +117,11 @@ _TOLD: Mapping[type, Callable[[Any, datetime], Event]] = {
 }
 
 
-def message_event(message_id: str, text: str, author: str, at: str, files: Sequence[Attachment]) -> Event:
-    """Return what the page is told of a message that a person sent."""
-    names: list[JsonValue] = [{"name": clean(file.name), "size": file.size} for file in files]
+def message_event(
+    message_id: str, text: str, author: str, at: str, files: Iterable[tuple[str, int]]
+) -> Event:
+    """Return what the page is told of a message that a person sent, with the names and sizes of its files."""
+    names: list[JsonValue] = [{"name": clean(name), "size": size} for name, size in files]
     return {
         "op": "message",
         "id": message_id,
@@ -180,7 +181,7 @@ def history_events(past: Past) -> Iterator[Event]:
 def _of_entry(entry: Entry, shown: str) -> Iterator[Event]:
     match entry.kind:
         case "message":
-            yield message_event(entry.message_id, entry.text, entry.author, entry.at, ())
+            yield message_event(entry.message_id, entry.text, entry.author, entry.at, entry.files)
         case "settled":
             if entry.spent:
                 yield _spent(entry.spent)

@@ -2,6 +2,7 @@
 
 | a request                                        | answer |
 |--------------------------------------------------|---|
+| whose end can be read in two ways                | 400 |
 | to a host name that is not ours                  | 421: a name of somebody else's may lead here (DNS rebinding) |
 | that changes something, from another origin      | 403 |
 | that changes something, without our token        | 403 |
@@ -82,6 +83,8 @@ class Guard:
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if self.open_requests >= MOST_REQUESTS:
             return 503, "too many requests are open; try again in a moment"
+        if "transfer-encoding" in headers and ("content-length" in headers or scope["http_version"] != "1.1"):
+            return 400, "send a Content-Length or chunks"  # h11 takes either, and a proxy may take the other
         if headers.getlist("host") != [host := headers.get("host", "")] or not self.address.is_host(host):
             return 421, "this is not an address of this page; see transports.web in settings.json"
         if scope["method"] not in SAFE_METHODS and not self._same_origin(headers):

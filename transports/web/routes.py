@@ -201,13 +201,18 @@ class Routes:
     async def _enter_page(self, request: Request) -> Response:
         # A link on another page may be somebody else's, who wants to read what is written in their name.
         asks = request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}
-        return HTMLResponse(self._templates.get_template("enter.html").render(name=self._name, asks=asks))
+        person = self._sessions.person(request.cookies.get(self._address.cookie, ""))
+        why = barred(person.id) if person and not self._rights.may_read(person.id) else ""
+        page = self._templates.get_template("enter.html").render(name=self._name, asks=asks, why=why)
+        return HTMLResponse(page)
 
     async def _enter(self, request: Request) -> Response:
         given = await _body(request, _Link)
         now, next_one = self._person(request), self._sessions.person_of(given.link)
         if now and next_one and now.id != next_one.id and not given.sure:
             raise HTTPException(409, f"This browser is {now.id}'s, and the link is for {next_one.id}.")
+        if next_one and not self._rights.may_read(next_one.id):
+            raise HTTPException(403, barred(next_one.id))
         if (cookie := await self._sessions.enter(given.link)) is None:
             raise HTTPException(403, "This link was used already, or is too old. Ask for a new one.")
         response = JSONResponse({"ok": True})
@@ -325,6 +330,11 @@ class _AdminsOnly:
         request = Request(scope, receive)
         app = self._app if self._admits(request) else HTMLResponse("Only admins can look here.", 403)
         await app({**scope, "may_go_on": lambda: self._admits(request)}, receive, send)
+
+
+def barred(person: str) -> str:
+    """Return why a person has no page."""
+    return f"{person} may not use this bot. Whoever runs it can add {person} to access.users in its settings."
 
 
 def _root(given: str) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import socket
 import time
 from asyncio import Transport
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from email.utils import formatdate
+from operator import attrgetter
 
 import anyio
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,18 +29,46 @@ KEEP_ALIVE_S = 30
 HEAD_BYTES = 16_384
 BACKLOG = 128
 MOST_CONNECTIONS = 1_500
+"""Connections at once, or half of the files that the process may open."""
+
+
+_ODD_HEAD = re.compile(rb"(?<!\r)\n|\r\n[ \t]")
+"""A bare line feed, or a line that goes on in the next: a proxy may read such a head in another way."""
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1, with a deadline for the first request: a connection that says nothing ends."""
+    """HTTP/1.1, with a deadline for the first request: a connection that says nothing ends.
+
+    If there are too many, the oldest one without a request makes room for a new one.
+    """
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         self.app_state = {**self.app_state, "abort": transport.abort}
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.close()
-            return
+        self.made_at = self.loop.time()
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(self.connections) > min(MOST_CONNECTIONS, files // 2):
+            idle = [one for one in self.connections if isinstance(one, _Protocol) and one.idle]
+            min(idle, key=attrgetter("made_at")).leave()
         self.loop.call_later(REQUEST_S, self._close_silent)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def leave(self) -> None:
+        """Close the connection, and count it no more at once."""
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def handle_events(self) -> None:
+        if self.conn.their_state is h11.IDLE:
+            head = self.conn.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if _ODD_HEAD.search(head):
+                self.send_400_response("Invalid HTTP request received.")
+                return
+        super().handle_events()
 
     def data_received(self, data: bytes) -> None:
         self.server_state.default_headers = [(b"date", formatdate(time.time(), usegmt=True).encode())]

@@ -46,9 +46,14 @@ class Session(Person):
 
 
 class WebState(JsonState):
-    """What has to outlive the process. ``key`` signs links; ``used`` are links by nonce, until they expire."""
+    """What has to outlive the process. ``key`` signs links; ``used`` are links by nonce, until they expire.
+
+    ``url`` is where the page was served last, and ``owner`` who may use it whatever the settings say.
+    """
 
     key: str = ""
+    url: str = ""
+    owner: str = ""
     used: dict[str, datetime] = Field(default_factory=dict)
     sessions: dict[str, Session] = Field(default_factory=dict)
 
@@ -79,10 +84,16 @@ class Sessions:
     def __init__(self, state: State[WebState], now: Callable[[], datetime]) -> None:
         self._state, self._now = state, now
 
-    async def open(self) -> None:
-        """Make the key, once for all workers."""
-        key = secrets.token_urlsafe(32)
-        await self._state.change(lambda state: state if state.key else state.model_copy(update={"key": key}))
+    async def open(self, url: str = "", owner: str = "") -> None:
+        """Make the key, once for all workers, and note where the page is."""
+        key = self._state.value.key or secrets.token_urlsafe(32)
+
+        def change(state: WebState) -> WebState:
+            known = {"key": state.key or key, "url": url, "owner": owner}
+            same = all(getattr(state, name) == value for name, value in known.items())
+            return state if same else state.model_copy(update=known)
+
+        await self._state.change(change)
 
     def link(self, person: Person) -> str:
         """Return the token of a new one-time link."""

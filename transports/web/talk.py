@@ -110,7 +110,8 @@ class Talk:
         at = self._now().isoformat(timespec="milliseconds")
         author = Author(person.id, person.name)
         if not is_press(text):
-            self._sent[message_id] = message_event(message_id, text, person.id, at, attachments)
+            sizes = [(file.name, file.size) for file in attachments]
+            self._sent[message_id] = message_event(message_id, text, person.id, at, sizes)
         await self.sink(Incoming(message_id, thread, author, text, at, files=attachments))
 
     async def edit(self, person: Person, root: str, message_id: str, text: str) -> None:

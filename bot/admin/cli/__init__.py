@@ -45,7 +45,7 @@ class InOrder(click.Group):
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="threadfast")
+@click.version_option(None, "-V", "--version", package_name="threadfast")
 def main() -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
     gc.set_threshold(*COLLECT_AFTER)

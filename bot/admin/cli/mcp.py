@@ -36,6 +36,8 @@ def list_servers(settings_file: Path | None, data: Path | None) -> None:
     loaded = load(settings_file, data)
 
     async def lines(sign_ins: SignIns) -> str:
+        if not loaded.settings.mcp_servers:
+            click.echo("There are none: name one under `mcp_servers` in the settings.")
         for name, server in sorted(loaded.settings.mcp_servers.items()):
             if server.oauth is None:
                 click.echo(f"{name}: no sign-in")
@@ -168,6 +170,8 @@ def _run(loaded: Loaded, work: Callable[[SignIns], Awaitable[str]]) -> None:
         fault = anyio.run(run)
     except Exception as error:
         cause = first_cause(error)
+        if isinstance(cause, BrokenPipeError):  # the reader of our output has closed the pipe
+            raise cause from None
         if isinstance(cause, ConfigInvalid | NewerSchema | ForeignFolder):
             refuse(str(cause))
         if not isinstance(cause, StoreUnavailable | OSError):

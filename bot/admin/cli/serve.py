@@ -7,7 +7,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 MOST_PIPED = 1 << 20
 """Bytes of a question that comes through a pipe."""
 
-IN_USE = (
-    "Talk to that one, or stop it first; or choose another folder with --data. `threadfast status` shows it."
-)
+CHATS = "It is a chat or a question in another terminal, or it has just begun to start."
+PAGE = "It serves the page: `threadfast web link` prints a link with which you talk to it there."
+PLATFORMS = "It serves {}: talk to it there."
+OTHERWISE = "Or stop it first, or choose another folder with --data. `threadfast status` shows it."
 
 
 @click.command()
@@ -89,8 +90,11 @@ def _piped() -> str:
     return data.decode(errors="replace")
 
 
+port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
+
+
 @click.group(invoke_without_command=True)
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
+@port_option
 @click.option("--open/--no-open", "opens", default=None, help="Open the page, by default on a desktop.")
 @settings_option
 @data_option
@@ -101,11 +105,12 @@ def web(
     """Talk to the bot in the browser. It prints a link that works once."""
     if not ctx.invoked_subcommand:
         _await_reload()
-    loaded = load(settings_file, data)
-    ctx.obj = loaded, port
+    ctx.obj = {"port": port, "settings_file": settings_file, "data": data}
     if ctx.invoked_subcommand:
         return
     from bot.wiring.web import run_web
+
+    loaded = load(settings_file, data)
 
     desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     shows = desktop if opens is None else opens
@@ -117,23 +122,25 @@ def web(
     "--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`."
 )
 @click.option("--name", default="", help="What to call this person.")
+@port_option
+@settings_option
+@data_option
 @click.pass_obj
-def link(served: tuple[Loaded, int | None], person: str, name: str) -> None:
-    """Print a new link to the page of the running bot. It works once, for 10 minutes.
-
-    If the bot was started with --port, say it here too: threadfast web --port 8000 link.
-    """
+def link(before: dict[str, Any], /, person: str, name: str, **given: Any) -> None:
+    """Print a new link to the page of the running bot. It works once, for 10 minutes."""
     import anyio
 
     from bot.wiring.web import make_link
     from transports.web.sessions import Person
 
-    loaded, port = served
+    options = {option: before[option] if value is None else value for option, value in given.items()}
+    loaded, port = load(options["settings_file"], options["data"]), options["port"]
     whom = Person(id=person, name=name)
     try:
-        click.echo(anyio.run(make_link, loaded.settings, loaded.environ, whom, port))
+        address = anyio.run(make_link, loaded.settings, loaded.environ, whom, port)
     except (ConfigInvalid, OSError) as error:
         refuse(masker(loaded)(str(error)))
+    click.echo(address)
 
 
 @click.command()
@@ -171,7 +178,7 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
     except Exception as error:  # noqa: BLE001 - the boundary of the process: it ends with the log, not the interpreter
         match first_cause(error):
             case FolderTaken() as cause if not isinstance(cause, ForeignFolder):
-                refuse(f"{cause}. {IN_USE}")
+                refuse(f"{cause}. {_place_of(loaded.settings.data)} {OTHERWISE}")
             case ConfigInvalid() | ForeignFolder() | NewerSchema() as cause:
                 refuse(masker(loaded)(str(cause)))
             case StoreRefused() as cause:
@@ -186,6 +193,17 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
                 refuse(f"{where}: {cause.strerror}; fix that, or choose another data folder with --data")
             case _:
                 _crashed(error, loaded)
+
+
+def _place_of(data: Path) -> str:
+    """Return where a person talks to the bot that serves this folder."""
+    from bot.admin.status.client import NoStatus, find_running_bot
+
+    found = find_running_bot(data)
+    names = [] if isinstance(found, NoStatus) else [transport.name for transport in found.transports]
+    if "web" in names:
+        return PAGE
+    return PLATFORMS.format(" and ".join(names)) if names else CHATS
 
 
 def _crashed(error: BaseException, loaded: Loaded) -> NoReturn:

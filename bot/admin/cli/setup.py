@@ -46,6 +46,13 @@ _file = click.Path(path_type=Path)
 @click.option("--model", default="", help="provider/model that answers.")
 @click.option("--base-url", default="", help="Address of its provider, OpenAI-compatible; ends in /v1.")
 @click.option("--key-file", type=_file, help="File that holds its key.")
+@click.option("--free", is_flag=True, help="Its provider's models cost nothing, as on a server of yours.")
+@click.option(
+    "--price",
+    default="",
+    metavar="INPUT/OUTPUT",
+    help="What it costs, in USD per million tokens, if that is not known.",
+)
 @click.option("--bot-token-file", type=_file, help="Slack: file that holds the xoxb token.")
 @click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
 @click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
@@ -118,6 +125,7 @@ def _options(
     platform: str, settings_file: Path | None, flags: dict[str, object], *, as_json: bool
 ) -> InitOptions:
     """Gather the flags. Raises `click.UsageError` for one that is empty, or does not go with the others."""
+    from bot.admin.setup.models import price_of
     from bot.admin.setup.options import InitOptions
 
     source = click.get_current_context().get_parameter_source
@@ -127,8 +135,12 @@ def _options(
         owners = PLATFORM_FLAGS.get(name)
         if value and owners and platform not in owners:
             raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
-        if value and name in {"base_url", "key_file"} and not flags["model"]:
-            raise click.UsageError(f"{_flag(name)} goes with --model: it belongs to that model's provider")
+        if value and name in {"base_url", "key_file", "free", "price"} and not flags["model"]:
+            raise click.UsageError(f"{_flag(name)} goes with --model: it is about that model's provider")
+    if flags["free"] and flags["price"]:
+        raise click.UsageError("--free and --price exclude each other")
+    if flags["price"] and not price_of(str(flags["price"])):
+        raise click.UsageError("--price: write two numbers, such as 0.50/1.50")
     paths = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
     files = {name: path for name, path in paths.items() if isinstance(path, Path)}
     verify = not flags.pop("no_verify")
@@ -178,7 +190,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.playbooks.folder import FOLDER, Library
+    from bot.playbooks.folder import Library
     from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
@@ -188,7 +200,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         faults += model_faults(loaded.settings)
-        faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
+        faults += [f"playbooks: {fault}" for fault in Library.of(loaded.settings).problems()]
         warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
@@ -207,6 +219,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     file = settings_file or Path("settings.json")
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
     serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
+    if web := loaded.settings.transports.web:
+        serves.append(f"the page at {web.public_url or f'{web.host}, port {web.port}'}")
     click.echo(where)
     profile = loaded.settings.tools.profile
     click.echo(

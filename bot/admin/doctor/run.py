@@ -17,7 +17,7 @@ import click
 from bot.admin.doctor.checks import Check, Context, Findings, run_checks
 from bot.admin.doctor.data_folder import check_folder
 from bot.admin.doctor.machine import check_machine
-from bot.admin.doctor.platforms import check_platform, check_platforms
+from bot.admin.doctor.platforms import check_page, check_platform, check_platforms
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen
@@ -122,6 +122,7 @@ async def all_checks(context: Context) -> list[Check]:
         Check("playbooks", check_playbooks),
         *mcp_checks(context),
         Check("transports", check_platforms),
+        *([Check("web", check_page)] if platforms.web else []),
         *(
             Check(name, partial(check_platform, name))
             for name in ("slack", "discord")

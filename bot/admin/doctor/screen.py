@@ -24,7 +24,7 @@ GROUPS: Mapping[str, str] = {
     "bot": "Running bot",
     **dict.fromkeys(("model", "transcription"), "Models"),
     **dict.fromkeys(("sandbox", "browser", "playbooks", "mcp_servers"), "Tools"),
-    **dict.fromkeys(("slack", "discord", "transports"), "Platforms"),
+    **dict.fromkeys(("slack", "discord", "web", "transports"), "Platforms"),
 }
 STATE_WIDTH, NAME_WIDTH = 4, 18
 INDENT = STATE_WIDTH + NAME_WIDTH + 4

@@ -19,6 +19,7 @@ PENDING = "THREADFAST_SETUP_KEY"
 """Stands for a key that is on no disk yet while it is tried."""
 
 OWN_FORM = {"anthropic": tokens.ANTHROPIC, "openai": tokens.OPENAI}
+BEGINS = {"anthropic": "sk-ant-", "openai": "sk-"}
 NEVER_A_KEY = {tokens.BOT, tokens.APP, tokens.USER, tokens.ADDRESS}
 
 
@@ -47,7 +48,10 @@ def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *,
     if OWN_FORM.get(name, "") in screen.pasted:
         _ask(draft, name, provider, screen)
     elif key_file and not anew:
-        _keep(draft, name, tokens.read_secret(key_file, "--key-file"))
+        secret = tokens.read_secret(key_file, "--key-file")
+        if fault := _fault(name, secret, provider):
+            raise ConfigInvalid(f"--key-file {key_file}: {fault}")
+        _keep(draft, name, secret)
     elif not anew and (_found(draft, name, provider) or open_here):
         return
     elif (
@@ -123,10 +127,14 @@ def _fault(name: str, pasted_text: str, provider: Provider) -> str:
     if len(words) > 1 or not tokens.usable(words[0]):
         return "That does not look like a key. Paste the key alone."
     kind = tokens.kind(words[0])
-    never = {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
-    if provider.kind == "openai-compatible" or provider.base_url:
-        never = NEVER_A_KEY
-    return f"That is {kind}, not {title(name)}'s key." if kind in never else ""
+    elsewhere = provider.kind == "openai-compatible" or bool(provider.base_url)
+    never = NEVER_A_KEY if elsewhere else {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
+    if kind in never:
+        return f"That is {kind}, not {title(name)}'s key."
+    begins = BEGINS.get(name, "")
+    if not elsewhere and not words[0].startswith(begins):
+        return f"That does not look like {title(name)}'s key, which begins with {begins}."
+    return ""
 
 
 def _keep(draft: Draft, name: str, secret: str) -> None:

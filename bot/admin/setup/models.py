@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,10 +29,13 @@ from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ProviderError
 from bot.ports.wording import PASSING
+from bot.wiring.model_chain import catalog_of
 from bot.wiring.remedy import title
 
 PROBE_S = 1.0
 """Seconds for all local servers together."""
+
+NOTHING = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +87,10 @@ class ModelSelection:
                 offer = self._picked()
                 continue
             verified = self._verified(draft, offer)
-            if verified is None or verified.ok:
-                return ModelChoice(draft, offer.model, verified)
-            match self._next_step(offer, verified):
+            step = "k" if verified is None or verified.ok else self._next_step(offer, verified)
+            match step:
                 case "k":
+                    self._price(draft, offer)
                     return ModelChoice(draft, offer.model, verified)
                 case "o":
                     offer, anew = self._picked(), False
@@ -197,6 +201,35 @@ class ModelSelection:
             if offer.free:
                 draft.put(True, "providers", name, "free")
 
+    def _price(self, draft: Draft, offer: Offer) -> None:
+        """Put the model's price into the *draft* if it is unknown, and the hard budget would refuse every message."""
+        settings = draft.loaded().settings
+        known = catalog_of(settings).rate(offer.model) is not None
+        given = price_of(self._options.price)
+        if self._options.free and known:
+            raise ConfigInvalid(f"--free: what {offer.model} costs is known already; leave it out")
+        if self._options.free:
+            given = NOTHING
+        elif not given and (known or settings.budget.mode != "hard"):
+            return
+        otherwise = (
+            f"What {offer.model} costs is not known, so the hard budget would refuse every message. "
+            f"Add --free if no model of {offer.provider} costs anything, or --price INPUT/OUTPUT in USD per million "
+            "tokens. Nothing was changed."
+        )
+        question = f"Price of {offer.model} in USD per million tokens, INPUT/OUTPUT, or 0 if it is free"
+        for _ in range(TRIES):
+            if given == NOTHING and not known:
+                draft.put(True, "providers", offer.provider, "free")
+                return
+            if given:
+                draft.put({"input": given[0], "output": given[1]}, "prices", offer.model)
+                return
+            answer = self._screen.ask(question, otherwise=otherwise)
+            if not (given := price_of(answer)):
+                self._screen.say("Write two numbers, for example 0.50/1.50, or 0.", state="warn")
+        raise ConfigInvalid(otherwise)
+
     def _verified(self, draft: Draft, offer: Offer) -> Verification | None:
         if offer.model == OFFLINE or not self._options.verify:
             return None
@@ -228,6 +261,12 @@ class ModelSelection:
             if OWN_FORM.get(offer.provider) in self._screen.pasted:
                 return "n"
         raise ConfigInvalid("Nothing was changed")
+
+
+def price_of(text: str) -> tuple[float, float] | None:
+    """Return the price of a million tokens in and out, in USD; None if the text has another form."""
+    found = re.fullmatch(r"\$?(\d{1,6}(?:\.\d{1,6})?)\s*/\s*\$?(\d{1,6}(?:\.\d{1,6})?)", text.strip())
+    return (float(found[1]), float(found[2])) if found else NOTHING if text.strip() == "0" else None
 
 
 def _provider(model: str) -> str:

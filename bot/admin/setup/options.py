@@ -18,6 +18,8 @@ class InitOptions:
     model: str = ""
     base_url: str = ""
     key_file: Path | None = None
+    free: bool = False
+    price: str = ""
     files: Mapping[str, Path] = field(default_factory=dict)
     api_base_url: str = ""
     gateway_url: str = ""

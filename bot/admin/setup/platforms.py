@@ -211,8 +211,6 @@ class PlatformSetup:
         """Put a secret into the field that its form says. Raises `ConfigInvalid` for a secret without a field."""
         kind = tokens.kind(secret)
         field = next((each for each in self._platform.fields if each.kind == kind), None)
-        if field is None and not kind and self._elsewhere():
-            field = into or next(iter(self._missing()), None)  # a gateway may have tokens of its own form
         if field is None or not tokens.usable(secret):
             wanted = " or ".join(each.title for each in self._missing() or self._platform.fields)
             seems = f"That is {kind}" if kind else "That does not look like a token"
@@ -223,9 +221,6 @@ class PlatformSetup:
             self._draft.put(reference, *self._at(field.name))
         if not origin:
             self._screen.say(f"{field.title.capitalize()}: {len(secret)} characters", state="ok")
-
-    def _elsewhere(self) -> bool:
-        return self._draft.get(*self._at("api_base_url")) is not None
 
     def _file(self, field: Field) -> str:
         return f"{self._platform.name}_{field.name}"

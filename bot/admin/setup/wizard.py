@@ -21,7 +21,7 @@ from bot.admin.setup.slack import SLACK
 from bot.admin.status.client import ABSENT, find_running_bot
 from bot.config.load import OFFLINE
 from bot.ports.config_error import ConfigInvalid
-from bot.wiring.app import unpriced
+from bot.wiring.app import model_faults, unpriced
 from transports.shared.checks import Finding
 
 PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (SLACK, DISCORD)}
@@ -73,6 +73,8 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
         platform_setup = PlatformSetup(platform, final, options, screen, running=runs)
         final, findings = platform_setup.run(), platform_setup.findings
         final = AccessSetup(platform, final, options, screen).run()
+    if faults := model_faults(final.loaded().settings):
+        raise ConfigInvalid("\n".join([*faults, "Nothing was changed."]))
     written = final.write()
     _report(screen, final, written, chosen)
     if runs:

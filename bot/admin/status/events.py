@@ -49,7 +49,10 @@ class Refused(Exception):
 
 
 def run_events(data: Path, wanted: Wanted, since: int | None, *, follow: bool) -> int:
-    """Print the events and return the exit code. Raises `PermissionError`. Blocking."""
+    """Print the events and return the exit code. Blocking.
+
+    Raises `PermissionError`, and `BrokenPipeError` when nobody reads the output.
+    """
     reader, met = _Reader(data, wanted, since, follow), False
     while True:
         try:
@@ -61,6 +64,8 @@ def run_events(data: Path, wanted: Wanted, since: int | None, *, follow: bool) -
             click.echo(str(error), err=True)
             return 1
         except (FileNotFoundError, ConnectionError, TimeoutError) as error:
+            if reader.unread:
+                raise
             if not met:
                 click.echo(silence(_silence(data, error)).text, err=True)
                 return NOT_RUNNING
@@ -76,12 +81,13 @@ def run_events(data: Path, wanted: Wanted, since: int | None, *, follow: bool) -
 
 @dataclass(slots=True)
 class _Reader:
-    """``upto`` is the number of the last event that was printed."""
+    """``upto`` is the number of the last event that was printed. ``unread``: nobody reads the output any more."""
 
     data: Path
     wanted: Wanted
     upto: int | None
     follow: bool
+    unread: bool = False
 
     @contextmanager
     def connected(self) -> Iterator[BinaryIO]:
@@ -109,8 +115,12 @@ class _Reader:
             except ValueError:
                 raise ConnectionError("this is not a stream of events") from None
             self.upto, final = event["seq"], event.get("final", False)
-            sys.stdout.write(line.decode("ascii"))
-            sys.stdout.flush()
+            try:
+                sys.stdout.write(line.decode("ascii"))
+                sys.stdout.flush()
+            except BrokenPipeError:
+                self.unread = True
+                raise
         return final
 
     def _query(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import is_
 
+from bot.ports import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import dumped, error_body
 from threads.model import Message, Text, ToolCall, ToolResult, known
@@ -18,7 +19,7 @@ from threads.model import Message, Text, ToolCall, ToolResult, known
 INTERRUPTED = dumped(
     error_body(
         ToolError(
-            "Interrupted; it may or may not have run.",
+            wording.INTERRUPTED,
             suggestion="Check what happened before you try it again.",
         )
     )

@@ -80,7 +80,8 @@ class Transcripts:
     async def _text_of(self, turn: Turn, file: File) -> str:
         model = await self.model_for(turn)
         recording = Recording(file.name, file.media_type, file.size, partial(turn.recording, file))
-        completion = await model.complete(Request("", (), max_tokens=0, recording=recording), turn.tell)
+        request = Request("", (), max_tokens=0, cache_key=str(turn.incoming.thread), recording=recording)
+        completion = await model.complete(request, turn.tell)
         return completion.message.text.strip()
 
     async def _with_text(self, turn: Turn, file: File, text: str) -> File:

@@ -16,7 +16,8 @@ from pydantic_core import from_json
 
 from bot.llm.adapters.offline_sample import sample
 from bot.ports.model import Completion, Request, Usage
-from threads.model import Block, Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
+from bot.ports.wording import INTERRUPTED
+from threads.model import Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
 NAME = "offline/demo"
 WHAT = "I am offline/demo: a few built-in rules, not a language model."
@@ -92,14 +93,11 @@ class OfflineModel:
         return NAME
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """Answer at once, word by word; tokens are counted as four characters each."""
+        """Answer at once, word by word. Rules use no tokens."""
         message = answer(request)
         for word in re.findall(r"\s*\S+\s*", message.text):
             await on_event(TextDelta(word))
-        usage = Usage(
-            input=_request_length(request) // 4 + 1, output=sum(map(_length, message.blocks)) // 4 + 1
-        )
-        return Completion(message, usage, "tool_calls" if message.calls else "end")
+        return Completion(message, Usage(), "tool_calls" if message.calls else "end")
 
 
 def answer(request: Request) -> Message:
@@ -125,8 +123,15 @@ def _turn(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the current turn: the message to answer, and all calls and results since."""
     answers = [place for place, entry in enumerate(messages) if entry.role == "assistant" and not entry.calls]
     turn = messages[answers[-1] + 1 if answers else 0 :]
+    cut = [place for place, entry in enumerate(turn) if any(map(_was_cut_off, entry.results))]
+    if cut and any(map(_text_of, turn[cut[-1] + 1 :])):
+        turn = turn[cut[-1] + 1 :]  # its turn was stopped, and somebody went on
     waiting = next((place for place, entry in enumerate(turn) if entry.role == "assistant"), len(turn))
     return turn[max(0, waiting - 1) :]  # an older message was stopped, or failed
+
+
+def _was_cut_off(result: ToolResult) -> bool:
+    return INTERRUPTED in result.content
 
 
 def _new(turn: Sequence[Message]) -> Sequence[Message]:
@@ -183,23 +188,6 @@ def _block(value: JsonValue) -> str:
     shown, more = text.removesuffix("\n")[:MAX_SHOWN], len(text) - MAX_SHOWN
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", shown)), default=0))
     return f"{fence}\n{shown}\n{fence}" + (f"\n({more} more characters)" if more > 0 else "")
-
-
-def _request_length(request: Request) -> int:
-    """Return the length of a request in characters."""
-    tools = (f"{tool.name}{tool.description}{json.dumps(tool.parameters)}" for tool in request.tools)
-    blocks = (block for entry in request.messages for block in entry.blocks)
-    return len(request.system) + sum(map(len, tools)) + sum(map(_length, blocks))
-
-
-def _length(block: Block) -> int:
-    match block:
-        case Text(text) | ToolResult(_, text):
-            return len(text)
-        case ToolCall():
-            return len(json.dumps(block.arguments))
-        case _:
-            return 0  # the rules read neither thinking nor images
 
 
 def _text_of(message: Message) -> str:

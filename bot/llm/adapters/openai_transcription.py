@@ -115,7 +115,7 @@ def _refused(error: BaseException) -> bool:
             return "status" in error.fields or "ConnectTimeout" in {type(why).__name__ for why in causes}
         case ModelConnection():
             causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-            return error.local or "ConnectError" in {type(why).__name__ for why in causes}
+            return error.alone or "ConnectError" in {type(why).__name__ for why in causes}
         case ModelUnavailable():
             return "status" in error.fields
         case ProviderError():

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import anyio
-import anyio.to_thread
+from anyio.to_thread import run_sync
 from pydantic import JsonValue
 
 from bot.config.params import merge
@@ -69,6 +69,10 @@ class SdkClient(ABC):
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
 
+    async def prepare(self) -> None:
+        """Import the SDK and make its client, so that no answer waits for that. Raises `ProviderError`."""
+        await self._open_client()
+
     async def _open_client(self) -> tuple[Any, Any]:
         """Return the SDK's client and stream type for the present key. Raises `ProviderError`."""
         api_key = (self.api_key() or self.no_key).strip()
@@ -89,7 +93,7 @@ class SdkClient(ABC):
         async with self._lock:
             if self._built is None or self._built[0] != api_key:
                 with _no_collections():
-                    self._built = (api_key, await anyio.to_thread.run_sync(self._build, api_key))
+                    self._built = (api_key, await run_sync(self._build, api_key, abandon_on_cancel=True))
             return self._built[1]
 
     def _build(self, api_key: str) -> tuple[Any, Any]:

@@ -2,7 +2,10 @@
 
 | from      | event                                                   | to                                 |
 |-----------|---------------------------------------------------------|------------------------------------|
-| closed    | the `threshold`-th exhausted call in a row              | open, for the cooldown             |
+| closed    | calls of one thread fail, however many                  | closed: it may be that thread's    |
+| closed    | then a call of another thread fails                     | in doubt                           |
+| in doubt  | the `threshold`-th exhausted call in a row, or had it   | open, for the cooldown             |
+| in doubt  | a call succeeds that began after the first failure      | closed                             |
 | closed    | a permanent failure: auth, payment, model_not_found     | open, for 30 min                   |
 | open      | 30 s before the cooldown ends (half of a shorter one)   | half-open                          |
 | open      | 5 s later (60 s if permanent), without another model    | half-open, for this call           |
@@ -14,16 +17,16 @@
 So an open circuit blocks the last candidate for a few seconds only, however long its cooldown is, and a provider that
 recovers is found at once. The cooldown is the provider's Retry-After or, by kind, `COOLDOWNS_S`; it doubles up to
 10 min while probes fail. No probe goes out before a Retry-After is over. A call counts when it gives up, not at each
-attempt. Failures of the request (bad_request, context_overflow, content_policy, output_invalid) or of our own (a full
-pool) never count. auth and payment are about the account: they open the breaker that all its models share (see
-`bot.llm.policies.queue`).
+attempt. Failures of the request (bad_request, context_overflow, content_policy, output_invalid, a limit that it alone
+passes) or of our own (a full pool) never count. auth and payment are about the account: they open the breaker that
+all its models share (see `bot.llm.policies.queue`).
 """
 
 from __future__ import annotations
 
 import math
 
-from bot.ports.errors import ModelConnection, ProviderError
+from bot.ports.errors import ProviderError
 from bot.ports.status import CircuitState
 
 COOLDOWNS_S: dict[str, float] = {"rate_limited": 60, "timeout": 30, "unavailable": 60, "connection": 30}
@@ -43,7 +46,7 @@ LEAD_S = 30.0
 
 def is_transient(error: ProviderError) -> bool:
     """Return whether *error* is a failure of the provider that passes by itself."""
-    return error.code in COOLDOWNS_S and not (isinstance(error, ModelConnection) and error.local)
+    return error.code in COOLDOWNS_S and not error.alone
 
 
 class Breaker:
@@ -58,7 +61,10 @@ class Breaker:
         self.failed_at = -math.inf
         """The time of the last such failure."""
         self._probe_at = self._last_resort_at = -math.inf
-        self.probing = False
+        self.probing = self.in_doubt = False
+        self.failing: str | None = None
+        """The thread whose call failed last; None after a success."""
+        self._failing_since = -math.inf
 
     def probe_at(self, *, last_resort: bool) -> float:
         """Return the time from which a circuit that is not closed may be probed."""
@@ -80,11 +86,22 @@ class Breaker:
         self.probing = self.failure is not None
         return self.probing
 
-    def succeeded(self, *, probe: bool) -> None:
-        """Note a success. One that began before the circuit opened does not close it."""
-        if probe or self.failure is None:
+    def succeeded(self, began_at: float, *, probe: bool) -> None:
+        """Note a success. A call that began before the trouble says nothing about it."""
+        if probe or (self.failure is None and began_at >= self._failing_since):
             self._exhausted = self._openings = 0
             self.failure, self.probing = None, False
+            self.failing, self.in_doubt, self._failing_since = None, False, -math.inf
+
+    def attempt_failed(self, error: ProviderError, thread: str, now: float) -> None:
+        """Note that one call of a thread failed, whether it gives up or not."""
+        if not is_transient(error):
+            return
+        if self.failing is None:
+            self._failing_since = now
+        self.in_doubt = self.in_doubt or self.failing not in (None, thread)
+        self.failing = thread
+        self._open_if_due(error, now)
 
     def failed(self, error: ProviderError, now: float) -> None:
         """Note that the probe failed."""
@@ -100,8 +117,14 @@ class Breaker:
         """Note that a call gave up; it does not count if the circuit is open already."""
         if self.failure is not None:
             return
-        self._exhausted += is_transient(error)
-        if error.code in PERMANENT or (is_transient(error) and self._exhausted >= self._threshold):
+        if error.code in PERMANENT:
+            self._open(error, now)
+        elif is_transient(error):
+            self._exhausted += 1
+            self._open_if_due(error, now)
+
+    def _open_if_due(self, error: ProviderError, now: float) -> None:
+        if self.failure is None and self.in_doubt and self._exhausted >= self._threshold:
             self._open(error, now)
 
     def _open(self, error: ProviderError, now: float) -> None:

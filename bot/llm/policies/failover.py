@@ -13,8 +13,9 @@
 | all are unavailable                                | waits for the first that recovers by itself       |
 | a best-effort call fails                           | raised; no failover, and no note                  |
 
-An answer of another model than the chosen one says so, and why. With ``acknowledge`` "ask" a person decides first. A
-switch lasts for the turn; the next turn starts with the chosen model again.
+An answer of another model than the chosen one says so, and why. With ``acknowledge`` "ask" a person decides first;
+where nobody can be asked, the answer is no, with a word. A switch is logged when the other model is called. It lasts
+for the turn; the next turn starts with the chosen model again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class Failover:
         self._why: dict[str, tuple[str, BotError]] = {}
         """Why a model does not answer: a clause for people, and the error."""
         self._agreed = {self._top}
+        self._switches: list[Callable[[], None]] = []
+        """What to log once another model than the chosen one is called."""
 
     @property
     def info(self) -> ModelInfo:
@@ -91,6 +94,7 @@ class Failover:
         while True:
             candidate, *others = self._left
             await self._agree(chain)
+            self._log_switches()
             last_resort = not request.best_effort and all(other.unavailable() for other in others)
             attempt = replace(request, last_resort=last_resort)
             try:
@@ -117,7 +121,7 @@ class Failover:
             if fault is None:
                 able.append(candidate)
             else:
-                log.warning("model.passed_over: %s", fault, extra=error_fields(fault))
+                self._switches.append(partial(_passed_over, candidate.info.name, fault))
                 faults.append(fault)
                 if not able:
                     self._why[candidate.info.name] = (str(fault), fault)
@@ -147,7 +151,7 @@ class Failover:
             passed, self._left = states[:first_open], self._left[first_open:]
         chain = [(candidate.info.name, error) for candidate, error in passed if error is not None]
         for model, error in chain:
-            log.info("model.passed_over: %s: %s", model, error, extra=error_fields(error))
+            self._switches.append(partial(_passed_over, model, error))
             self._why[model] = (wording.because(model, error.code), error)
         return chain
 
@@ -168,14 +172,13 @@ class Failover:
             raise AllProvidersFailed(last, chain) from error
         self._why[model] = (wording.because(model, error.code), error)
         self._left = others[place:]
-        fields = {**error_fields(error), "model": self.name, "from_model": model}
-        log.warning("model.failover: from %s to %s: %s", model, self.name, error, extra=fields)
+        self._switches.append(partial(_failed_over, model, self.name, error))
 
     def _drop(self, candidate: Candidate, why: str, error: BotError) -> None:
         """Drop a candidate; raises *error* if it is the last one."""
         if len(self._left) == 1:
             raise error
-        log.warning("model.passed_over: %s", error, extra=error_fields(error))
+        self._switches.append(partial(_passed_over, candidate.info.name, error))
         self._why[candidate.info.name] = (why, error)
         self._left = self._left[1:]
 
@@ -193,12 +196,31 @@ class Failover:
         answer = await self._turn.ask(question)
         if answer is None or not answer.approved:
             cause = [*self._why.values()][-1][1]
-            raise (ModelDeclined(chain[-1][1], chain) if chain else cause) from cause
+            declined = ModelDeclined(chain[-1][1], chain) if chain else cause
+            if answer is None:
+                declined.friendly = wording.nobody_to_agree(self._because, self.name)
+            raise declined from cause
         self._agreed.add(self.name)
+
+    def _log_switches(self) -> None:
+        """Log how another model came up, now that it is called."""
+        if self.name != self._top:
+            for tell in self._switches:
+                tell()
+            self._switches.clear()
 
     @property
     def _because(self) -> str:
         return " and ".join(clause for clause, _ in self._why.values())
+
+
+def _passed_over(model: str, error: BotError) -> None:
+    log.warning("model.passed_over: %s: %s", model, error, extra=error_fields(error))
+
+
+def _failed_over(model: str, to: str, error: BotError) -> None:
+    fields = {**error_fields(error), "model": to, "from_model": model}
+    log.warning("model.failover: from %s to %s: %s", model, to, error, extra=fields)
 
 
 def _wait_of(pair: tuple[Candidate, ProviderError | None]) -> float:

@@ -215,7 +215,7 @@ class GatedModel(ModelWrapper):
         """See `Model.complete`; raises the failure of an open circuit, not to be retried, without a call."""
         place = request.place or self.gate.place()
         flags = (request.last_resort, request.best_effort, request.other_key)
-        ticket = Ticket(place, self.name, self.size(request), *flags)
+        ticket = Ticket(place, self.name, self.size(request), *flags, request.cache_key)
         await self.gate.turn(ticket, on_event)
         try:
             completion = await self.model.complete(request, on_event)

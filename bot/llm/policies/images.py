@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 
+import anyio
+
 from bot.llm.adapters.wire_form import image_placeholder
 from bot.ports import wording
-from bot.ports.errors import CapabilityMissing, ThinkingRejected
+from bot.ports.errors import CapabilityMissing, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModelWrapper
-from threads.errors import BotError, retry_fields
+from threads.errors import BotError
 from threads.model import Block, Image, Message, OnEvent, TextReset, Turn, known
 
 log = logging.getLogger(__name__)
@@ -41,19 +43,20 @@ class VisionModel(TurnModelWrapper):
         if not known(self.turn.messages, _pictured):  # so the request has none either
             return await self.model.complete(request, on_event)
         messages = await self._with_images(request.messages)
+        began = anyio.current_time()
         try:
             return await self.model.complete(replace(request, messages=messages), on_event)
         except BotError as error:
             if error.code == "context_overflow" and (fewer := _newest(request.messages)):
                 self.turn.replace_messages(_newest(self.turn.messages) or self.turn.messages)
-                log.info("model.retry: fewer pictures: %s", error, extra=retry_fields(error, 2, 0))
+                log.warning("model.retry: fewer pictures: %s", error, extra=self._retry(error, began))
                 await on_event(TextReset())
                 return await self.complete(replace(request, messages=fewer), on_event)
             if error.code not in ("missing_vision", "bad_request") or isinstance(error, ThinkingRejected):
                 raise
             refused = error
         name = self.name
-        log.info("model.retry: without pictures: %s", refused, extra=retry_fields(refused, 2, 0))
+        log.warning("model.retry: without pictures: %s", refused, extra=self._retry(refused, began))
         await on_event(TextReset())
         completion = await self.model.complete(replace(request, messages=_blind(request.messages)), on_event)
         if isinstance(refused, CapabilityMissing):
@@ -62,6 +65,9 @@ class VisionModel(TurnModelWrapper):
             self.turn.note(wording.picture_refused(name))
             self.turn.replace_messages(_blind(self.turn.messages))
         return completion
+
+    def _retry(self, error: BotError, began: float) -> dict[str, object]:
+        return model_retry_fields(error, 2, 0, self.name, anyio.current_time() - began)
 
     async def _with_images(self, messages: Sequence[Message]) -> list[Message]:
         """Return the conversation with its newest images, as far as they exist and may be sent."""

@@ -6,7 +6,7 @@ What a call is charged for:
 | an answer, or a failure that the provider counted | what the provider counted                            |
 | a failure before the provider accepted it        | nothing                                               |
 | an interruption, by the provider or by us        | the prompt, and an upper bound of the output by then  |
-| the end of the process                           | its whole reservation                                 |
+| the end of the process                           | the prompt, and `TOKENS_PER_SECOND` to the next start |
 
 A prompt that was not counted is charged at its upper bound and the highest price. `stream` computes the upper bound
 of the output, hidden thinking included. An interrupted call is never charged more than its reservation, unless the
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.budget.accounts import Account, ReservedCall
-from bot.budget.budgets import MOST_GRANTED_USD, Key, OverLimit, parse_grant
+from bot.budget.budgets import MOST_GRANTED_USD, TOKENS_PER_SECOND, Key, OverLimit, Pace, parse_grant
 from bot.budget.money import MICRO, micros, usd
 from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.ports.errors import PriceUnknown, ProviderError
@@ -64,7 +64,8 @@ class MeteredModel(ModelWrapper):
         prompt = self.most_tokens(request)
         most_output = request.max_tokens + self.reasoning_tokens
         dearest = micros(most(rate, prompt, most_output)) if rate else 0
-        opened = await self.account.reserve(self.name, dearest)
+        pace = rate and _pace(rate, prompt, self.reasoning_tokens, most_output)
+        opened = await self.account.reserve(self.name, dearest, pace)
         reported: Usage | None = None
 
         def meter(usage: Usage) -> None:
@@ -101,6 +102,13 @@ class MeteredModel(ModelWrapper):
             cost = rate and most(rate, prompt, longest)
             usage = replace(usage, input=prompt)
         self.account.commit(opened, usage, None if cost is None else micros(cost), code)
+
+
+def _pace(rate: Rate, prompt: int, reasoning: int, most_output: int) -> Pace:
+    """Return how the cost of a call grows at most. Listed prices of an answer do not depend on its length."""
+    at_once = micros(most(rate, prompt, reasoning))
+    a_second = (micros(most(rate, prompt, most_output)) - at_once) * TOKENS_PER_SECOND
+    return Pace(at_once, math.ceil(a_second / max(1, most_output - reasoning)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,16 @@ All calls of a gate wait in one queue, in the order of their arrival; those to o
     a lane is      its head may go
     free           while fewer calls are out than its window
     held           when the backoff of the failed call is over
-    cautious       alone, after a transient failure, until a call of the lane succeeds
+    in doubt       alone, after transient failures of two threads, until a call of the lane succeeds
     shut (open)    never
     shut (probed)  as the one probe of the half-open circuit, whatever the window
 
 A lane is shut by its own breaker or by the account's, which auth and payment open for all lanes. All lanes share one
 probe at a time, and one goes out every `PROBE_EVERY_S` at most. A hold ends for the other calls after the same time:
 the backoff of one call does not delay all others, but a Retry-After does.
+
+Failures that only one thread sees delay nobody else, but for the Retry-After of a rate limit. The head of a lane is
+not a call of the thread that failed last, if another thread waits.
 
 Of the heads that may go, the one that came first goes, if no Retry-After stops the gate, fewer than `max_parallel`
 calls are out, and the buckets hold enough. Otherwise none goes, and no call overtakes it.
@@ -34,7 +37,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal
 
-from bot.ports.errors import ProviderError
+from bot.ports.errors import ProviderError, RateLimited
 from bot.ports.model import QueuePlace, Usage
 
 from .breaker import PERMANENT, PROBE_EVERY_S, Breaker, is_transient
@@ -58,7 +61,7 @@ _place = attrgetter("place")
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One attempt of a call. ``place`` is its place in the queue, ``size`` its estimate in tokens.
+    """One attempt of a thread's call. ``place`` is its place in the queue, ``size`` its estimate in tokens.
 
     ``last_resort``, ``best_effort`` and ``other_key`` are the request's; ``probe`` is the breaker that it probes.
     """
@@ -69,10 +72,12 @@ class Ticket:
     last_resort: bool = True
     best_effort: bool = False
     other_key: bool = False
+    thread: str = ""
     state: Literal["away", "waiting", "out"] = "away"
     probe: Breaker | None = None
     trial: bool = False
     shrunk: int = 0
+    sent_at: float = 0.0
 
 
 class Lane:
@@ -84,8 +89,8 @@ class Lane:
         self.window = CongestionWindow(widest)
         self.queue: list[Ticket] = []
         self.out = 0
-        self.cautious = self.tried = False
-        """Whether calls go out one at a time, and whether one is out."""
+        self.tried = False
+        """Whether the one call is out that goes out in doubt."""
         self.held_until = -math.inf
         self.trouble: ProviderError | None = None
         """The last transient failure, until a success."""
@@ -101,6 +106,11 @@ class Lane:
         """Return the breaker that a failure is about."""
         return self.account if error.code in ACCOUNT else self.own
 
+    @property
+    def head(self) -> Ticket:
+        """The waiting call that goes next."""
+        return next((ticket for ticket in self.queue if ticket.thread != self.own.failing), self.queue[0])
+
     def note_shut(self, now: float) -> None:
         if math.isinf(self.shut_since):
             self.shut_since = now
@@ -108,9 +118,9 @@ class Lane:
     def ready_at(self, now: float, next_probe_at: float) -> float:
         """Return when the lane lets its head go; inf if that needs an event."""
         if self.breaker.failure is not None:
-            probe_at = self.breaker.probe_at(last_resort=self.queue[0].last_resort)
+            probe_at = self.breaker.probe_at(last_resort=self.head.last_resort)
             return max(now, self.held_until, probe_at, next_probe_at)
-        if self.out >= self.window.size or (self.cautious and self.tried):
+        if self.out >= self.window.size or (self.own.in_doubt and self.tried):
             return math.inf
         return max(now, self.held_until)
 
@@ -159,9 +169,9 @@ class CallQueue:
         while (ticket := self._next(now)) and self._affordable_at(ticket, now) <= now:
             lane = self.lane(ticket.model)
             lane.queue.remove(ticket)
-            ticket.state, ticket.shrunk = "out", lane.window.shrunk
+            ticket.state, ticket.shrunk, ticket.sent_at = "out", lane.window.shrunk, now
             breaker = lane.breaker
-            ticket.probe, ticket.trial = breaker if breaker.start() else None, lane.cautious
+            ticket.probe, ticket.trial = breaker if breaker.start() else None, lane.own.in_doubt
             self._probed_at = now if ticket.probe else self._probed_at
             lane.tried = lane.tried or ticket.trial
             lane.out += 1
@@ -187,30 +197,32 @@ class CallQueue:
             lane.window.restart()
         else:
             lane.window.widen()
-        lane.own.succeeded(probe=ticket.probe is not None)
-        self._account.succeeded(probe=ticket.probe is self._account)
-        lane.cautious, lane.shut_since = False, -math.inf
-        lane.trouble = lane.breaker.failure
+        lane.own.succeeded(ticket.sent_at, probe=ticket.probe is not None)
+        self._account.succeeded(ticket.sent_at, probe=ticket.probe is self._account)
+        if not lane.own.in_doubt:
+            lane.shut_since, lane.trouble = -math.inf, lane.breaker.failure
 
     def failed(self, ticket: Ticket, error: ProviderError, now: float) -> None:
-        """Note a failed attempt. It opens a circuit only if it was the probe, or if the failure is permanent."""
+        """Note a failed attempt. A first one of a thread opens a circuit only if it is permanent."""
         lane = self._settle(ticket)
+        doubted = lane.own.in_doubt
         if error.usage is not None:
             self._count(ticket, error.usage, now)
         if ticket.probe is not None and ticket.probe is lane.breaker_for(error) and not ticket.best_effort:
             ticket.probe.failed(_copy(error), now)
         elif ticket.probe is not None:
             ticket.probe.cancelled()
+        if not ticket.best_effort:
+            lane.own.attempt_failed(_copy(error), ticket.thread, now)
         if error.code in PERMANENT and not ticket.best_effort:
             # It is never retried, so the circuit opens before another call goes out.
             self.exhausted(ticket.model, error, now)
-        if not is_transient(error):
-            return
-        if ticket.trial and lane.cautious:
-            lane.window.restart()
-        elif self._shrink and error.code in OVERLOAD and ticket.shrunk == lane.window.shrunk:
-            lane.window.halve()
-        lane.cautious, lane.trouble = True, _copy(error)
+        if is_transient(error) and lane.own.in_doubt:
+            if ticket.trial and doubted:
+                lane.window.restart()
+            elif self._shrink and error.code in OVERLOAD and ticket.shrunk == lane.window.shrunk:
+                lane.window.halve()
+            lane.trouble = _copy(error)
         self.hold(ticket.model, error.retry_after or 0.0, error, now)
 
     def cancelled(self, ticket: Ticket) -> None:
@@ -221,9 +233,11 @@ class CallQueue:
 
     def hold(self, model: str, seconds: float, error: ProviderError, now: float) -> None:
         """Hold a lane for a retry's backoff, for a short time, or the gate for the provider's Retry-After."""
-        if _is_refusal(error) or not is_transient(error):
-            return
         lane = self.lane(model)
+        # A rate limit is the key's, unless it is the request's alone: the provider's word on it is for all threads.
+        stops = error.retry_after is not None and isinstance(error, RateLimited)
+        if _is_refusal(error) or not is_transient(error) or not (stops or lane.own.in_doubt):
+            return
         held = seconds if error.retry_after else min(seconds, PROBE_EVERY_S)
         lane.held_until = max(lane.held_until, now + held + BREATH_S)
         if error.retry_after and now + seconds > self._stopped_until:
@@ -301,7 +315,7 @@ class CallQueue:
     @property
     def front(self) -> Ticket | None:
         """The first waiting call."""
-        return min((lane.queue[0] for lane in self._waited_for()), key=_place, default=None)
+        return min((lane.head for lane in self._waited_for()), key=_place, default=None)
 
     @property
     def lanes(self) -> Iterable[Lane]:
@@ -320,7 +334,7 @@ class CallQueue:
         if now < self._stopped_until or self._out >= self._max_parallel:
             return None
         probe_at = self._next_probe_at
-        heads = (lane.queue[0] for lane in self._waited_for() if lane.ready_at(now, probe_at) <= now)
+        heads = (lane.head for lane in self._waited_for() if lane.ready_at(now, probe_at) <= now)
         return min(heads, key=_place, default=None)
 
     @property

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 import anyio
 
 from bot.config.settings import LlmRetry, RateLimitedRetry
-from bot.ports.errors import ProviderError, RateLimited, UnknownFailure
+from bot.ports.errors import ProviderError, RateLimited, UnknownFailure, model_retry_fields
 from bot.ports.model import Completion, ModelWrapper, Request
-from threads.errors import retry_fields
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
 from .gate import Gate, reason
@@ -82,6 +81,7 @@ class RetryingModel(ModelWrapper):
         if self.gate is not None:
             request = replace(request, place=self.gate.place())
         while True:
+            began = anyio.current_time()
             try:
                 return await self.model.complete(request, on_event)
             except ProviderError as error:
@@ -91,8 +91,9 @@ class RetryingModel(ModelWrapper):
                     if self.gate is not None and not request.best_effort:
                         self.gate.exhausted(self.name, error)
                     raise
-                fields = retry_fields(error, failures + 1, wait, model=self.name)
-                log.info("model.retry: %s: %s", self.name, error, extra=fields)
+                seconds = anyio.current_time() - began
+                fields = model_retry_fields(error, failures + 1, wait, self.name, seconds)
+                log.warning("model.retry: %s: %s", self.name, error, extra=fields)
                 if self.gate is not None:
                     self.gate.hold(self.name, wait, error)
                 waiting = Waiting(reason(error), wait, failures + 1, attempts(error, self.settings))

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import anyio
 from pydantic import JsonValue
 
 from bot.llm.adapters.wire_form import load_json
-from bot.ports.errors import SchemaMismatch
+from bot.ports.errors import SchemaMismatch, model_retry_fields
 from bot.ports.model import Completion, Models, ModelWrapper, Request, TurnModel, TurnModelWrapper
-from threads.errors import retry_fields
 from threads.model import Message, OnEvent, Text, TextReset, Turn
 
 if TYPE_CHECKING:
@@ -72,10 +72,12 @@ class FittingModel(TurnModelWrapper):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`; raises `SchemaMismatch` if the second answer does not fit either."""
+        began = anyio.current_time()
         try:
             completion = await self.model.complete(request, on_event)
         except SchemaMismatch as error:
-            log.info("model.retry: %s", error, extra=retry_fields(error, 2, 0))
+            seconds = anyio.current_time() - began
+            log.warning("model.retry: %s", error, extra=model_retry_fields(error, 2, 0, self.name, seconds))
             await on_event(TextReset())
             answer = Message("assistant", (Text(error.answer or "(nothing)"),), model=self.name)
             faults = Message("user", (Text(UNFIT.format(error=error)),))

@@ -286,7 +286,9 @@ class PostgresJournal:
         Those that cannot be carried out now wait for the next call. A thread whose mail takes long delays no other.
         """
         served = [thread for thread, own in self.owned.items() if own.served and thread not in self._opening]
-        mail = await self._reader.rows(DELIVERED, (served,)) if served else []
+        self._deliver(await self._reader.rows(DELIVERED, (served,)) if served else [])
+
+    def _deliver(self, mail: Sequence[Row]) -> None:
         for thread, letters in groupby(mail, itemgetter(1)):
             self._opening.add(thread)
             self._tasks.start_soon(self._open, thread, list(letters))
@@ -409,6 +411,10 @@ class PostgresJournal:
         fresh = [thread for thread, one in zip(threads, owned, strict=True) if not one.seen]
         ended = await self._reader.rows(ENDED, (fresh,)) if fresh else []
         rows = await self._reader.rows(UNSEEN, (threads, [one.seen for one in owned]))
+        left = {thread for thread, one in zip(threads, owned, strict=True) if one.claimed}
+        left |= {row[1] for row in rows if row[3]}
+        # With the messages that another worker left: a deleted one must not be answered first.
+        mail = await self._reader.rows(DELIVERED, (list(left - self._opening),)) if left else []
         for row in ended:
             self._fold(row)
         for thread, some in groupby(sorted(rows, key=itemgetter(1, 0)), itemgetter(1)):
@@ -416,6 +422,9 @@ class PostgresJournal:
                 self._hand_over(self.owned[thread], list(some))
         for one in owned:
             one.served = True
+        self._deliver(
+            [letter for letter in mail if letter[1] in self.owned and letter[1] not in self._opening]
+        )
 
     def _hand_over(self, owned: Ownership, rows: Sequence[Row]) -> None:
         """Serve the new messages of a thread, in the order of receipt."""

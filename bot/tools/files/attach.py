@@ -47,6 +47,11 @@ class Attach:
     risk: ClassVar[Literal["write"]] = "write"
     arguments: ClassVar[type[Arguments]] = AttachArguments
 
+    async def check(self, arguments: Arguments, context: ToolContext) -> None:
+        assert isinstance(arguments, AttachArguments)
+        with ExitStack() as stack:
+            await self.offload(_open, stack, context.workspace, arguments.path)
+
     async def __call__(self, arguments: Arguments, context: ToolContext) -> JsonValue:
         assert isinstance(arguments, AttachArguments)
         name = safe_name(self.secrets(arguments.name or arguments.path))

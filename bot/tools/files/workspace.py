@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments
 from threads.store.attachments import FOLDER as ATTACHMENTS
+from threads.store.attachments import safe_name
 from threads.store.open_beneath import FILE, FOLDER, NO_LINK, closing, open_at
 
 MOUNT_POINT = "/workspace"
@@ -92,13 +93,33 @@ class AnyPathArguments(PathArguments):
 
 @contextmanager
 def open_path(workspace: Path, path: str, flags: int) -> Iterator[int]:
-    """Open *path* in *workspace*; raises `ToolError`s, which name no other path."""
+    """Open *path* in *workspace*; raises `ToolError`s, which name no other path.
+
+    A file that a person sent is found by its own name too.
+    """
     parts = path_parts(path)
     with ExitStack() as stack:
         with tool_errors(path):
             root = stack.enter_context(open_workspace(workspace))
-            fd = stack.enter_context(closing(open_at(root, parts, flags)))
+            try:
+                fd = open_at(root, parts, flags)
+            except FileNotFoundError:
+                if flags != FILE or not (sent := _sent_as(root, parts)):
+                    raise
+                fd = open_at(root, sent, flags)
+            stack.enter_context(closing(fd))
         yield fd
+
+
+def _sent_as(root: int, parts: Sequence[str]) -> tuple[str, str] | None:
+    """Return where the last file is that a person sent under this name. Raises OSError."""
+    *folder, name = parts or ("",)
+    if folder not in ([], [ATTACHMENTS]):
+        return None
+    with closing(open_at(root, (ATTACHMENTS,), FOLDER)) as fd, os.scandir(fd) as entries:
+        found = [one for one in entries if one.name.partition("-")[2] == safe_name(name)]
+        newest = max(found, key=lambda one: one.stat(follow_symlinks=False).st_mtime_ns, default=None)
+    return (ATTACHMENTS, newest.name) if newest else None
 
 
 def open_workspace(workspace: Path) -> AbstractContextManager[int]:

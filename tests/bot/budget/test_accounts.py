@@ -4,6 +4,7 @@ import math
 import random
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 import anyio
 import httpx2
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 from bot.budget import ledger as ledger_module
 from bot.budget.accounts import Account, Accounts, ReservedCall
-from bot.budget.budgets import Key, OverLimit, Policy
+from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND, Budgets, Commit, Key, OverLimit, Pace, Policy
 from bot.budget.ledger import Ledger
 from bot.config.settings import Price, StreamTimeouts
-from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent
+from bot.llm.adapters.stream import Call, HiddenContent
 from bot.llm.catalog import Catalog
 from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError
@@ -43,8 +44,8 @@ class CheckedAccount(Account):
     bill: int = 0
     reserved: int = 0
 
-    async def reserve(self, model: str, most: int) -> ReservedCall:
-        self.last, self.bill, self.reserved = await super().reserve(model, most), 0, most
+    async def reserve(self, model: str, most: int, pace: Pace | None = None) -> ReservedCall:
+        self.last, self.bill, self.reserved = await super().reserve(model, most, pace), 0, most
         return self.last
 
     def commit(self, opened: ReservedCall, usage: Usage, cost: int | None, outcome: str) -> None:
@@ -224,6 +225,13 @@ class Billing:
             await accounts.account("", "", "").grant(shortage.key, amount, "admin")
 
 
+class RunningTime(Time):
+    """A clock that runs, and that a test may set to another day."""
+
+    def __call__(self) -> datetime:
+        return self.at + timedelta(seconds=anyio.current_time())
+
+
 async def life(
     billing: Billing, disk: ModelDisk, time: Time, policy: Policy, seconds: float, n: int
 ) -> ModelDisk:
@@ -265,7 +273,7 @@ async def lives(
     seed: int, limits: dict[str, int], days: dict[str, int], crashes: list[tuple[float, bool]]
 ) -> Billing:
     rng = random.Random(seed)
-    billing, time, disk = Billing(rng, limits, days), Time("2026-11-30T23:59:59"), empty_disk()
+    billing, time, disk = Billing(rng, limits, days), RunningTime("2026-11-30T23:59:59"), empty_disk()
     for n, (seconds, power) in enumerate(crashes):
         left = await life(billing, disk, time, Policy(True, 0.8, limits), seconds, n)
         billing.check()
@@ -300,6 +308,27 @@ def test_the_property_looks_at_spending_and_at_refusals():
     billings = [run_lives(seed, {"month": 8 * MOST}, [(15.0, True)] * 3) for seed in range(20)]
     assert sum(billing.refused for billing in billings) > 20
     assert all(sum(billing.billed.values()) > MOST for billing in billings)
+
+
+def test_the_property_looks_at_calls_that_a_death_cut_off_for_less_than_their_reservation():
+    calls = [record for seed in range(20) for record in died_in_a_call(seed)]
+    assert len(calls) > 20
+    assert sum(call.micros < MOST for call in calls) > 10
+
+
+def died_in_a_call(seed: int) -> list[Commit]:
+    """Return what calls were charged that a kill cut off."""
+    lapsed: list[Commit] = []
+    lapse = Budgets.lapse
+
+    def noting(self: Budgets, now: datetime) -> list[Commit]:
+        lapsed.extend(ended := lapse(self, now))
+        return ended
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Budgets, "lapse", noting)
+        run_lives(seed, {"month": 100 * MOST}, [(5.0, False)] * 3)
+    return lapsed
 
 
 def test_the_property_looks_at_the_days_of_scopes_too():

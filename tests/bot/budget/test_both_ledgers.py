@@ -12,13 +12,14 @@ import pytest
 
 from bot.budget import postgres_ledger
 from bot.budget.accounts import Accounts
-from bot.budget.budgets import Call, OverLimit, Policy, Shortage
+from bot.budget.budgets import Call, OverLimit, Pace, Policy, Shortage
 from bot.budget.ledger import Ledger
 from bot.budget.postgres_ledger import PostgresLedger
 from bot.ports.model import Usage
 from bot.store.postgres.session import Pool, Session
 from bot.store.postgres.worker import WorkerLost
 from tests.bot.store.postgres.workers import rows, workers
+from tests.patience import WITHIN_S
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads
 
@@ -106,6 +107,21 @@ async def test_what_a_process_had_set_aside_counts_in_full_once_it_is_gone(ledge
         with pytest.raises(OverLimit):
             await again.reserve("fake/one", 700_001)
         await again.reserve("fake/one", 700_000)
+
+
+async def test_a_call_that_a_death_cut_off_costs_its_prompt_and_the_time_that_passed(ledgers):
+    async with ledgers() as ledger:
+        account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        for _ in range(20):
+            await account.reserve("fake/one", 50_000, Pace(at_once=7, per_s=1))
+    async with ledgers() as ledger:
+        again = await Accounts(ledger, HARD).open("t1", "ann", "m1")
+        with anyio.fail_after(30):
+            while (total := ledger.budgets.total(("thread", "t1"))).reserved or not total.spent:
+                await ledger.read([("thread", "t1")])
+                await anyio.sleep(0.01)
+        assert 20 * 8 <= total.spent <= 20 * (7 + 60), "a second in flight, and less than a minute"
+        await again.reserve("fake/one", 900_000)
 
 
 async def until_spent(ledger, micros):
@@ -200,7 +216,7 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
 
     monkeypatch.setattr(Session, "rows", away)
     async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while len(tries) < 5:
                 await anyio.sleep(0.01)
     assert caplog.messages.count("usage.not_read: away") == 1

@@ -160,7 +160,26 @@ def test_all_faults_come_at_once_with_their_paths(write) -> None:
         (b"\xff\xfe{\x00}\x00", "not UTF-8"),
         (bytes(range(256)), "not UTF-8"),
         (b'{"name": "a",\n  "data" "b"}', "line 2 column 10"),
-        (b'{"name": "a",}', "trailing comma at line 1 column 14"),
+        (b'{"name": "a",}', "the comma before this } or ] is one too many; remove it (line 1 column 14)"),
+        (
+            b'// mine\n{"name": "a"}',
+            "this is a comment, and JSON has no comments; remove it (line 1 column 1)",
+        ),
+        (b'{"name": "a", # mine\n "data": "b"}', "this is a comment"),
+        (b'{"name": "a" /* mine */}', "this is a comment"),
+        (
+            b"{'name': 'a'}",
+            "this is another quotation mark, and JSON writes texts and keys in straight double quotes",
+        ),
+        ("{“name”: 1}".encode(), "this is another quotation mark"),
+        (b'{name: "a"}', "this key has no quotes"),
+        (b'{"name": a}', "this has no quotes"),
+        (b'{"temperature": None}', "JSON writes true, false and null (line 1 column 17)"),
+        (b'{"name" = "a"}', "a colon between a key and its value"),
+        (b'{"name": "a"\n "data": "b"}', "a comma is missing before this (line 2 column 2)"),
+        (b'{"name": "a"', "the end is missing"),
+        (b"# mine\nname: a\nlimits:\n  mailbox: 3\n", "this looks like YAML; JSON writes"),
+        (b"---\nname: a\n", "this looks like YAML"),
         (b'{"temperature": NaN}', "not valid JSON"),
         (b'{"temperature": 1e999}', "temperature: must be a finite number"),
         (b'{"max_tokens": ' + b"9" * 100_000 + b"}", "out of range"),
@@ -202,6 +221,51 @@ def test_unknown_keys_are_faults_with_their_path_and_the_nearest_known_one(write
     ]
 
 
+def test_a_key_that_stands_twice_is_a_fault_that_names_both_lines(write) -> None:
+    *lines, _ = faults_of(
+        write(b"""{
+  "policy": {"a": [{"b": 1, "c": {"b": 2}}, {"b": 3,
+    "b": "\\" \\\\"}]},
+  "tools": {"policy": {"shell": "deny"},
+            "policy": {}}, "t\\u006fols": {}
+}""")
+    )
+    assert lines[:3] == [
+        "policy.a[1].b: stands twice, in line 2 and line 3, and only the last one counts; keep one",
+        "tools.policy: stands twice, in line 4 and line 5, and only the last one counts; keep one",
+        "tools: stands twice, in line 4 and line 5, and only the last one counts; keep one",
+    ]
+    assert lines[3].startswith("policy: unknown key")
+
+
+def test_a_name_that_is_far_from_all_others_suggests_none(write) -> None:
+    far = {"timezone": "UTC", "budget": {"limit_usd": {"week": 1}}}
+    *lines, _ = faults_of(write(far))
+    assert lines == [
+        "budget.limit_usd.week: unknown key; there are turn, thread, user_day, schedule_day, day, month",
+        "timezone: unknown key",
+    ]
+
+
+def test_a_value_of_another_kind_is_told_with_an_example(write) -> None:
+    wrong = {"name": 1, "skills": "a", "limits": [], "verify_providers": "maybe"}
+    *lines, _ = faults_of(write(wrong))
+    assert set(lines) == {
+        'name: must be a text, such as "one"',
+        'skills: must be a list, such as ["one", "two"]',
+        'limits: must be an object, such as {"key": "value"}',
+        "verify_providers: must be true or false",
+    }
+
+
+def test_a_missing_secret_names_the_setup_that_stores_it(settings_of) -> None:
+    loaded = settings_of({"model": "openai/x", "transports": {"slack": {}}})
+    openai, *slack = check_start(loaded, {}, transports=True)
+    assert openai.endswith("set it and start again, or let `threadfast init` ask for it and store it")
+    assert slack
+    assert all(fault.endswith("or let `threadfast init slack` ask for it and store it") for fault in slack)
+
+
 def test_an_unknown_skill_is_a_fault_with_its_path_and_the_nearest_there_is(
     settings_of, tmp_path: Path
 ) -> None:
@@ -212,7 +276,7 @@ def test_an_unknown_skill_is_a_fault_with_its_path_and_the_nearest_there_is(
         (tmp_path / "data" / "skills" / name).mkdir(parents=True)
     folder = tmp_path / "data" / "skills"
     assert check_start(loaded, {}, transports=False) == [
-        f'skills[0]: no skill is called "deploi" in {folder}; the nearest there is "deploy"'
+        f'skills[0]: no skill is called "deploi" in {folder}; the nearest known one is "deploy"'
     ]
 
 

@@ -28,6 +28,7 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.anthropic import Text, Think, Tool
 from tests.fakes.http import Stall
+from tests.patience import WITHIN_S
 from threads import model as words
 from threads.model import Message, ToolCall, ToolResult
 
@@ -162,7 +163,7 @@ async def test_a_failed_answer_names_its_model_and_its_request(complete, api):
 @each_api
 async def test_inside_text_silence_may_be_shorter_than_before_it(complete, listener, api):
     noise = a.ping() if api is AnthropicModel else b": keep-alive\n\n"
-    with anyio.fail_after(5), pytest.raises(ModelTimeout):
+    with anyio.fail_after(WITHIN_S), pytest.raises(ModelTimeout):
         reply = HELLO[api].keep(UP_TO_SECOND_DELTA[api], Stall(noise))
         await complete(api, reply=reply, first_content=30, idle=0.3)
     assert listener.text == "Hello, w"
@@ -199,6 +200,22 @@ async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(htt
     async with FakeProvider([HELLO[AnthropicModel]]) as fake:
         model = model_at(fake.base_url, AnthropicModel, load_slowly, first_content=1)
         assert (await model.complete(ask(), listener)).stop == "end"
+
+
+@each_api
+async def test_what_was_prepared_is_not_loaded_again_by_the_first_call(http, listener, api):
+    loaded = []
+
+    def load():
+        loaded.append(api)
+        return http()
+
+    async with FakeProvider([HELLO[api]]) as fake:
+        model = model_at(fake.base_url, api, load)
+        await model.prepare()
+        assert (loaded, fake.requests) == ([api], [])
+        await model.complete(ask(), listener)
+    assert loaded == [api]
 
 
 async def test_the_first_call_leaves_the_garbage_collector_on(complete):

@@ -36,8 +36,16 @@ def state(breaker, now):
     return "half-open" if breaker.admits(now, last_resort=False) else "open"
 
 
+def in_doubt(threshold=1, at=0.0):
+    """Return a closed breaker after failures of two threads."""
+    breaker = Breaker(threshold)
+    for thread in "ab":
+        breaker.attempt_failed(ModelTimeout(), thread, at)
+    return breaker
+
+
 def opened(error, at=0.0):
-    breaker = Breaker(1)
+    breaker = in_doubt(1, at)
     breaker.exhausted(error, at)
     assert state(breaker, at) == "open"
     return breaker
@@ -49,7 +57,13 @@ def opens(breaker, last_resort=False):
 
 def full_pool():
     error = ModelConnection("no connection of ours is free")
-    error.local = True
+    error.alone = True
+    return error
+
+
+def too_large():
+    error = RateLimited("request too large")
+    error.alone = True
     return error
 
 
@@ -72,25 +86,52 @@ def test_what_needs_a_person_opens_it_for_half_an_hour_whatever_the_threshold(ki
 
 
 @pytest.mark.parametrize(
-    "error", [BadRequest(), ContextOverflow(), ContentPolicy(), OutputInvalid(), full_pool()]
+    "error", [BadRequest(), ContextOverflow(), ContentPolicy(), OutputInvalid(), full_pool(), too_large()]
 )
 def test_what_is_about_the_request_or_our_own_never_counts(error):
     breaker = Breaker(1)
-    for _ in range(9):
+    for n in range(9):
+        breaker.attempt_failed(error, str(n), 0)
         breaker.exhausted(error, 0)
     assert state(breaker, 0) == "closed"
 
 
 def test_a_threshold_counts_calls_in_a_row():
-    breaker = Breaker(3)
+    breaker = in_doubt(3)
     for error in (ModelTimeout(), RateLimited()):
         breaker.exhausted(error, 0)
-    breaker.succeeded(probe=breaker.start())
+    breaker.succeeded(1, probe=breaker.start())
+    assert not breaker.in_doubt
+    for thread in "ab":
+        breaker.attempt_failed(ModelTimeout(), thread, 2)
     for error in (ModelTimeout(), BadRequest(), RateLimited()):
         breaker.exhausted(error, 0)
     assert state(breaker, 0) == "closed"
     breaker.exhausted(ModelTimeout(), 0)
     assert state(breaker, 0) == "open"
+
+
+def test_one_thread_alone_never_opens_it_and_the_next_failure_of_another_does():
+    breaker = Breaker(1)
+    for now in range(9):
+        breaker.attempt_failed(ModelUnavailable(), "a", now)
+        breaker.exhausted(ModelUnavailable(), now)
+    assert (state(breaker, 9), breaker.in_doubt) == ("closed", False)
+    breaker.attempt_failed(BadRequest(), "b", 9)
+    assert state(breaker, 9) == "closed"
+    breaker.attempt_failed(ModelUnavailable(), "b", 9)
+    assert state(breaker, 9) == "open"
+
+
+def test_a_success_in_between_clears_the_provider_but_not_that_of_a_call_from_before():
+    breaker = Breaker(1)
+    for began_at, opens_it in ((10, False), (9.9, True)):
+        breaker.attempt_failed(ModelUnavailable(), "a", 10)
+        breaker.exhausted(ModelUnavailable(), 10)
+        breaker.succeeded(began_at, probe=False)
+        breaker.attempt_failed(ModelUnavailable(), "b", 11)
+        assert (breaker.failure is not None) is opens_it
+        breaker.succeeded(12, probe=False)
 
 
 def test_no_probe_goes_out_before_a_retry_after_is_over():
@@ -102,7 +143,7 @@ def test_exactly_one_probe_goes_out_and_its_success_closes():
     breaker = opened(ModelTimeout())
     assert breaker.start()
     assert not breaker.admits(1000, last_resort=True)
-    breaker.succeeded(probe=True)
+    breaker.succeeded(0, probe=True)
     assert state(breaker, 1000) == "closed"
     assert not breaker.start()
     assert not breaker.start()
@@ -123,7 +164,9 @@ def test_a_success_forgets_how_often_it_was_opened():
     breaker.start()
     breaker.failed(ModelTimeout(), 100)
     breaker.start()
-    breaker.succeeded(probe=True)
+    breaker.succeeded(0, probe=True)
+    for thread in "ab":
+        breaker.attempt_failed(ModelTimeout(), thread, 1000)
     breaker.exhausted(ModelTimeout(), 1000)
     assert opens(breaker) == 1015
 
@@ -152,20 +195,22 @@ def test_a_probe_that_says_nothing_of_the_provider_is_given_back(ending):
 def test_calls_that_were_under_way_when_it_opened_change_nothing():
     breaker = opened(ModelTimeout())
     breaker.exhausted(ModelTimeout(), 10)
-    breaker.succeeded(probe=False)
+    breaker.succeeded(20, probe=False)
     assert state(breaker, 10) == "open"
     assert opens(breaker) == 15
 
 
 ERRORS = st.sampled_from([kind for kind, _ in TRANSIENT] + PERMANENT + [BadRequest])
-STEPS = st.tuples(st.sampled_from(["succeed", "fail", "cancel"]), ERRORS, st.floats(0, 5000))
+STEPS = st.tuples(
+    st.sampled_from(["succeed", "fail", "cancel"]), ERRORS, st.floats(0, 5000), st.sampled_from("ab")
+)
 
 
 @given(st.integers(1, 3), st.lists(STEPS, max_size=60))
 def test_it_never_wedges(threshold, steps):
     """After whatever happened a call may go out at a time that is known, and its success closes the circuit."""
     breaker, now = Breaker(threshold), 0.0
-    for what, kind, pause in steps:
+    for what, kind, pause, thread in steps:
         now += pause
         if not breaker.admits(now, last_resort=True):
             assert now < opens(breaker, last_resort=True) <= now + 3600
@@ -173,11 +218,12 @@ def test_it_never_wedges(threshold, steps):
         probe, error = breaker.start(), kind()
         assert not (probe and breaker.admits(now, last_resort=True))
         if what == "succeed":
-            breaker.succeeded(probe=probe)
+            breaker.succeeded(now, probe=probe)
             assert state(breaker, now) == "closed"
         elif what == "fail":
             if probe:
                 breaker.failed(error, now)
+            breaker.attempt_failed(error, thread, now)
             breaker.exhausted(error, now)
         elif probe:
             breaker.cancelled()

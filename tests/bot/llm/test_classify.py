@@ -92,7 +92,7 @@ def test_a_spend_limit_that_names_its_end_says_how_long_to_wait():
 @each_api
 async def test_a_refused_connection_and_a_useless_address_are_told_apart(failure, api):
     refused = await failure(api, Reply(), base_url="http://127.0.0.1:1")
-    assert (type(refused), refused.local) == (ModelConnection, False)
+    assert (type(refused), refused.alone) == (ModelConnection, False)
     assert type(await failure(api, Reply(), base_url="ftp://127.0.0.1")) is BadRequest
 
 
@@ -137,7 +137,7 @@ async def test_our_own_full_pool_is_not_the_provider_s_fault():
                     await call
                 error = classify(caught.value)
                 assert isinstance(error, ModelConnection)
-                assert error.local
+                assert error.alone
 
 
 def test_what_has_no_name_is_worth_one_more_try_and_keeps_its_own_words():

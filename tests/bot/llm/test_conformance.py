@@ -69,6 +69,8 @@ class Row:
     only_status: bool = False
     retryable: bool | None = None
     retry_after: float | None = None
+    passes: bool = True
+    """Whether waiting helps, in every form."""
 
 
 BAD = "invalid_request_error"
@@ -213,7 +215,11 @@ OPENAI = {
         RateLimited, 429, code="rate_limit_exceeded", headers=(("retry-after-ms", "1500"),), retry_after=1.5
     ),
     "tokens a minute": Row(
-        RateLimited, 429, code="rate_limit_exceeded", text="Request too large: too many tokens per min"
+        RateLimited,
+        429,
+        code="rate_limit_exceeded",
+        text="Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 45000.",
+        passes=False,
     ),
     "request timeout": Row(ModelTimeout, 408, only_status=True),
     "conflict": Row(ModelUnavailable, 409, only_status=True),
@@ -389,6 +395,10 @@ class Case:
         return f"{self.api.__name__}, {'plain' if self.plain else 'streaming'}: {self.name}"
 
 
+def _retryable(said: Row) -> bool:
+    return said.passes and said.expected in RETRYABLE
+
+
 def as_status(api: type, name: str, said: Row) -> Iterator[Case]:
     """Both with ``stream=True`` and without, a failed request is answered by its status."""
     if said.body is not None:
@@ -398,7 +408,7 @@ def as_status(api: type, name: str, said: Row) -> Iterator[Case]:
     else:
         reply = o.fault(said.status, said.code, f"{said.text} {CANARY}", said.kind or "error")
     reply = Reply(reply.steps, reply.status, (*reply.headers, *(said.headers if said.body is None else ())))
-    retryable = said.expected in RETRYABLE if said.retryable is None else said.retryable
+    retryable = _retryable(said) if said.retryable is None else said.retryable
     for plain in (False, True):
         yield Case(api, name, reply, said.expected, retryable, said.retry_after, plain=plain)
 
@@ -430,7 +440,7 @@ def as_event(api: type, name: str, said: Row) -> Iterator[Case]:
     retry_after = 5 if "Loading" in said.text else None
     for form, event in events[api].items():
         reply = HELLO[api].keep(UP_TO_SECOND_DELTA[api], event)
-        retryable = said.expected in RETRYABLE
+        retryable = _retryable(said)
         yield Case(api, f"{name}, {form}", reply, said.expected, retryable, retry_after, began=True)
 
 
@@ -439,7 +449,7 @@ def as_number(name: str, said: Row) -> Iterator[Case]:
     if said.body is not None or said.status >= 600:
         return
     words = {"code": said.status, "message": f"{said.text} {CANARY}"}
-    retryable = said.expected in RETRYABLE and said.status != 499
+    retryable = _retryable(said) and said.status != 499
     after = 5 if "Loading" in said.text else None
     stream = HELLO[CHAT].keep(UP_TO_SECOND_DELTA[CHAT], o.data(error=words))
     yield Case(CHAT, f"{name}, number in a chunk", stream, said.expected, retryable, after, began=True)

@@ -254,9 +254,14 @@ async def test_with_ask_a_person_decides_and_is_asked_once_for_a_model():
 
 
 @pytest.mark.parametrize("answer", [None, Answer(approved=False, by="U1")])
-async def test_without_a_yes_no_other_model_is_used(answer):
+async def test_without_a_yes_no_other_model_is_used_and_none_is_logged(answer, caplog):
     chain = FakeFailover([ModelTimeout()], [says("never")], turn=FakeTurn([answer]), acknowledge="ask")
     with pytest.raises(AllProvidersFailed) as failed:
         await chain.complete()
     assert failed.value.code == "timeout"
     assert chain.asked == [1, 0]
+    assert not [record for record in caplog.records if record.message.startswith("model.")], (
+        "no call, no failover"
+    )
+    told = "b/two" in failed.value.friendly and "failover.acknowledge" in failed.value.friendly
+    assert told is (answer is None), "nobody was asked, so nobody knows of the other model"

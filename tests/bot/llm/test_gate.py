@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from bot.config.settings import LlmRetry, RateLimitedRetry
+from bot.config.settings import LlmRetry
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.queue import CallQueue, Ticket
 from bot.llm.policies.retry import RetryingModel
@@ -38,7 +38,7 @@ from threads.model import Message, Resumed, Text, Waiting
 anyio_backend = virtual_time
 
 
-ONCE = LlmRetry(max_retries=0, rate_limited=RateLimitedRetry.model_construct(attempts=0))
+ONCE = LlmRetry(max_retries=0)
 
 
 class Provider:
@@ -89,8 +89,14 @@ class GatedCalls:
             except ProviderError as error:
                 self.ends[name] = error
 
+    def fail_elsewhere(self, thread="elsewhere"):
+        """Note that a call of another thread failed now."""
+        lane = self.gate.queue.lane(self.provider.name)
+        lane.own.attempt_failed(ModelTimeout(), thread, anyio.current_time())
+
     async def open_circuit(self, error):
-        """Have one call give up."""
+        """Have one call give up after that of another thread failed."""
+        self.fail_elsewhere()
         self.provider.script.append(error)
         await self.call("first")
         assert self.ends["first"] is error
@@ -299,6 +305,8 @@ async def test_who_has_another_model_is_told_when_the_circuit_opens_while_it_que
             tasks.start_soon(calls.call, str(n), n == 0)
             await anyio.sleep(0.001)
         await at(5)
+        calls.fail_elsewhere()
+        calls.fail_elsewhere("and there")
         calls.gate.exhausted("fake/one", ModelTimeout())
         await at(5.1)
         assert [type(calls.ends.get(str(n))) for n in range(3)] == [type(None), ModelTimeout, ModelTimeout]
@@ -326,6 +334,7 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
     gate = Gate(CallQueue(**OPEN))
     policy = LlmRetry()
     limited = GatedCalls(Provider(RateLimited(retry_after=20), ModelTimeout(), name="fake/one"), policy, gate)
+    limited.fail_elsewhere()
     other = GatedCalls(Provider(name="fake/two"), policy, gate)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(limited.call, "a")
@@ -338,16 +347,17 @@ async def test_a_retry_after_stops_all_models_and_a_backoff_only_its_own():
     seconds = [round(second, 1) for second, _ in other.provider.asked]
     assert seconds == [22, 23.5], "20 s and half of a tenth of it"
     asked = [(round(second), key) for second, key in limited.provider.asked]
-    assert asked == [(0, "a"), (22, "a"), (27, "a"), (28, "d")]
+    assert asked == [(0, "a"), (22, "a"), (27, "d"), (28, "a")], "after a failure another thread goes first"
 
 
 async def test_a_call_that_comes_back_keeps_its_place():
     calls = GatedCalls(Provider(ModelTimeout(), ModelTimeout()), LlmRetry(), max_parallel=1)
     async with anyio.create_task_group() as tasks:
-        for name in "abc":
+        for name in "abcd":
             tasks.start_soon(calls.call, name)
             await anyio.sleep(0.001)
-    assert [key for _, key in calls.provider.asked] == ["a", "a", "a", "b", "c"]
+    asked = [key for _, key in calls.provider.asked]
+    assert asked == ["a", "b", "a", "b", "c", "d"], "and after a failure another thread is asked first"
 
 
 @pytest.mark.parametrize("within", [math.inf, 0.5])
@@ -368,6 +378,7 @@ async def test_of_a_call_that_broke_off_or_was_cancelled_no_conversation_is_kept
 
 async def test_what_holds_up_a_models_calls_is_told_in_words():
     calls = GatedCalls(Provider(RateLimited(retry_after=20), ModelTimeout()), LlmRetry(), max_parallel=1)
+    calls.fail_elsewhere()
     tell = partial(calls.gate.describe, "fake/one")
     assert tell() == ""
     async with anyio.create_task_group() as tasks:
@@ -384,7 +395,7 @@ async def test_what_holds_up_a_models_calls_is_told_in_words():
         await at(23)
         assert tell() == "2 calls wait in line"
         await at(24)
-        assert tell() == "no answer in time, tried again in 4 seconds; 2 calls wait in line"
+        assert tell() == "no answer in time, tried again in 2 seconds; 2 calls wait in line"
     assert tell() == ""
 
 
@@ -400,7 +411,7 @@ async def test_an_open_circuit_is_told_until_a_call_succeeds():
 
 async def test_our_own_full_pool_holds_nothing_up():
     error = ModelConnection()
-    error.local = True
+    error.alone = True
     calls = GatedCalls(Provider(error), LlmRetry())
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(calls.call, "a")
@@ -480,7 +491,7 @@ def test_a_bucket_smaller_than_one_request_lets_one_go_at_its_pace():
 @pytest.mark.parametrize("shrink", [True, False])
 def test_calls_that_fail_together_halve_the_window_once_or_never(shrink):
     queue = CallQueue(**(OPEN | {"shrink": shrink}))
-    tickets = [Ticket(QueuePlace(n, 0), "m") for n in range(16)]
+    tickets = [Ticket(QueuePlace(n, 0), "m", thread=str(n)) for n in range(16)]
     for ticket in tickets:
         queue.join(ticket)
     assert queue.admit(0) == tickets
@@ -500,6 +511,7 @@ async def test_when_the_first_in_line_leaves_the_next_one_watches_the_clock():
 
 def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it_had():
     queue, now, sizes = CallQueue(**OPEN), 0.0, []
+    queue.lane("m").own.attempt_failed(RateLimited(), "elsewhere", now)
     for error in (RateLimited(), RateLimited(), RateLimited(), *[None] * 9):
         now += 10
         (ticket,) = queued(queue, "m", now=now)
@@ -514,7 +526,7 @@ def test_after_an_outage_the_window_begins_with_one_and_soon_has_half_of_what_it
 
 def queued(queue, *names, now=0.0):
     """Return new tickets of these models, in line."""
-    tickets = [Ticket(QueuePlace(n, now), name, size=100) for n, name in enumerate(names)]
+    tickets = [Ticket(QueuePlace(n, now), name, size=100, thread=str(n)) for n, name in enumerate(names)]
     for ticket in tickets:
         queue.join(ticket)
     return tickets
@@ -522,6 +534,7 @@ def queued(queue, *names, now=0.0):
 
 def test_after_a_failure_one_call_at_a_time_goes_out_until_one_succeeds():
     queue = CallQueue(**(OPEN | {"max_parallel": 2}))
+    queue.lane("m").own.attempt_failed(ModelTimeout(), "elsewhere", 0)
     a, b, c, d = queued(queue, "m", "m", "m", "m")
     assert queue.admit(0) == [a, b]
     queue.failed(a, ModelTimeout(), 1)
@@ -568,9 +581,14 @@ class AnyInterleaving(RuleBasedStateMachine):
             **(OPEN | {"max_parallel": parallel, "requests_per_minute": rpm, "tokens_per_minute": tpm})
         )
 
-    @rule(model=st.sampled_from("ab"), size=st.integers(1, 2000), last_resort=st.booleans())
-    def arrive(self, model, size, last_resort):
-        ticket = Ticket(QueuePlace(next(self.places), self.now), model, size, last_resort)
+    @rule(
+        model=st.sampled_from("ab"),
+        size=st.integers(1, 2000),
+        last_resort=st.booleans(),
+        thread=st.sampled_from("xyz"),
+    )
+    def arrive(self, model, size, last_resort, thread):
+        ticket = Ticket(QueuePlace(next(self.places), self.now), model, size, last_resort, thread=thread)
         self.tickets.append(ticket)
         self.queue.join(ticket)
         self.settle()
@@ -633,7 +651,8 @@ class AnyInterleaving(RuleBasedStateMachine):
         for ticket in self.queue.admit(self.now):
             lane = self.queue.lane(ticket.model)
             self.sent += 1
-            assert all(ticket.place < other.place for other in lane.queue), "first come, first out"
+            passed = [other for other in lane.queue if other.place < ticket.place]
+            assert all(other.thread == lane.own.failing for other in passed), "first come, first out"
             assert ticket.probe or lane.out <= lane.window.size
 
     @invariant()

@@ -32,6 +32,7 @@ from tests.bot.llm.conftest import ANSWERS, APIS, FakeProvider, ask, each_api, m
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Flood, Reply, Stall, error
+from tests.patience import WITHIN_S
 from threads.wording import explain
 
 MB = 1_000_000
@@ -47,7 +48,7 @@ async def fail_with(api, http, reply: Reply, **limits) -> tuple[ProviderError, F
         model = model_at(fake.base_url, api, http, **limits)
         with anyio.fail_after(60), pytest.raises(ProviderError) as caught:
             await model.complete(ask(), deaf)
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             while not fake.hung_up and reply.steps and isinstance(reply.steps[-1], Flood):
                 await anyio.sleep(0.005)
     assert len(fake.requests) == 1
@@ -108,7 +109,7 @@ async def test_cancelling_hangs_up_at_once(http, api):
     reply = Reply((*opening(api), text_event(api, "x"), Stall(b": keep-alive\n\n")), headers=a.SSE)
     async with FakeProvider([reply]) as fake:
         model = model_at(fake.base_url, api, http)
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(model.complete, ask(), listen)
                 await shown.wait()
@@ -234,7 +235,7 @@ async def test_a_server_that_takes_no_connection_is_given_up_soon(http):
             crowd.connect_ex(full.getsockname())
         url = f"http://127.0.0.1:{full.getsockname()[1]}"
         model = model_at(url, AnthropicModel, http, connect=0.2)
-        with anyio.fail_after(10), pytest.raises(ModelTimeout) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(ModelTimeout) as caught:
             await model.complete(replace(ask(), meter=metered.append), deaf)
     assert "ConnectTimeout" in str(caught.value)
     assert caught.value.usage is None

@@ -141,6 +141,7 @@ async def test_a_rate_limit_is_what_is_raised_when_keys_fail_in_different_ways()
 
 async def test_a_provider_that_is_down_is_waited_for_and_not_asked_with_each_key():
     keys = Keys([ModelUnavailable()], [])
+    keys.gates[0].queue.lane("fake/one").own.attempt_failed(ModelUnavailable(), "elsewhere", 1000)
     with pytest.raises(ModelUnavailable):
         await keys.complete()
     assert keys.rotation.unavailable().code == "unavailable"

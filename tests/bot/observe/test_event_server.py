@@ -24,6 +24,7 @@ from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot
 from tests.bot.observe.test_event_stream import IDS, settle
 from tests.bot.observe.test_health import get
+from tests.patience import WITHIN_S
 
 SECRET = "correct-horse-battery"
 ALL = Wanted((), "")
@@ -55,7 +56,7 @@ def follower(data, query="follow=1"):
 
 
 async def until(condition):
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while not condition():
             await anyio.sleep(0.01)
 

@@ -18,6 +18,7 @@ from bot.observe.event_lines import KINDS, encode, event_schema
 from bot.observe.event_stream import BATCH, EventStream, Wanted
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ModelUnavailable, ToolTimeout
+from tests.patience import WITHIN_S
 from threads.errors import error_fields, retry_fields
 
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "1a2b3c4d"}
@@ -164,7 +165,7 @@ async def test_a_flood_cuts_a_slow_reader_with_the_number_of_events_it_lost():
     seen, batches = [], stream.read()
     seen += await anext(batches)  # and now it is busy with something else
     settle(stream, 1000)
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         rest = [line async for lines in batches for line in lines]
     assert [line.kind for line in rest] == ["gap"]
     assert rest[0].final
@@ -185,11 +186,11 @@ async def test_a_reader_is_woken_by_an_event_and_looks_for_those_of_other_thread
         tasks.start_soon(read)
         await anyio.wait_all_tasks_blocked()
         settle(stream)
-        with anyio.fail_after(0.5):
+        with anyio.fail_after(WITHIN_S):
             await got.wait()
         got = anyio.Event()
         threading.Thread(target=settle, args=(stream,)).start()
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await got.wait()
         tasks.cancel_scope.cancel()
     assert len(seen) == 2

@@ -15,6 +15,7 @@ from bot.observe.http_pages import AT_ONCE, pages
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
+from tests.patience import WITHIN_S
 
 
 @asynccontextmanager
@@ -27,7 +28,7 @@ async def serving(body, data, *, port=None, metrics=None):
 
 async def raw(connect, said):
     got = b""
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         async with await connect as stream:
             await stream.send(said)
             try:

@@ -18,6 +18,7 @@ from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.bot.observe.test_health import get, raw, serving
+from tests.patience import WITHIN_S
 
 
 @contextmanager
@@ -79,12 +80,12 @@ async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_
         slow = await anyio.connect_unix(tmp_path / SOCKET)
         never = await anyio.connect_unix(tmp_path / SOCKET)
         await never.send(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        with anyio.fail_after(3), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+        with anyio.fail_after(WITHIN_S), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
             while True:
                 await slow.send(b"G")
                 await anyio.sleep(0.05)
         got = 0
-        with anyio.fail_after(3), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+        with anyio.fail_after(WITHIN_S), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
             while True:
                 got += len(await never.receive())
         assert got < 30_000_000

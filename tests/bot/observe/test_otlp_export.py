@@ -15,8 +15,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from bot.observe import otlp_export
 from bot.observe.otlp_export import open_spans
 from bot.observe.turn_events import Observing
+from tests.patience import WITHIN_S
 
-HANGS_S = 20.0
+HANGS_S = WITHIN_S
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "00c0ffee"}
 
 

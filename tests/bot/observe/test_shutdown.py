@@ -21,6 +21,7 @@ from bot.wiring.app import serve
 from tests.fakes.anthropic import FakeAnthropic, Text, answer
 from tests.fakes.http import Reply, Wait
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS, Chat, anthropic
 from tests.world import T2
 from transports.base.transport import Capabilities
@@ -113,7 +114,7 @@ async def test_a_turn_that_takes_too_long_is_cut_and_answered_once_after_the_nex
 async def test_an_idle_bot_ends_at_once_on_either_signal(tmp_path, number):
     async with FakeAnthropic([]) as model, serving(tmp_path, model) as bot:
         ask_to_stop(number)
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await bot.over.wait()
 
 
@@ -146,7 +147,7 @@ async def test_a_signal_before_anything_is_served_ends_it_at_once():
         began.set()
         await anyio.sleep_forever()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(stop.run, connecting)
             await began.wait()
@@ -202,7 +203,7 @@ async def test_the_process_tells_systemd_and_exits_with_0(tmp_path):
                     await anyio.wait_readable(systemd)
                     told += systemd.recv(1000).decode() + "\n"
                 running.send_signal(signal.SIGTERM)
-                with anyio.fail_after(15):
+                with anyio.fail_after(WITHIN_S):
                     assert await running.wait() == 0
         with suppress(BlockingIOError):
             while True:
@@ -219,25 +220,25 @@ async def test_the_process_answers_what_runs_exits_0_and_a_second_signal_ends_it
     async with FakeSlack() as slack, FakeAnthropic(script) as model:
         path = settings(tmp_path, slack, 20, providers=anthropic(model.base_url))
         async with process(path, slack) as running:
-            await slack.until(lambda: slack.sockets.links, 20)
+            await slack.until(lambda: slack.sockets.links)
             said = await slack.say("U1", "C1", "<@UBOT> hello")
             await until(lambda: len(model.requests) == 1)
             running.send_signal(signal.SIGTERM)
             await anyio.sleep(0.2)
             assert running.returncode is None
             go.set()
-            with anyio.fail_after(15):
+            with anyio.fail_after(WITHIN_S):
                 assert await running.wait() == 0
         assert "done" in slack.thread("C1", said.ts)[-1].text
         async with process(path, slack) as running:
-            await slack.until(lambda: slack.sockets.links, 20)
+            await slack.until(lambda: slack.sockets.links)
             said = await slack.say("U1", "C1", "<@UBOT> and now?")
             await until(lambda: len(model.requests) == 2)
             running.send_signal(signal.SIGTERM)
             await anyio.sleep(0.2)
             running.send_signal(signal.SIGTERM)
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 assert await running.wait() == -signal.SIGTERM
         async with process(path, slack):
-            await slack.until(lambda: len(slack.thread("C1", said.ts)) > 1, 20)
+            await slack.until(lambda: len(slack.thread("C1", said.ts)) > 1)
             assert "after all" in slack.thread("C1", said.ts)[-1].text

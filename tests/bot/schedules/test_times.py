@@ -101,10 +101,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize("cron", HOSTILE)
 def test_a_cron_expression_that_is_none_or_comes_too_often_or_never_is_refused_at_once(cron):
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ToolInvalidInput) as refused:
         parse_cron(cron, BERLIN, NOW, MIN_INTERVAL)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
     assert refused.value.suggestion
     assert len(str(refused.value)) < 200
 

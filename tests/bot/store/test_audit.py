@@ -14,8 +14,8 @@ from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, FaultyDisk, inline, message
-from threads.errors import TransportUnavailable, retry_fields
-from threads.model import Answer, Author
+from threads.errors import StoreUnavailable, TransportUnavailable, retry_fields
+from threads.model import Answer, Author, ThreadId
 from threads.store.checksummed_lines import intact
 from threads.store.disk import PosixDisk
 
@@ -59,6 +59,41 @@ async def test_a_stop_says_who_stopped_what_and_a_run_says_when_it_began_and_end
     assert found[0]["details"].keys() == {"version", "model"}
     assert (found[1]["author"], found[1]["message_id"]) == (ANN.id, stop.reply_to)
     assert found[1]["details"] == {"running": "1", "waiting": "0"}
+
+
+async def test_lines_stand_in_the_order_in_which_they_arose_whoever_waits_for_them(tmp_path):
+    disk, times = FaultyDisk(), iter(range(60))
+    audit = Audit(AuditFiles(disk, tmp_path, inline).append, lambda: now().replace(second=next(times)))
+    where = message(1).thread
+
+    async def note(n):
+        await audit.note("approval", where, str(n), "U1", {})
+
+    for n in range(3):
+        audit.tell("retry", {"n": str(n)})
+        await note(n)
+    disk.refuse["append"] = OSError(28, "No space left on device")
+    with pytest.raises(StoreUnavailable):
+        await note(3)
+    audit.tell("retry", {"n": "3"})
+    disk.refuse.clear()
+    async with anyio.create_task_group() as tasks:
+        for n in range(4, 8):
+            tasks.start_soon(note, n)
+            audit.tell("retry", {"n": str(n)})
+    await audit.flush()
+    found = lines_of(tmp_path)
+    assert [line["at"] for line in found] == sorted(line["at"] for line in found)
+    assert [line["message_id"] for line in found if line["kind"] == "approval"] == [
+        "0",
+        "1",
+        "2",
+        "4",
+        "5",
+        "6",
+        "7",
+    ]
+    assert [line["details"]["n"] for line in found if line["kind"] == "retry"] == list("01234567")
 
 
 async def test_a_failed_turn_is_told_with_its_reason_and_reference(tmp_path, monkeypatch):
@@ -139,12 +174,15 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
         given["providers"] |= compatible("gateway", other.base_url)
         async with serving(tmp_path, given) as seat:
             await seat.say("hello")
+            await seat.say("it is not that thread alone", thread=ThreadId("fake", "W", "C2", "1.0"))
             await seat.say("again")
     found = lines_of(tmp_path / "audit", "retry", "failover", "error")
     assert [(line["message_id"], line["details"]["event"]) for line in found] == [
         *[("m1", "model.retry")] * 3,
         ("m1", "model.failover"),
-        ("m2", "model.passed_over"),
+        ("m2", "model.retry"),
+        ("m2", "model.failover"),
+        ("m3", "model.passed_over"),
     ]
     [opened] = lines_of(tmp_path / "audit", "circuit")
     assert opened["details"]["event"] == "circuit.opened"
@@ -155,10 +193,12 @@ async def test_every_try_of_a_call_is_told_with_the_wait_that_was_planned_and_th
     reports = [retry.pop("report") for retry in retries]
     assert all((one["type"], one["recoverable"]) == ("unavailable", True) for one in reports)
     assert all(one["ways"] == ["retry"] for one in reports)
+    assert all(int(retry.pop("duration_ms")) >= 0 for retry in retries)
     told = {"event": "model.retry", "code": "unavailable", "model": "anthropic/claude-sonnet-5-5"}
+    told["provider"] = "anthropic"
     assert retries == [told | {"attempt": attempt} for attempt in ("2", "3", "4")]
     assert found[3]["details"]["from_model"] == "anthropic/claude-sonnet-5-5"
-    assert len({line["correlation_id"] for line in found}) == 2
+    assert len({line["correlation_id"] for line in found}) == 3
 
 
 async def test_a_failed_tool_is_told_with_its_reason_and_the_reference_of_its_turn(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, said
+from tests.patience import WITHIN_S
 from threads.file_store import FileStore
 from threads.journal.ports import NullTaker
 from threads.model import Edited, StopRequest, message_key
@@ -46,7 +47,7 @@ class Core(NullTaker):
         news.set()
 
     async def until(self, predicate):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while not predicate():
                 await self._news.wait()
 
@@ -233,10 +234,10 @@ async def test_one_process_alone_holds_every_role_and_owns_what_it_serves(proces
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.hold, "schedules", work, lambda: None)
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await held.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             await store.ensure_ownership()
         assert store.workers == 1
         assert await store.take_token("t", 1000, 1000) == 0

@@ -24,6 +24,7 @@ from bot.tools.web import tool as web
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import FetchArguments, WebFetch
 from tests.bot.tools.site import PUBLIC, certificate, hanging, page, redirect, serving
+from tests.patience import WITHIN_S
 from tests.tool_context import tool_context
 from tests.world import inline
 from threads.model import ThreadId
@@ -380,7 +381,7 @@ async def test_a_server_that_says_nothing_is_left_in_time(site, tool, monkeypatc
     site.pages["/"] = hanging
     with pytest.raises(ToolTimeout, match=r"site\.example did not answer in time"):
         await fetch(tool)
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         await site.left.wait()
 
 
@@ -409,7 +410,7 @@ async def test_a_call_that_is_stopped_lets_go_of_its_connection(site, tool):
         while not site.heads:
             await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
-    with anyio.fail_after(2):
+    with anyio.fail_after(WITHIN_S):
         await site.left.wait()
 
 

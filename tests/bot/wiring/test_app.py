@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from bot.wiring import app
+from tests.patience import WITHIN_S
 from tests.serving import serving
 from threads.store.disk import PosixFile
 
@@ -23,7 +24,7 @@ async def test_a_disk_that_hangs_delays_the_end_of_the_process_only_so_long(tmp_
 
     monkeypatch.setattr(app, "LAST_WRITES_S", 0.1)
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             async with (
                 serving(tmp_path / "data", {"model": "offline/demo"}) as chat,
                 anyio.create_task_group() as tasks,

@@ -10,6 +10,7 @@ import pytest
 from bot.budget.accounts import Accounts
 from bot.config.load import load_bytes
 from bot.config.settings import Settings
+from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
 from bot.observe.turn_events import Observing
 from bot.ports import wording
@@ -57,6 +58,7 @@ async def chain(tmp_path, given: Settings):
             random=lambda: 0.5,
             now=Time(),
             observing=Observing(),
+            mask=Masker(),
         )
         made.check()
         yield made

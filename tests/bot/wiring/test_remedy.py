@@ -1,7 +1,14 @@
 """What an admin is told of a model that fails until a person acts."""
 
 from bot.config.settings import Settings
-from bot.ports.errors import AllProvidersFailed, ApiNotFound, ModelUnavailable, PaymentRequired, Unauthorized
+from bot.ports.errors import (
+    AllProvidersFailed,
+    ApiNotFound,
+    ModelUnavailable,
+    PaymentRequired,
+    PriceUnknown,
+    Unauthorized,
+)
 from bot.ports.wording import UNREACHABLE
 from bot.wiring.remedy import explain_to_operator
 from threads.errors import StoreUnavailable
@@ -46,6 +53,14 @@ def test_what_passes_by_itself_keeps_its_sentence_and_what_does_not_is_added():
     assert told(down) == explain(ModelUnavailable(), "7f3a")
     mixed = told(("anthropic/b", Unauthorized()), down)
     assert mixed.startswith(f"{UNREACHABLE} Anthropic does not accept the key in ANTHROPIC_API_KEY. ")
+
+
+def test_a_price_that_is_not_known_is_told_with_the_line_to_write_to_an_admin_alone():
+    error = PriceUnknown("the price of mine/x is not known. In settings.json write …")
+    assert explain_to_operator(error, "7f3a", SETTINGS) == (
+        "The price of mine/x is not known. In settings.json write … (ref 7f3a)"
+    )
+    assert "settings.json" not in explain(error, "7f3a")
 
 
 def test_other_failures_are_told_as_to_everybody():

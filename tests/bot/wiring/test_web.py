@@ -15,8 +15,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_link_of_the_command_line_opens_the_page_once(tmp_path):
     async with serving_page(tmp_path) as site, Visitor(site) as ada:
-        port = site.web.address.port
-        link = await make_link(Settings(data=tmp_path), {}, Person(id="ada", name="Ada"), port)
+        link = await make_link(Settings(data=tmp_path), {}, Person(id="ada", name="Ada"))
         address, _, secret = link.partition("#")
         assert address == f"{site.url}/enter"
         answers = [await ada.post("/api/enter", json={"link": secret, "sure": True}) for _ in range(2)]
@@ -34,7 +33,23 @@ async def test_a_link_is_for_an_id_that_a_thread_can_carry(tmp_path, person):
         await make_link(Settings(data=tmp_path), {}, Person(id=person))
 
 
-async def test_a_link_has_to_name_the_port(tmp_path):
-    any_port = Settings(data=tmp_path, transports=Transports(web=Web(port=0)))
-    with pytest.raises(ConfigInvalid, match="--port"):
-        await make_link(any_port, {}, Person(id="ada"))
+async def test_nobody_gets_a_link_who_may_not_use_the_page_and_an_older_one_says_so_and_stays(tmp_path):
+    access = {"users": ["ada"], "admins": []}
+    async with serving_page(tmp_path, {"access": access}) as site, Visitor(site) as bob:
+        settings = Settings.model_validate({"data": tmp_path, "access": access}, strict=False)
+        for person in ("bob", "nobody"):
+            with pytest.raises(ConfigInvalid, match=f"{person} may not use this bot.*access.users"):
+                await make_link(settings, {}, Person(id=person))
+        assert await make_link(settings, {}, Person(id="ada"))
+        assert await make_link(settings, {}, Person(id="you"))  # who started this page
+        given = site.link("bob")
+        for _ in range(2):
+            answer = await bob.post("/api/enter", json={"link": given})
+            assert (answer.status_code, "bob may not use" in answer.json()["error"]) == (403, True)
+
+
+async def test_a_link_names_the_port_that_is_served(tmp_path):
+    async with serving_page(tmp_path, port=0) as site:
+        at = Settings(data=tmp_path, transports=Transports(web=Web(port=1)))
+        assert (await make_link(at, {}, Person(id="ada"))).startswith(f"{site.url}/enter#")
+        assert ":2/enter#" in await make_link(at, {}, Person(id="ada"), 2)

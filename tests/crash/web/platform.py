@@ -81,7 +81,7 @@ class Place:
         self._book, self._journal = Book(folder), Journal(folder / "data" / "journal.jsonl")
         self._site = Site(folder / "data", free_port())
         self._pages: dict[str, Kept] = {}
-        self._sent, self._waiting = set[str](), set[str]()
+        self._sent, self._presses_sent, self._waiting = set[str](), set[str](), set[str]()
         self._pressed = set[str]()
         self._fate = random.Random(f"{seed} fate")
 
@@ -92,7 +92,8 @@ class Place:
     @property
     def owed(self) -> float:
         self._journal.look()
-        return len(self._waiting) + len(self._sent & self._journal.taken.keys() - self._journal.settled)
+        sent = self._sent | self._presses_sent
+        return len(self._waiting) + len(sent & self._journal.taken.keys() - self._journal.settled)
 
     async def serve(self, *, task_status: TaskStatus[int]) -> None:
         task_status.started(int(self._site.url.rpartition(":")[2]))
@@ -156,8 +157,11 @@ class Place:
             if not self.talking:
                 return
             await self._send(visitor, person, root, message)
-            hurried = number % 8 == 0 and people.random() < 0.9
-            await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
+            await self._pause(people, number)
+
+    async def _pause(self, people: random.Random, number: int) -> None:
+        hurried = number % 8 == 0 and people.random() < 0.9
+        await anyio.sleep(0 if hurried else people.expovariate(1 / self._pause_s))
 
     async def _send(self, visitor: Visitor, person: str, root: str, message: Message) -> None:
         text = message.text.encode("utf-8", "replace").decode()  # as a browser makes a text well formed
@@ -165,7 +169,7 @@ class Place:
         thread = f"web::{person}:{root}"
         about = {"text": text, "command": message.command, "token": message.id}
         self._book.write("sent", id=message_id, thread=thread, said_at=anyio.current_time(), **about)
-        self._sent.add(message_id)
+        (self._presses_sent if "?" in message.id else self._sent).add(message_id)
         self._waiting.add(message_id)
         post = partial(self._post, visitor, {"id": message_id, "thread": root, "text": text})
         while not await post():
@@ -189,7 +193,7 @@ class Place:
     async def _answer(self, visitor: Visitor, person: str, root: str, page: Kept) -> None:
         """Press the first button of each question, once."""
         while True:
-            await anyio.sleep(0.2)
+            await page.news()
             for shown in list(page.messages.values()):
                 for key, post in list(shown.posts.items()):
                     if post["choices"] and "?" in key and key not in self._pressed:

@@ -11,6 +11,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from tests.patience import WITHIN_S
 from tests.transports.console.screen import Screen
 from tests.transports.console.script import ScriptedBot
 from transports.console import Console
@@ -50,7 +51,7 @@ class Piped:
                 setattr(self, name, -1)
 
     async def serve(self) -> None:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             await self.console.serve(self.bot.sink)
         for stream in self.streams:
             stream.close()
@@ -77,7 +78,7 @@ class Piped:
 async def shown(piped: Piped, text: str) -> None:
     """Wait until standard output holds *text*, and take it."""
     data = b""
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while text.encode() not in data:
             await anyio.wait_readable(piped.answers)
             data += os.read(piped.answers, 1024)
@@ -110,7 +111,7 @@ class TerminalSession:
         await self.screen.shows(*then)
 
     async def ended(self) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await self.left.wait()
 
     @property

@@ -62,6 +62,7 @@ class ScriptedBot:
         self.go = anyio.Event()
         self.turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self.running: dict[str, anyio.CancelScope] = {}
+        self.waiting: defaultdict[str, list[Incoming]] = defaultdict(list)
 
     async def sink(self, event: Inbound) -> None:
         assert isinstance(event, Incoming)
@@ -77,13 +78,20 @@ class ScriptedBot:
         scope = self.running.get(event.thread.root)
         if event.text == "/stop" and scope:
             scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            for waiting in self.waiting.pop(event.thread.root, []):
+                self.show(waiting, TurnSettled("stopped"))
         stopped = "Stopped." if scope else "Nothing runs."
         await self.post(event, "All is well." if event.text == "/status" else stopped, "notice")
         self.show(event, TurnSettled("answered"))
 
     async def turn(self, event: Incoming) -> None:
+        waiting = self.waiting[event.thread.root]
+        waiting.append(event)
         async with self.turns[event.thread.root]:
-            await self.run(event)
+            if event in waiting:
+                waiting.remove(event)
+                await self.run(event)
 
     async def run(self, event: Incoming) -> None:
         self.show(event, TurnStarted())
@@ -92,9 +100,10 @@ class ScriptedBot:
                 outcome = await self.answer(event)
             except PostFailed:
                 outcome = "undelivered"
+        shown = ""
         if self.running.pop(event.thread.root).cancelled_caught:
-            outcome = "stopped"
-        self.show(event, TurnSettled(outcome))
+            outcome, shown = "stopped", "first partial"
+        self.show(event, TurnSettled(outcome, shown=shown))
 
     async def answer(self, event: Incoming) -> Outcome:
         match event.text.partition(" ")[0]:

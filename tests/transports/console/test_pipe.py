@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.console.consoles import between_pipes, shown
 from threads.errors import TransportRejected
 from threads.model import Outgoing, TextDelta, TurnSettled
@@ -59,6 +60,19 @@ async def test_a_line_waits_until_the_one_before_is_settled(piped):
         piped.bot.go.set()
     assert piped.got == ["hold", "next"]
     assert await piped.read(piped.answers) == "held to the end\nYou said: next\n"
+
+
+@pytest.mark.parametrize("control", ["/stop", "!stop", "Stop", "/status", "/deny q1"])
+async def test_what_acts_on_a_running_answer_passes_the_lines_that_wait(piped, control):
+    async with anyio.create_task_group() as group:
+        group.start_soon(piped.serve)
+        await piped.type(f"hold\nnext\n/thread work\nthere\n{control}\nlast".encode())
+        await shown(piped, "[work] ")
+        assert piped.got == ["hold", control]
+        assert piped.bot.got[-1].thread == thread_id("work")
+        piped.bot.go.set()
+    assert piped.got == ["hold", control, "next", "there", "last"]
+    assert piped.console.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -144,19 +158,6 @@ async def test_a_post_of_another_thread_says_so_and_no_escape_sequence_passes(pi
     assert await piped.read(piped.answers) == "[old] an earlier answer\na[2J1mb\tc\nd?\n"
 
 
-async def test_what_answers_an_earlier_session_is_no_answer_of_this_one():
-    async def asked(_, message_id):
-        return f"what is {message_id}?"
-
-    async with between_pipes(asked=asked) as piped, anyio.create_task_group() as group:
-        group.start_soon(piped.serve)
-        await piped.console.post(Outgoing(thread_id("main"), "k", "old", reply_to="s0.1"))
-        await piped.console.post(Outgoing(thread_id("main"), "l", "new", reply_to="s1.1"))
-        await piped.type(b"")
-        assert await piped.read(piped.answers) == "new\n"
-        assert await piped.read(piped.notes) == "[main] > what is s0.1?\n\nold\n"
-
-
 async def test_a_broken_pipe_ends_the_serving_with_a_word_and_no_further_line_is_sent(piped):
     piped.close("answers")
     await piped.type(b"one\ntwo\nthree\n")
@@ -188,7 +189,7 @@ async def test_serving_can_be_cancelled_while_the_input_is_silent_and_while_nobo
         await work(*args)
         ended.append(work)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         async with anyio.create_task_group() as group:
             group.start_soon(forever, piped.console.serve, piped.bot.sink)
             group.start_soon(forever, piped.console.post, Outgoing(thread_id("main"), "k", "x"))

@@ -82,15 +82,24 @@ async def test_help_is_shown_and_other_commands_go_to_the_bot(session):
 async def test_ctrl_c_stops_the_turn_and_keeps_what_is_being_typed(session):
     await session.enter("hold", "first partial")
     session.keys.send_text("half a li" + CTRL_C)
-    await session.screen.shows("· Stopped.\n\nmain> half a li")
+    await session.screen.shows("first partial\n\n(Stopped here.)\n\nStopped.\n\nmain> half a li")
     assert session.got == ["hold", "/stop"]
     await session.enter("ne", "You said: half a line")
+
+
+async def test_a_stop_gives_the_text_of_waiting_messages_back(session):
+    await session.enter("hold", "first partial")
+    await session.enter("one", "1 waiting")
+    await session.enter("two", "2 waiting")
+    session.keys.send_text("thr" + CTRL_C)
+    await session.screen.shows("main> one", "two", "thr")
+    await session.enter("ee", "You said: one", "three")
 
 
 async def test_a_ctrl_c_that_stops_a_turn_does_not_begin_to_leave(session):
     await session.enter("hold", "first partial")
     session.keys.send_text(CTRL_C)
-    await session.screen.shows("· Stopped.")
+    await session.screen.shows("(Stopped here.)", "Stopped.")
     session.keys.send_text(CTRL_C)
     await session.screen.shows(f"main> {AGAIN}")
     assert not session.left.is_set()
@@ -310,9 +319,9 @@ async def test_an_answer_to_an_earlier_session_stands_below_its_question():
 
     async with at_terminal(asked=asked) as session:
         await session.console.post(Outgoing(thread_id("main"), "k", "This.", reply_to="s0.7"))
-        await session.screen.shows("▌ what is it?\n\nThis.\n")
+        await session.screen.shows("· You asked: what is it?\nThis.\n")
         await session.console.post(Outgoing(thread_id("main"), "l", "No more.", reply_to="s1.7"))
-        await session.screen.shows("\n\nNo more.")
+        await session.screen.shows("This.\n\nNo more.")
 
 
 async def test_a_long_draft_leaves_room_for_the_prompt(session):

@@ -86,7 +86,7 @@ def test_only_the_last_lines_about_tools_are_stored():
 
 def test_a_message_waits_until_its_turn_starts_or_it_is_settled_without_one():
     view = View("main")
-    view.thread.queued |= {"m1", "m2", "m3"}
+    view.thread.queued |= dict.fromkeys(("m1", "m2", "m3"), message := object())
     assert view.status(0) == "main | 3 waiting"
     after(TurnStarted(), view=view)
     assert view.status(0) == "main | thinking… 0 s | 2 waiting"
@@ -95,6 +95,7 @@ def test_a_message_waits_until_its_turn_starts_or_it_is_settled_without_one():
     after(TurnSettled("answered"), view=view)
     assert view.status(0) == "main | 1 waiting"
     after(TurnSettled("stopped"), view=view, message_id="m3")
+    assert view.thread.dropped == [message]
     assert not view.thread.busy
 
 

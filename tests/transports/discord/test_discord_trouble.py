@@ -21,6 +21,7 @@ from tests.fakes.discord import (
     Refused,
     Status,
 )
+from tests.patience import WITHIN_S
 from tests.transports.discord.bot import answers, bot_in
 from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, Streams, says
@@ -81,7 +82,7 @@ async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_
 
 async def test_a_missing_intent_ends_the_transport_and_says_what_to_tick(tmp_path):
     async with FakeDiscord(message_content=False) as discord:
-        with anyio.fail_after(15), pytest.raises(BaseException) as raised:
+        with anyio.fail_after(WITHIN_S), pytest.raises(BaseException) as raised:
             async with bot_in(discord, tmp_path, Scripted()):
                 await anyio.sleep_forever()
         cause = first_cause(raised.value)
@@ -95,7 +96,7 @@ async def test_a_first_connect_that_fails_is_tried_again(tmp_path):
         discord.fail("GET /gateway", Status(503))
         discord.fail("GET /users/@me", Status(503))
         async with bot_in(discord, tmp_path, Scripted(), connected=False) as edge:
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 await edge.reconnected()
             await alive(discord)
 
@@ -121,7 +122,7 @@ async def test_what_is_said_while_the_link_is_lost_is_answered_once(tmp_path, fa
                 link.invalidate()
         said = discord.say(U1, CHANNEL, f"{NAMED} are you there?")
         follow = discord.say(U2, first.id, "and there?")
-        with anyio.fail_after(15):
+        with anyio.fail_after(WITHIN_S):
             await until_settled(tmp_path, said.id, follow.id)
         assert len(answers(discord, said.id)) == 1
         assert len(answers(discord, first.id)) == 2
@@ -280,7 +281,7 @@ async def test_a_bot_that_is_in_no_server_says_how_to_invite_it(tmp_path, caplog
     async with FakeDiscord() as discord:
         discord.kick()
         async with bot_in(discord, tmp_path, Scripted()):
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 while "invites it with" not in caplog.text:
                     await anyio.sleep(0.05)
 

@@ -22,6 +22,7 @@ from tests.fakes.discord import (
     Stall,
     Status,
 )
+from tests.patience import WITHIN_S
 from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
 from transports.discord.api.gateway_link import GatewayLink
@@ -136,7 +137,7 @@ async def listening(discord, **options):
 
 async def until(is_so):
     """Wait for what the fake does not see."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while not is_so():
             await anyio.sleep(0.01)
 
@@ -144,7 +145,7 @@ async def until(is_so):
 async def ended(discord, **options):
     """A bot whose link did not come up, or that ends by itself."""
     bot = Bot(discord, **options)
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         await bot.run()
     return bot
 

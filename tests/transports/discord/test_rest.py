@@ -26,6 +26,7 @@ from tests.fakes.discord import (
     Stall,
     Status,
 )
+from tests.patience import WITHIN_S
 from threads.errors import (
     Fenced,
     TransportFatal,
@@ -302,7 +303,7 @@ async def test_a_post_that_was_never_sent_is_known_not_to_be_there():
 async def test_a_call_without_an_answer_ends_soon_and_may_have_posted(discord, rest, monkeypatch):
     monkeypatch.setattr(sdk, "REQUEST", aiohttp.ClientTimeout(total=0.1))
     discord.fail(SEND, Stall(applied=True))
-    with anyio.fail_after(5), pytest.raises(TransportUnavailable) as failed:
+    with anyio.fail_after(WITHIN_S), pytest.raises(TransportUnavailable) as failed:
         await rest.send(CHANNEL, "hi", nonce="n1")
     assert failed.value.maybe_posted
 
@@ -346,7 +347,7 @@ async def test_a_global_limit_holds_every_call_and_no_cancelled_one_keeps_it(dis
     with anyio.move_on_after(0.1):
         await rest.send(CHANNEL, "hi", nonce="n1")
     assert len(discord.calls) == 1
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         await rest.typing(CHANNEL2)
         await discord.until(lambda: discord.posts())
     assert len(discord.calls_to(SEND)) == 2
@@ -431,7 +432,7 @@ async def test_threads_that_are_slow_to_open_hold_no_posts_up(discord, monkeypat
                 said = await discord.say(U1, CHANNEL, "hi")
                 tasks.start_soon(rest.open_thread, CHANNEL, said.id, "title")
             await gate.reached()
-            with anyio.fail_after(5):
+            with anyio.fail_after(WITHIN_S):
                 await rest.send(CHANNEL2, "an answer", nonce="n1")
             assert len(discord.calls_to(OPEN)) <= 2
             gate.open()
@@ -467,7 +468,7 @@ async def test_a_token_that_is_refused_while_working_ends_the_transport(discord,
     discord.revoke()
     with pytest.raises(DiscordRefused):
         await rest.send(CHANNEL, "hi", nonce="n1")
-    with anyio.fail_after(1), pytest.raises(TransportFatal, match="does not accept the bot token"):
+    with anyio.fail_after(WITHIN_S), pytest.raises(TransportFatal, match="does not accept the bot token"):
         await rest.until_refused()
 
 

@@ -13,6 +13,7 @@ from yarl import URL
 from tests.fakes.http import Cut as CutMidway
 from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
 from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
+from tests.patience import WITHIN_S
 from threads.errors import FileUnavailable
 from threads.model import Attachment
 from transports.shared import downloads as files
@@ -185,7 +186,7 @@ async def test_redirects_end(session):
 async def test_a_reader_that_leaves_early_closes_the_connection(session):
     async with FileServer([Reply((b"x" * 100_000, Stall()))]) as server:
         attachment = Attachment("F1", "a", "", 0, f"{server.base_url}/f")
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             async with open_download(
                 session, attachment, token=TOKEN, own=own_origin(server.base_url)
             ) as chunks:

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.sim.loop import SimLoop
 from tests.transports.memory import Memory, offload
 from tests.transports.slack.bot import bot_in
@@ -44,7 +45,7 @@ async def test_what_is_said_first_on_a_new_link_does_not_hide_what_was_missed_be
         missed = slack.say("U1", "C1", "<@UBOT> are you there?", quiet=True)
         wall[0] += 60  # beyond what is read again before a mark
         await slack.say("U2", "C1", "just talking")  # comes in one write with the greeting
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await slack.until(lambda: answers(slack, "C1", missed.ts))
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from slack_sdk.models.blocks import Block as SdkBlock
 
-from threads.model import Choice
+from threads.model import Choice, Outgoing, ThreadId
 from transports.slack.events.decode import decode
 from transports.slack.markdown.blocks import (
     choice_block,
@@ -29,6 +29,7 @@ from transports.slack.markdown.escape import SafeStream, safe
 from transports.slack.markdown.links import Links, host_of, hosts_in
 from transports.slack.markdown.split import plain, split_markdown
 from transports.slack.markdown.tables import tables_in
+from transports.slack.post.message_pages import pages
 
 GOLDEN = Path(__file__).parent / "golden"
 DEAD = Links(frozenset({"good.com"}), live=False)
@@ -381,3 +382,18 @@ def test_the_plain_side_has_no_marks_and_says_when_it_is_cut():
     assert said == "Title\n\n• bold and it docs (https:\u200b//good.com/a) x &lt; y\na &amp; b\na | b\n1 | 2"
     assert plain("<" * 5_000).endswith(" …")
     assert plain("```\n```") == "…"
+
+
+OURS = "https://acme.slack.com/archives/C1/p1?thread_ts=1&cid=C1"
+
+
+@pytest.mark.parametrize("inert", [True, False])
+def test_a_link_that_the_bot_wrote_is_whole_in_every_form_and_no_other_is(inert):
+    text = f"It was in {OURS} (ref 7f3a), see {OURS}.evil.example and https://evil.example/{OURS}"
+    outgoing = Outgoing(ThreadId("slack", "T1", "C1", "1.0"), "k", text, "notice", links=(OURS,))
+    [page] = pages(outgoing, Links(), inert=inert)
+    whole = OURS.replace("&", "&amp;")
+    for form in (page.plain, page.words):
+        assert f"It was in {whole} (ref" in form
+        assert form.count("://") == 1
+    assert f"It was in {OURS} (ref" in page.markdown

@@ -10,6 +10,7 @@ import anyio
 
 from bot.config.settings import Settings
 from bot.wiring.web import ThreadHistory
+from tests.patience import WITHIN_S
 from tests.transports.bot import bot_over
 from tests.transports.question import ASKS, Question
 from tests.transports.web.alone import transport
@@ -19,8 +20,6 @@ from tests.transports.web.site import Visitor
 from transports.web.address import Address
 from transports.web.routes import TOKEN
 from transports.web.sessions import Person
-
-SECONDS = 10
 
 
 class InWeb:
@@ -76,7 +75,7 @@ class InWeb:
 
     async def until(self, condition):
         """Wait until the pages show it. What they offer for download is there by then."""
-        with anyio.fail_after(SECONDS):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 for file in [file for one in self._messages() for file in one.files.values()]:
                     if file["address"] not in self._downloads:

@@ -78,7 +78,7 @@ class Page:
             self.messages.clear()
             for one in event["events"]:
                 self.apply(one)
-        elif "id" in event:
+        elif "id" in event and event["op"] != "told":
             self.messages.setdefault(event["id"], Shown()).apply(event)
 
     def wake(self) -> None:
@@ -89,6 +89,9 @@ class Page:
         with anyio.fail_after(seconds):
             while not predicate():
                 await self._news.wait()
+
+    async def news(self) -> None:
+        await self._news.wait()
 
     def state(self, message_id: str) -> str:
         return self.messages.get(message_id, Shown()).state

@@ -14,6 +14,8 @@ from pathlib import Path
 import anyio
 from anyio.streams.text import TextReceiveStream
 
+from tests.patience import WITHIN_S
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -57,7 +59,7 @@ class Process:
         with (self.folder / "log").open("ab") as log:
             self._process = await anyio.open_process(command, cwd=self.folder, env=env, stderr=log)
         text = ""
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             async for piece in TextReceiveStream(self._process.stdout):
                 text += piece
                 if "\n" in text.partition("#")[2]:

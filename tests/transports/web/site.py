@@ -21,6 +21,7 @@ from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
 from bot.wiring.run import PageSources
 from bot.wiring.web import make_web
+from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS
 from transports.web.client import Web
 from transports.web.routes import TOKEN
@@ -88,7 +89,7 @@ async def serving_page(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_serve, site, partial(serve, settings, environ, model=model, make_transports=make))
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await site.opened.wait()
         yield site
         tasks.cancel_scope.cancel()
@@ -141,7 +142,7 @@ class PageEvents:
 
     async def until(self, op: str, **more: object) -> dict:
         """Read on to the event of this kind with these fields; snapshots are unpacked."""
-        with anyio.fail_after(15):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 while self._unread:
                     self.seen.append(event := self._unread.popleft())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import AsyncExitStack
 
 import anyio
 import httpx2
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.web.site import Visitor, visiting
 from transports.web.guard import HEADERS
 from transports.web.routes import TOKEN
@@ -235,7 +237,7 @@ async def test_a_body_in_chunks_that_does_not_end_is_cut_and_leaves_nothing(ann,
         f"{TOKEN}: {ann.headers[TOKEN]}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     sent = 0
-    with anyio.fail_after(14):
+    with anyio.fail_after(WITHIN_S):
         async with await anyio.connect_tcp("127.0.0.1", port(ann)) as stream:
             try:
                 await stream.send(head.encode())
@@ -261,15 +263,63 @@ async def test_the_name_of_a_file_is_never_a_path(ann, name):
 
 async def test_a_connection_that_says_nothing_ends(ann, monkeypatch):
     monkeypatch.setattr("transports.web.server.REQUEST_S", 0.1)
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         assert await talk(port(ann), b"GET / HTTP/1.1\r\nHost: x") == b""
+
+
+async def test_silent_connections_never_keep_a_person_out(ann, monkeypatch):
+    monkeypatch.setattr("transports.web.server.MOST_CONNECTIONS", 5)
+    async with AsyncExitStack() as stack:
+        streams = [
+            await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port(ann)))
+            for _ in range(20)
+        ]
+        await streams[-1].send(b"GET / HTTP/1.1\r\nHost: x")
+        with anyio.fail_after(5):
+            async with ann.events(str(uuid.uuid4())) as events:
+                await events.until("snapshot")
+                assert (await ann.get("/api/threads")).status_code == 200
+                with pytest.raises(anyio.EndOfStream):
+                    await streams[0].receive()
+                more = [
+                    await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port(ann)))
+                    for _ in range(20)
+                ]
+                await ann.say("hello", thread := str(uuid.uuid4()))
+                assert more and thread
+                await events.until("list")
+
+
+ODD = {
+    "both": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunks in HTTP/1.0": b"Transfer-Encoding: chunked\r\n\r\n",
+    "two lengths": b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n",
+    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "another coding": b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "a folded line": b"X: a\r\n Content-Length: 5\r\n\r\n",
+    "a folded coding": b"Transfer-Encoding:\r\n chunked\r\n\r\n",
+    "a bare line feed": b"Content-Length: 5\n\r\n",
+    "a space before the colon": b"Content-Length : 5\r\n\r\n",
+    "a length with a sign": b"Content-Length: +5\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+async def test_a_request_whose_end_can_be_read_in_two_ways_is_refused_and_nothing_after_it_is_read(ann, kind):
+    version = "1.0" if "1.0" in kind else "1.1"
+    head = f"POST /api/leave HTTP/{version}\r\nHost: 127.0.0.1:{port(ann)}\r\nOrigin: {ann.site.url}\r\n"
+    hidden = f"GET /enter HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\n\r\n"
+    with anyio.fail_after(5):
+        answer = await talk(port(ann), head.encode() + ODD[kind] + b"0\r\n\r\n" + hidden.encode())
+    assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 "))
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 async def test_a_body_that_comes_drop_by_drop_ends(ann, monkeypatch):
     monkeypatch.setattr("transports.web.guard.CHUNK_S", 0.1)
     raw = f"POST /api/enter HTTP/1.1\r\nHost: 127.0.0.1:{port(ann)}\r\nOrigin: {ann.site.url}\r\n"
     head = f"{raw}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode()
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         assert b" 408 " in await talk(port(ann), head, until=b"\r\n")
 
 
@@ -280,7 +330,7 @@ async def test_a_flood_of_event_streams_is_refused_and_the_page_still_answers(an
             assert (await ann.get("/api/threads")).status_code == 503
         tasks.cancel_scope.cancel()
     monkeypatch.undo()
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         while (await ann.get("/api/threads")).status_code == 503:
             await anyio.lowlevel.checkpoint()
 

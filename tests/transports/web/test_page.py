@@ -151,13 +151,46 @@ async def test_a_waiting_message_is_edited_and_another_deleted(tmp_path):
         )
 
 
-async def test_stop_ends_what_runs(tmp_path):
-    async with serving_page(tmp_path, ASKS) as site, browsing(site) as page:
+async def test_stop_ends_what_runs_and_gives_back_what_waits(tmp_path):
+    async with serving_page(tmp_path, {**ASKS, "busy": "queue"}) as site, browsing(site) as page:
         await say(page, "write notes.md x")
         await expect(page.locator(".post.notice")).to_be_visible()
+        await say(page, "a thought")
+        await say(page, "and another")
+        await expect(page.locator(".person", has_text="and another")).to_contain_text("waits")
+        await page.fill("#text", "begun")
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator("li[data-state=stopped]")).to_have_count(1)
+        await expect(page.locator("li[data-state=stopped]")).to_have_count(3)
         await expect(page.locator("#stop")).to_be_hidden()
+        await expect(page.locator("#told")).to_have_text("Stopped, and dropped 2 waiting messages.")
+        kept = "and another\na thought\nbegun"
+        await expect(page.locator("#text")).to_have_value(kept)
+        await expect(page.locator("#text")).to_be_focused()
+        await page.reload()
+        await expect(page.locator("li[data-state=stopped]")).to_have_count(3)
+        await expect(page.locator("#text")).to_have_value(kept)
+        await page.get_by_role("button", name="Sign out").click()
+        await page.wait_for_url("**/enter")
+        assert await page.evaluate(
+            "sessionStorage.length === 0 || !JSON.stringify({...sessionStorage}).includes('begun')"
+        )
+
+
+async def test_earlier_messages_are_loaded_by_a_press(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.web.talk.LAST_MESSAGES", 2)
+    async with serving_page(tmp_path) as site, browsing(site) as page:
+        texts = ["one", "two", "three", "four", "five"]
+        for text in texts:
+            await say(page, text)
+            await expect(page.locator("li[data-state=answered] .person .text", has_text=text)).to_be_visible()
+        await site.stop()
+        async with serving_page(tmp_path, port=site.web.address.port):
+            await page.reload()
+            for left in (3, 1):
+                more = page.get_by_role("button", name=f"Load earlier messages ({left} more)")
+                await more.click()
+            await expect(page.locator("#earlier")).to_be_hidden()
+            await expect(page.locator(".person .text")).to_have_text(texts)
 
 
 async def test_a_file_is_attached_and_one_of_the_bot_is_downloaded(tmp_path):
@@ -265,9 +298,23 @@ async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
 
 
 async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
-    async with serving_page(tmp_path) as site, browsing(site, viewport={"width": 360, "height": 700}) as page:
-        await say(page, "x" * 300)
+    (tmp_path / f"{'n' * 200}.txt").write_text("hi")
+    async with (
+        serving_page(tmp_path / "data", ASKS) as site,
+        browsing(site, viewport={"width": 360, "height": 700}) as page,
+    ):
+        await page.set_input_files("#file", tmp_path / f"{'n' * 200}.txt")
+        await say(page, f"write notes.md {'x' * 300} && rm -rf {'y' * 300}")
+        await expect(page.locator(".choices button")).to_have_count(3)
+        looks = await page.locator(".choices button").evaluate_all(
+            "all => all.map(one => getComputedStyle(one).backgroundColor + getComputedStyle(one).color)"
+        )
+        assert len(set(looks)) == 3
+        wider = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.className)"
+        await page.get_by_role("button", name="Allow once").click()
         await expect(page.locator(".post.reply")).to_be_visible()
+        await page.locator(".tool summary").click()
+        assert await page.locator("#log, #messages pre, #messages > li").evaluate_all(wider) == []
         for path in ("/", "/look/", "/look/threads", "/look/money"):
             await page.goto(f"{site.url}{path}")
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

@@ -8,6 +8,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.web.alone import transport
 from tests.transports.web.site import OWNER, Visitor, serving_page, visiting
 from transports.web import talk
@@ -62,6 +63,7 @@ async def test_the_session_of_a_person_who_was_removed_reads_nothing_more(tmp_pa
         for path in ("/api/threads", "/api/events?thread=t", "/files/t/x"):
             assert (await browser.get(path)).status_code == 401
         assert (await browser.get("/")).headers["location"] == "/enter"
+        assert "bob may not use this bot" in (await browser.get("/enter")).text
 
 
 async def test_a_person_has_a_bounded_number_of_streams_and_others_have_theirs(tmp_path, monkeypatch):
@@ -74,7 +76,7 @@ async def test_a_person_has_a_bounded_number_of_streams_and_others_have_theirs(t
             assert (await ann.get("/api/events", params={"thread": "t"})).status_code == 429
             async with bob.events("t") as events:
                 await events.until("list")
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 async with ann.stream("GET", "/api/events", params={"thread": "t"}) as answer:
                     if answer.status_code == 200:

@@ -13,6 +13,7 @@ import anyio
 import httpx2
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.settling import beside
 from tests.transports.web.alone import transport
 from tests.transports.web.site import Visitor, visiting
@@ -129,7 +130,10 @@ async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path
                     while web._talk._streams:  # more than all buffers between us hold
                         web._talk._publish(THREAD, {"op": "delta", "id": "m", "text": "x" * 500_000})
                         await anyio.sleep(0.05)
-                with anyio.fail_after(5), pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+                with (
+                    anyio.fail_after(WITHIN_S),
+                    pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)),
+                ):
                     while True:
                         await deaf.receive(1_000_000)
     assert "without completing" not in caplog.text
@@ -158,5 +162,5 @@ async def test_a_page_that_stops_reading_costs_nobody_anything(tmp_path):
 async def test_a_stop_ends_open_pages_at_once(tmp_path):
     async with visiting(tmp_path) as ann, ann.events(str(uuid.uuid4())) as events:
         await events.until("list")
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await ann.site.stop()

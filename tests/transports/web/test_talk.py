@@ -5,7 +5,9 @@ import uuid
 import anyio
 import pytest
 
+from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.patience import WITHIN_S
 from tests.serving import compatible
 from tests.transports.web.site import Visitor, serving_page, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
@@ -176,6 +178,16 @@ async def test_a_file_that_a_person_sends_is_in_the_workspace(tmp_path):
         await events.until("settled", id=message, outcome="answered")
         stored = tmp_path.glob("threads/web/*/workspace/attachments/*notes.txt")
         assert [path.read_text() for path in stored] == ["buy milk"]
+        await events.until("settled", id=await ann.say("read notes.txt", thread))
+        assert "buy milk" in words([e for e in events.seen if e["op"] == "post"][-1]["tree"])
+        asks = {"tools": {"enabled": ["files"], "policy": {"attach": "ask"}, "recovery": "model"}}
+    async with visiting(tmp_path, asks) as ann, ann.events(thread) as events:
+        await events.until("snapshot")
+        missing = await ann.say("attach other.txt", thread)
+        await events.until("settled", id=missing)
+        assert not [e for e in events.seen if e["op"] == "post" and e["choices"]]
+        await ann.say("attach notes.txt", thread)
+        await events.until("post", kind="notice")
 
 
 async def test_a_file_that_the_bot_posts_is_a_download_and_stays_one(tmp_path):
@@ -243,6 +255,22 @@ async def test_stop_ends_a_turn(tmp_path):
         await events.until("post", kind="notice")
         await ann.say("/stop", thread)
         await events.until("settled", id=message, outcome="stopped")
+
+
+async def test_a_stop_keeps_what_was_shown_of_the_answer(tmp_path):
+    cut = chat_answer(Text("The beginning. " * 20, 8)).keep(9, Stall())
+    async with FakeOpenAI([cut]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        thread = new()
+        async with visiting(tmp_path, fields, model="local/m") as ann, ann.events(thread) as events:
+            message = await ann.say("hello", thread)
+            await events.until("delta", id=message)
+            await ann.say("/stop", thread)
+            end = await events.until("settled", id=message, outcome="stopped")
+            assert words(end["tree"]).startswith("The beginning.")
+            before = await shown_of(ann, thread)
+        async with visiting(tmp_path, fields, model="local/m") as ann:
+            assert await shown_of(ann, thread) == before
 
 
 async def test_one_person_never_sees_the_threads_of_another(tmp_path):
@@ -367,7 +395,7 @@ async def test_a_page_whose_session_is_over_is_told_no_more(tmp_path, path):
         assert (await ann.post("/api/leave", json={})).status_code == 200
         ann.site.web._talk.show(ThreadId("web", "", "you", "other"), "m", TurnStarted("a secret", "you"))
         ann.site.events.settled("web", "answered", 1.0, {"thread_id": "a secret"})
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             assert "secret" not in "".join([text async for text in answer.aiter_text()])
 
 

@@ -30,16 +30,19 @@ _TRUSTED_LENGTH = 2_000
 class Links:
     """``allowed``: hosts, each with its subdomains, that may be linked anywhere.
 
-    ``live``: this post has its previews switched off, so that other links may be clicked too.
+    ``live``: this post has its previews switched off, so that other links may be clicked too. ``own``: addresses that
+    the bot itself wrote, which are clicked everywhere.
     """
 
     allowed: frozenset[str] = frozenset()
     live: bool = False
+    own: frozenset[str] = frozenset()
 
     def clickable(self, url: str) -> bool:
         """Return whether *url* is an ordinary address of a host that may be linked here."""
         host = host_of(url)
-        return host is not None and (self.live or any(_within(host, trusted) for trusted in self.allowed))
+        trusted = self.live or url in self.own
+        return host is not None and (trusted or any(_within(host, name) for name in self.allowed))
 
 
 def _within(host: str, trusted: str) -> bool:
@@ -85,8 +88,12 @@ def without_pings(url: str) -> str:
     return _PING.sub("%40", url)
 
 
-def break_live(text: str) -> str:
-    """Put a zero-width space into every address and group mention, so that Slack links and pings nothing."""
+def break_live(text: str, own: frozenset[str] = frozenset()) -> str:
+    """Put a zero-width space into every group mention and address but *own* ones, so that no other is a link."""
+    if own:
+        # Whole ones only: what a longer address begins with is not ours.
+        kept = re.compile(rf"(?<!\S)({'|'.join(map(re.escape, own))})(?=[).,;]*(?:\s|\Z))")
+        return "".join(piece if piece in own else break_live(piece) for piece in kept.split(text))
     text = re.sub(r"(?i)(?<=[a-z0-9+.-])://", f":{ZERO_WIDTH}//", text)
     text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)
     return _PING.sub(f"@{ZERO_WIDTH}", text)

@@ -48,16 +48,16 @@ def _fitting(text: str, links: Links, room: int) -> Iterator[str]:
             yield from _fitting(piece, links, room // 2)
 
 
-def plain(markdown: str) -> str:
+def plain(markdown: str, own: frozenset[str] = frozenset()) -> str:
     """Return the `words` of safe Markdown in at most 3,500 characters."""
-    text = words(markdown)
+    text = words(markdown, own)
     if len(text) <= MAX_PLAIN:
         return text
     return re.sub(r"&[a-z]{0,3}$", "", split(text, MAX_PLAIN - 2)[0]) + " …"
 
 
-def words(markdown: str) -> str:
-    """Return safe Markdown as inert words without marks."""
+def words(markdown: str, own: frozenset[str] = frozenset()) -> str:
+    """Return safe Markdown as words without marks and without links but *own* ones."""
     code = False
     lines: list[str] = []
     for line in markdown.split("\n"):
@@ -67,7 +67,7 @@ def words(markdown: str) -> str:
             lines.append(line)
         elif not is_delimiter(line):
             lines.append(_words(line))
-    return _escaped("\n".join(lines).strip()) or "…"
+    return _escaped("\n".join(lines).strip(), own) or "…"
 
 
 def _words(line: str) -> str:
@@ -85,8 +85,8 @@ def _named(link: re.Match[str]) -> str:
     return url if label == url.partition("//")[2] else f"{label} ({url})"
 
 
-def _escaped(text: str) -> str:
+def _escaped(text: str, own: frozenset[str]) -> str:
     """Escape for mrkdwn, and break the addresses and mentions that Slack would make live."""
     for entity, char in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(entity, char)
-    return break_live(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return break_live(text, own).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

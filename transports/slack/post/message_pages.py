@@ -29,6 +29,8 @@ class Page:
     tag: Tag
     below: tuple[Block, ...] = ()
     aside: str = ""
+    own: frozenset[str] = frozenset()
+    """Addresses that stay links."""
 
     @property
     def blocks(self) -> list[Block]:
@@ -37,12 +39,12 @@ class Page:
     @property
     def plain(self) -> str:
         """The beginning of the text, for notifications and for search."""
-        return plain(self.markdown)
+        return plain(self.markdown, self.own)
 
     @property
     def words(self) -> str:
         """All of the page as plain text, where blocks are refused; ``chat.postMessage`` takes 40,000 characters."""
-        return "\n\n".join(filter(None, (words(self.markdown), self.aside)))
+        return "\n\n".join(filter(None, (words(self.markdown, self.own), self.aside)))
 
 
 def pages(
@@ -54,11 +56,15 @@ def pages(
     parts is always inert: it must be split into the same parts when a post goes on after a crash.
     """
     text = outgoing.text.strip() or "…"
+    links = replace(links, own=frozenset(outgoing.links))
     shown = split_markdown(text, replace(links, live=False))
     if len(shown) == 1 and not inert:
         shown = split_markdown(text, replace(links, live=True))
     posted = shown[:most]
-    result = [Page(part, Tag(outgoing.key, number, len(posted))) for number, part in enumerate(posted)]
+    result = [
+        Page(part, Tag(outgoing.key, number, len(posted)), own=links.own)
+        for number, part in enumerate(posted)
+    ]
     if len(posted) < len(shown):
         result[-1] = _with_note(result[-1], CUT)
     result[-1] = _with_controls(result[-1], outgoing, feedback=feedback)

@@ -14,7 +14,7 @@ const go = document.getElementById("go");
 async function enter(sure) {
   go.hidden = true;
   if (!link) {
-    word.textContent = "Open the link that the bot gave you.";
+    word.textContent = document.body.dataset.why ?? "Open the link that the bot gave you.";
     return;
   }
   try {

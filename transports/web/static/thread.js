@@ -155,6 +155,7 @@ class Message {
     this.draft.replaceChildren();
     if (event.outcome === "withdrawn") this.posts.replaceChildren(); // its questions
     this.clearWait();
+    for (const sign of this.tools.querySelectorAll(".sign:not([aria-label])")) sign.textContent = "–";
     for (const choices of this.element.querySelectorAll(".notice .choices")) choices.replaceWith(el("p", { class: "meta" }, "Not decided."));
     this.showState();
   }

@@ -212,6 +212,16 @@ def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
     assert done.stderr == b""
 
 
+def test_a_list_of_nothing_says_so(tmp_path):
+    (tmp_path / "settings.json").write_text('{"model": "offline/demo"}')
+    done = CliRunner().invoke(main, ["mcp", "list", "--settings", str(tmp_path / "settings.json")])
+    assert done.output == "There are none: name one under `mcp_servers` in the settings.\n"
+
+
+def test_the_version_has_a_short_option_too():
+    assert CliRunner().invoke(main, ["-V"]).output == CliRunner().invoke(main, ["--version"]).output
+
+
 def test_plain_columns_line_up_whatever_people_are_called(capsys):
     print_table(
         [Column("A"), Column("B", right=True), Column("C", on_terminal=True)],
@@ -364,8 +374,8 @@ def test_faults_of_scopes_are_told_all_at_once(tmp_path, monkeypatch):
         'scopes.slack:T1.sistem: unknown key; the nearest known one is "system"',
         "scopes.slack:T1.tools.policy: 'sh ell(' must be",
         "scopes.slack:T1.tools.enabled[0]: ",
-        'scopes.slack:T1.tools.mcp_servers[0]: no MCP server is called "githup"; the nearest there is "github"',
-        "scopes.slack:T1.budget.limit_usd.month: unknown key; the nearest known one is",
+        'scopes.slack:T1.tools.mcp_servers[0]: no MCP server is called "githup"; the nearest known one is "github"',
+        "scopes.slack:T1.budget.limit_usd.month: unknown key; there are",
         'scopes.C1: must be "slack:TEAM"',
     ):
         assert fault in result.stderr

@@ -16,7 +16,8 @@ import bot.admin.doctor.checks as module
 from bot.admin.cli import main
 from bot.admin.doctor.checks import Check, Context, run_checks
 from bot.admin.doctor.models import Candidate, check_model, finding_of
-from bot.admin.doctor.run import DoctorOptions, run_doctor
+from bot.admin.doctor.platforms import check_page
+from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen, group_of
 from bot.admin.doctor.settings import check_settings
@@ -26,6 +27,7 @@ from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
 from bot.ports.status import Status, TransportStatus
 from tests.fakes import openai
+from tests.patience import WITHIN_S
 from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
 
@@ -222,6 +224,26 @@ async def test_a_running_bot_is_reported_as_it_is(running_bot, states, words):
     assert words in str(found)
 
 
+async def test_the_page_is_checked_like_a_platform(tmp_path, monkeypatch):
+    async def found(web, **access):
+        fields = {"data": tmp_path, "transports": {"web": web}, "access": access}
+        settings = Settings.model_validate(fields, strict=False)
+        context = Context(settings, {})
+        assert "web" in [check.name for check in await all_checks(context)]
+        return [(one.state, one.found) async for one in check_page(context)]
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        [(state, why)] = await found({"port": port})
+        assert (state, "cannot listen at" in why) == ("fail", True)
+    assert await found({"port": port}) == [("ok", f"http://127.0.0.1:{port}: can be served")]
+    assert (await found({"port": port}, users=[]))[0] == ("warn", "access names nobody")
+    (tmp_path / "settings.json").write_text(json.dumps({"transports": {"web": {"port": port}}}))
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(main, ["check"]).output
+    assert f"`threadfast run` serves the page at 127.0.0.1, port {port}." in said
+
+
 async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path):
     """As the service's user sees it: systemd shows its credentials to the service alone."""
     given = {
@@ -281,7 +303,7 @@ def test_what_is_told_names_no_secret_of_a_server_that_answers_oddly(settings_fi
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("transports.slack.checks.WITHIN_S", 0.2)
             assert run(settings_file, {"PATH": os.environ["PATH"], **tokens}) == 1
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < WITHIN_S
     out = capsys.readouterr().out
     assert "slack.token" in out
     assert "canary" not in out

@@ -17,7 +17,7 @@ GOOD, BAD = "sk-good-0123456789", "sk-bad-0123456789"
 def init_mine(setup, fake, *arguments, key="", **options):
     """Set up a model of a server of the person's own, with its key in the environment."""
     setup.env = {"MINE_API_KEY": key} if key else {}
-    return setup.run("--model", "mine/llama", "--base-url", fake.base_url, *arguments, **options)
+    return setup.run("--model", "mine/llama", "--base-url", fake.base_url, "--free", *arguments, **options)
 
 
 def picky(seen):
@@ -79,13 +79,58 @@ async def test_a_local_server_is_found_and_named(setup, monkeypatch):
     assert "price" not in done.stdout
 
 
-async def test_a_model_whose_price_nobody_knows_is_told_with_what_to_write(setup):
+@pytest.mark.parametrize(
+    "given, written",
+    [
+        (["--free"], {"free": True}),
+        (["--price", "0"], {"free": True}),
+        (["--price", "0.5/$1.50"], {"prices": {"mine/llama": {"input": 0.5, "output": 1.5}}}),
+        ([], {}),
+    ],
+    ids=lambda value: " ".join(value) or "nothing",
+)
+async def test_a_model_that_every_message_would_be_refused_for_is_no_success(setup, given, written):
+    async with FakeOpenAI([openai.chat_answer(openai.Text("OK"))] * 2) as fake:
+        mine = ["--model", "mine/llama", "--base-url", fake.base_url, "--yes"]
+        done = await setup.run(*mine, *given, code=0 if given else 78)
+        if not given:
+            assert "--free if no model of mine costs anything, or --price INPUT/OUTPUT" in done.stderr
+            assert setup.tree() == {}
+            return
+        document = setup.document()
+        assert document["providers"]["mine"] == {
+            "base_url": fake.base_url,
+            **({"free": True} if "free" in written else {}),
+        }
+        assert document.get("prices") == written.get("prices")
+        assert "price" not in done.stdout
+        await setup.run("--yes")  # and it stays so
+
+
+async def test_a_price_that_nobody_knows_is_asked_for(setup):
     async with FakeOpenAI([openai.chat_answer(openai.Text("OK"))]) as fake:
-        done = await init_mine(setup, fake, "--yes")
-    told = " ".join(done.stdout.split())
-    assert "the price of mine/llama is not known: a hard budget refuses it." in told
-    assert '"free": true under providers.mine' in told
-    assert '"prices": {"mine/llama": {"input": …, "output": …}}' in told
+        mine = ["--model", "mine/llama", "--base-url", fake.base_url]
+        done = await setup.run(*mine, answers=["", "cheap", "1/2"])
+    assert setup.asked[-1].startswith("Price of mine/llama in USD per million tokens")
+    assert "for example 0.50/1.50" in done.stdout
+    assert setup.document()["prices"] == {"mine/llama": {"input": 1, "output": 2}}
+
+
+async def test_a_model_whose_price_is_known_is_not_made_free_by_a_word(setup):
+    setup.env = {"ANTHROPIC_API_KEY": GOOD}
+    model = ["--model", "anthropic/claude-sonnet-5-5", "--no-verify", "--yes"]
+    done = await setup.run(*model, "--free", code=78)
+    assert "--free: what anthropic/claude-sonnet-5-5 costs is known already" in done.stderr
+    assert setup.tree() == {}
+
+
+async def test_settings_that_keep_the_bot_from_starting_are_no_success(setup):
+    setup.env = {"ANTHROPIC_API_KEY": GOOD}
+    done = await setup.run("--model", "ollama/gemma2", "--no-verify", "--yes", code=78)
+    assert (
+        "ollama/gemma2 cannot call tools; choose another one, or correct models.ollama/gemma2" in done.stderr
+    )
+    assert setup.tree() == {}
 
 
 async def test_an_address_without_a_model_is_not_left_out_silently(setup):
@@ -118,7 +163,7 @@ async def test_a_list_of_keys_is_tried_and_left_as_it_is(setup, tmp_path):
 
 async def test_a_key_of_another_kind_is_known_before_it_is_sent(setup):
     done = await setup.run(
-        "--model", "anthropic/claude-x", "--no-verify",
+        "--model", "anthropic/claude-sonnet-5-5", "--no-verify",
         answers=["xoxb-1-2-3", "sk-proj-abcdef", "two words", "", "sk-ant-api03-good"],
     )  # fmt: skip
     assert "a Slack bot token" in done.stdout
@@ -170,10 +215,24 @@ async def test_a_missing_key_is_named_with_the_flag_that_gives_it(setup):
 
 
 async def test_a_key_can_come_from_a_file(setup, tmp_path):
-    (tmp_path / "key").write_text(f"ANTHROPIC_API_KEY='{GOOD}'\n")
-    arguments = ("--yes", "--no-verify", "--model", "anthropic/claude-x", "--key-file", str(tmp_path / "key"))
+    key, of_openai = "sk-ant-api03-good", GOOD
+    arguments = (
+        "--yes",
+        "--no-verify",
+        "--model",
+        "anthropic/claude-sonnet-5-5",
+        "--key-file",
+        str(tmp_path / "key"),
+    )
+    for wrong in ("hello", of_openai, "xoxb-1-2-3"):
+        (tmp_path / "key").write_text(wrong)
+        done = await setup.run(*arguments, code=78)
+        assert "Anthropic's key" in done.stderr
+        assert wrong not in done.stderr
+        assert setup.tree() == {}
+    (tmp_path / "key").write_text(f"ANTHROPIC_API_KEY='{key}'\n")
     await setup.run(*arguments)
-    assert setup.secrets() == {"anthropic_api_key": GOOD}
+    assert setup.secrets() == {"anthropic_api_key": key}
 
 
 @pytest.mark.parametrize("model", ["gpt", "nobody/knows", "offline/other", "../../etc/x"])

@@ -48,6 +48,16 @@ async def test_tokens_from_the_environment_are_looked_at_and_kept_as_files(setup
     assert not any(token in done.output or token in setup.settings.read_text() for token in TOKENS.values())
 
 
+@pytest.mark.parametrize("how", ["environment", "file", "pipe"])
+async def test_a_word_is_no_token_at_another_address_either(setup, workspace, tmp_path, how):
+    (tmp_path / "token").write_text("password")
+    setup.env = {"SLACK_APP_TOKEN": "password", "SLACK_BOT_TOKEN": "of mine"} if how == "environment" else {}
+    file = ["--app-token-file", str(tmp_path / "token")] if how == "file" else []
+    done = await init(setup, workspace, "--yes", "--no-verify", *file, piped="password of mine\n", code=78)
+    assert "That does not look like a token" in done.stderr
+    assert setup.tree() == {}
+
+
 OLD = {"slack_bot_token": "xoxb-of-an-old-app", "slack_app_token": "xapp-of-an-old-app"}
 
 

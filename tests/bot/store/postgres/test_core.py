@@ -18,9 +18,9 @@ from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
 from bot.store.postgres.store import PostgresStore
 from tests.one_model import OneModel
-from tests.world import Platform, Scripted, calls, message, running, says
+from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import StoreUnavailable
-from threads.model import Limits, ThreadId, message_key
+from threads.model import Deleted, Limits, ThreadId, message_key
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +69,21 @@ async def test_a_conversation_goes_on_in_another_worker_as_in_one(dsn, tmp_path)
     assert platform.texts == ["nothing there", "as I said, nothing"]
     roles = [one.role for one in model.requests[-1].messages]
     assert roles == ["user", "assistant", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_delete_that_another_worker_hears_ends_the_turn_of_the_owner(dsn, tmp_path, dies):
+    platform, gate = Platform(), Gate(says("never"))
+    async with worker(dsn, tmp_path / "b", platform, Scripted()) as other:
+        async with worker(dsn, tmp_path / "a", platform, Scripted(gate), deaf=dies) as owner:
+            await gate.hold(owner, message(1))
+            await other.orchestrator.receive(Deleted("m1", T1))
+            if not dies:
+                await platform.settled("m1")
+        await other.orchestrator.receive(message(2))
+        await platform.settled("m1", "m2")
+    assert (platform.outcomes["m1"], platform.texts) == ("withdrawn", ["ok"])
+    assert set(outcomes(dsn).values()) == {"withdrawn", "answered"}
 
 
 async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_twice(dsn, tmp_path):

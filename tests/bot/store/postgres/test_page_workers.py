@@ -8,15 +8,20 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 import anyio
 import pytest
 
+from bot.config.settings import Settings
 from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
 from bot.store.postgres.reading import PostgresReader
+from bot.wiring.web import ThreadHistory
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, compatible
 from tests.transports.web.patient import watching
 from tests.transports.web.site import Visitor, serving_page
+from threads.model import ThreadId
 from transports.web import relay
+from transports.web.events import history_events
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +92,13 @@ async def test_a_question_of_one_worker_is_answered_at_the_other(dsn, tmp_path):
                 await page.until(lambda page=page: page.state(message) == "answered")
                 assert not page.choices(message)
                 assert {"tool", "tool_done", "closed", "spent"} <= {one["op"] for one in page.seen}
+    settings = Settings.model_validate(
+        {"store": {"kind": "postgres", "dsn": "env:DATABASE_URL"}}, strict=False
+    )
+    past = await ThreadHistory(settings, {"DATABASE_URL": dsn}).past(ThreadId("web", "", "you", thread), 100)
+    told = [one for one in history_events(past) if one.get("id") == message]
+    assert {"tool", "tool_done", "closed", "spent"} <= {one["op"] for one in told}
+    assert len({one["id"] for one in history_events(past) if "id" in one}) == 1
 
 
 async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of_it(dsn, tmp_path):
@@ -124,7 +136,7 @@ async def test_a_link_and_a_session_of_one_worker_count_at_all(dsn, tmp_path):
 
 async def until_status(visitor, code) -> None:
     """Wait until a worker has heard of what another one stored."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while (await visitor.get("/api/threads")).status_code != code:
             await anyio.sleep(0.05)
 
@@ -211,7 +223,7 @@ async def test_the_audit_names_the_worker_of_each_record_as_the_status_does(dsn,
     async with two(dsn, tmp_path) as (_, b):
         with closing(PostgresReader(dsn, tmp_path)) as reader:
             names = {one.name for one in reader.workers()}
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 while len(found := [*read_audit(reader, Filter(kinds=["start"]), Damage())]) < len(names):
                     await anyio.sleep(0.05)
         assert {one.worker for one in found} == names

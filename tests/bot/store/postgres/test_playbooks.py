@@ -56,7 +56,7 @@ async def test_another_worker_goes_on_in_the_stage_in_which_the_first_one_was_ki
                 await model.holds.wait()
             asked, left = len(model.requests), sum(model.left().values())
             async with running(other, env):
-                await bot.slack.until(lambda: len(bot.slack.sockets.links) == 2, 30)
+                await bot.slack.until(lambda: len(bot.slack.sockets.links) == 2)
                 model.hold = ()
                 first.send_signal(signal.SIGKILL)
                 await first.wait()

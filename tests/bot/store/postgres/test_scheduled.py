@@ -13,6 +13,7 @@ from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
 from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import THREAD, rows
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.world import ANN, T1
 from threads.journal.ports import NullTaker
@@ -101,6 +102,6 @@ async def test_a_process_that_serves_another_transport_keeps_nobody_from_sending
             schedules = Schedules(await store.states.open("schedules", SchedulesFile()), now)
             await schedules.add(Schedule(thread=str(T1), author=ANN, text="hello", next_at=now(), source="s"))
             await store.abort()
-            with anyio.fail_after(10):
+            with anyio.fail_after(WITHIN_S):
                 while not chat.posts:
                     await anyio.sleep(0.05)

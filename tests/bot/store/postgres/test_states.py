@@ -9,6 +9,7 @@ from pydantic import Field
 from bot.store.postgres import states as states_module
 from bot.store.postgres.session import Session, SessionLost
 from tests.bot.store.postgres.workers import rows, workers
+from tests.patience import WITHIN_S
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.json_file import JsonState
 
@@ -29,7 +30,7 @@ def waits():
 
 
 async def until(predicate):
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while not predicate():
             await anyio.sleep(0.01)
 

@@ -14,6 +14,7 @@ from bot.store.postgres.session import SHARED
 from bot.wiring import escalation
 from bot.wiring.app import serve
 from tests.bot.store.postgres.workers import rows, workers
+from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS, Chat, serving
 from tests.world import T1
 
@@ -67,7 +68,7 @@ async def test_what_all_workers_notice_one_of_them_reports_to_the_operators(dsn,
             await bot[1].ready.wait()
         for _, there in bots:
             there.state = "disconnected"
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while not any(chat.posts for chat, _ in bots):
                 await anyio.sleep(0.01)
         await anyio.sleep(0.5)  # the other looks every hundredth of a second

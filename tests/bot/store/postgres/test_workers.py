@@ -20,6 +20,7 @@ from bot.store.postgres.journal import event_adapter
 from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
+from tests.patience import WITHIN_S
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import record_adapter
 from threads.model import Deleted, Edited
@@ -153,7 +154,7 @@ async def test_a_thread_without_work_is_given_up_and_its_next_message_is_served_
         await one.settle(one.routed[0])
         assert str(THREAD) in one.journal.owned, "its actor is there still"
         one.busy.clear()
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while rows(dsn, "SELECT FROM thread WHERE owner IS NOT NULL"):
                 await anyio.sleep(0.05)
         await other.journal.receive(message(2))
@@ -174,7 +175,7 @@ async def test_edits_and_deletions_reach_the_owner_whoever_receives_them(dsn):
         assert await other.journal.forward(deleted)
         await one.until(lambda: len(one.changes) == 2)
         assert one.changes == [edited, deleted]
-        with anyio.fail_after(10):
+        with anyio.fail_after(WITHIN_S):
             while rows(dsn, "SELECT FROM mail"):
                 await anyio.sleep(0.05)
 

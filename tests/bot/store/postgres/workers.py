@@ -15,6 +15,7 @@ import psycopg
 
 from bot.store.postgres.store import PostgresStore
 from bot.store.postgres.worker import Worker
+from tests.patience import WITHIN_S
 from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, Deleted, Edited, Incoming, Message, Text, ThreadId
 
@@ -73,13 +74,13 @@ class Seat:
     @staticmethod
     async def until(predicate: Callable[[], object]) -> None:
         """Wait until that is true, of whichever workers."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while not predicate():
                 await Seat.told.wait()
 
     async def until_share(self) -> None:
         """Wait until the worker knows how much the others have to do."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while self.journal.share == math.inf:
                 await anyio.sleep(0.01)
 

@@ -11,6 +11,7 @@ from bot.ports.errors import ToolDenied
 from bot.tools.browser import proxy as proxies
 from bot.tools.browser.proxy import Proxy
 from tests.bot.tools.site import PUBLIC
+from tests.patience import WITHIN_S
 
 from .site import page, serving
 
@@ -54,7 +55,7 @@ async def out(site):
 
 async def rest(stream) -> bytes:
     said = b""
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         while True:
             try:
                 said += await stream.receive()

@@ -8,6 +8,7 @@ import pytest
 from bot.guards.egress import Egress
 from bot.tools.browser import session as sessions
 from bot.tools.browser.session import BrowserFailed, PageFailed, PageRequest, PageView, SharedBrowser
+from tests.patience import WITHIN_S
 
 from .site import running
 
@@ -82,7 +83,7 @@ async def test_it_is_closed_when_idle_and_started_again_when_wanted(fake, monkey
     monkeypatch.setattr(sessions, "IDLE_S", 0.01)
     async with running(Egress(), fake) as one:
         await one.view(REQUEST, soon())
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             await fake.closed.wait()
         assert await one.view(REQUEST, soon()) == VIEW
         assert fake.lives == 2

@@ -14,6 +14,7 @@ from bot.tools.mcp import session as sdk
 from bot.tools.mcp.connection import ConnectionLost
 from bot.tools.mcp.server import MAX_WAITING, Server, Timeouts
 from bot.tools.mcp.tool_list import RawTool
+from tests.patience import WITHIN_S
 
 FAST = Timeouts(program=10, first_pause=0.02, longest_pause=0.08, idle=5, leave=0.2)
 
@@ -77,7 +78,7 @@ def call(server, within_s=5.0):
 
 
 async def until(condition):
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         while not condition():
             await anyio.sleep(0.005)
 

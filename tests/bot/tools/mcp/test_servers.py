@@ -9,6 +9,7 @@ from bot.config.settings import McpServer, Settings
 from bot.tools.mcp.connection import settings_digest
 from tests.bot.tools.mcp.opened import NO_ARGUMENTS, call, opened, plain, starts
 from tests.bot.tools.processes import gone
+from tests.patience import WITHIN_S
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.errors import NewerSchema
 from threads.model import ToolCall
@@ -58,7 +59,7 @@ async def test_a_server_that_is_not_configured_any_more_is_forgotten(tmp_path):
 
 async def test_a_start_waits_a_little_for_unknown_servers_and_goes_on_without(tmp_path):
     both = {"mute": plain(tmp_path, "mute"), "p": plain(tmp_path)}
-    with anyio.fail_after(5):
+    with anyio.fail_after(WITHIN_S):
         async with opened(tmp_path, both, learn_s=1) as servers:
             assert [tool.name for tool in servers.tools] == ["p__hello"]
             assert [server.state for server in servers.servers] == ["connecting", "connected"]
@@ -69,7 +70,7 @@ async def test_only_servers_that_are_down_are_told_as_trouble(tmp_path):
     both = {"broken": McpServer(command=str(tmp_path / "none")), "p": plain(tmp_path)}
     async with opened(tmp_path, both) as servers:
         states = set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(WITHIN_S):
             while states != {"waiting", "connecting"}:
                 assert servers.trouble() == "broken: 0 tools, down: its program was not found"
                 states.add(servers.servers[0].state)

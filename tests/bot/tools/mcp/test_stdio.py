@@ -10,6 +10,7 @@ import pytest
 from bot.config.settings import McpServer
 from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, starts
 from tests.bot.tools.processes import gone
+from tests.patience import WITHIN_S
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ async def test_what_a_server_started_ends_with_it(tmp_path):
 
 
 async def test_a_server_that_ignores_everything_is_killed(tmp_path):
-    with anyio.fail_after(6):
+    with anyio.fail_after(WITHIN_S):
         async with opened(tmp_path, {"p": plain(tmp_path, "stubborn")}):
             server = starts(tmp_path, "stubborn")[0]
     assert await gone(server)
@@ -142,7 +143,7 @@ async def test_a_slow_server_does_not_delay_another(tmp_path):
     async with opened(tmp_path, both) as servers, anyio.create_task_group() as tasks:
         tasks.start_soon(call, servers, "slow__hang")
         for _ in range(20):
-            with anyio.fail_after(5):
+            with anyio.fail_after(WITHIN_S):
                 await call(servers, "quick__hello")
         tasks.cancel_scope.cancel()
 

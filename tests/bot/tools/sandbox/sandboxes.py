@@ -17,6 +17,7 @@ from bot.tools.sandbox import CommandResult, Sandbox, bubblewrap, layers
 from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
 from bot.tools.sandbox.probe import probe
 from bot.tools.sandbox.profile import DEFAULT_LIMITS, Limits
+from tests.patience import WITHIN_S
 
 real = pytest.mark.skipif(
     os.geteuid() == 0, reason="run by test_unprivileged.py, as a user without privileges"
@@ -99,7 +100,7 @@ def _command_lines() -> Iterator[tuple[int, str]]:
 
 
 async def wait_for_processes(marker: str, at_least: int = 1) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(WITHIN_S):
         while len(processes_with(marker)) < at_least:
             await anyio.sleep(0.01)
 

@@ -1,0 +1,142 @@
+"""The people of the soak, who talk three times a day and are silent in between; they are judged as those are."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from tests.crash.chat_platform import NEVER_S
+from tests.soak import people
+from tests.transports.web.site import Visitor
+
+DAY_S = 86_400.0
+BUSY = ((9.0, 9.75), (14.0, 14.25), (23.75, 24.25))
+"""The hours of the day, in UTC, at which people talk. The last goes on over midnight."""
+PAUSE_S = 900.0
+LOOK_S = 60.0
+THREADS = 2
+
+
+def idle_s(wall: float) -> float:
+    """Return how long nobody talks from this time of day on, 0 while people talk."""
+    hour = wall % DAY_S / 3600
+    if any(begin <= hour + day < end for begin, end in BUSY for day in (0, 24)):
+        return 0.0
+    return min((begin - hour) % 24 for begin, _ in BUSY) * 3600
+
+
+class Daily:
+    """``wall`` is the time of day in Unix time."""
+
+    look_s = LOOK_S
+    wall: Any
+
+    async def rest(self, seconds: float) -> None:
+        """Rest, and go on when people talk."""
+        await anyio.sleep(seconds)
+        await anyio.sleep(idle_s(self.wall()))
+
+
+class _Chat(Daily):
+    _cut_every_s: float
+    _pause_s: float
+
+    def settle_in(self, wall: Any) -> None:
+        self.wall, self._cut_every_s = wall, NEVER_S
+        self.until_calm()
+
+    async def _pause(self, person: random.Random) -> None:
+        await self.rest(person.expovariate(1 / self._pause_s))
+
+    async def _until_next_look(self) -> None:
+        """Nobody decides at midnight: those questions expire."""
+        await self.rest(LOOK_S)
+        while self.wall() % DAY_S // 3600 in (23, 0):
+            await self.rest(LOOK_S)
+
+
+class InSlack(_Chat, people.InSlack):
+    pass
+
+
+class InDiscord(_Chat, people.InDiscord):
+    pass
+
+
+class InWeb(Daily, people.InWeb):
+    def settle_in(self, wall: Any) -> None:
+        self.wall = wall
+
+    async def _pause(self, person: random.Random, number: int) -> None:
+        await self.rest(person.expovariate(1 / self._pause_s))
+
+    async def say_once(self, person: str, thread: str, text: str) -> None:
+        async with Visitor(self._site) as visitor:
+            while not await self._enter(visitor, person):
+                await anyio.sleep(LOOK_S)
+            await visitor.say(text, thread)
+
+    async def enter_late(self, person: str, wait_s: float) -> int:
+        """Open a link so long after it was made, and return the status of the answer."""
+        link = self._site.link(person)
+        await anyio.sleep(wait_s)
+        async with Visitor(self._site) as visitor:
+            return (await visitor.post("/api/enter", json={"link": link})).status_code
+
+
+class InConsole(Daily):
+    """The person at a pipe of `threadfast chat`. ``lines`` are what was said; ``heard`` is all that was answered."""
+
+    owed, talking = 0, True
+
+    def __init__(self, wall: Any) -> None:
+        self.wall, self.lines, self.heard = wall, list[str](), b""
+        self._numbers = count(1)
+
+    def open(self) -> dict[str, Any]:
+        """Return the streams of a new chat."""
+        read, self._said = os.pipe()
+        self._answers, write = os.pipe()
+        os.set_blocking(self._answers, False)
+        return {"stdin": os.fdopen(read), "stdout": os.fdopen(write, "w")}
+
+    def hang_up(self) -> None:
+        os.close(self._said)
+
+    async def serve(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        task_status.started()
+        while True:
+            await anyio.sleep(self.look_s)
+            with suppress(BlockingIOError, AttributeError):  # nothing is said, or nothing was opened yet
+                self.heard += os.read(self._answers, 1 << 20)
+
+    async def talk(self) -> None:
+        while self.talking:
+            await self.rest(PAUSE_S / 2)
+            self.lines.append(f"please answer t99m{next(self._numbers):03}")
+            os.write(self._said, f"{self.lines[-1]}\n".encode())
+
+    async def until_settled(self) -> None:
+        await anyio.sleep(1800)
+
+    def close(self) -> None:
+        """Nothing is kept of it but what this object has."""
+
+
+def places(names: Sequence[str], folder: Path, seed: int, wall: Any) -> dict[str, Any]:
+    """Return the people on these platforms; each has a folder for its record."""
+    kinds = {"slack": InSlack, "discord": InDiscord, "web": InWeb}
+    found = {}
+    for name in filter(kinds.__contains__, names):
+        found[name] = kinds[name](folder / name, seed=seed, threads=THREADS, pause_s=PAUSE_S)
+        found[name].settle_in(wall)
+    if "console" in names:
+        found["console"] = InConsole(wall)
+    return found
