@@ -19,7 +19,7 @@ from tests.transports.web.site import Visitor
 DAY_S = 86_400.0
 BUSY = ((9.0, 9.75), (14.0, 14.25), (23.75, 24.25))
 """The hours of the day, in UTC, at which people talk. The last goes on over midnight."""
-PAUSE_S = 600.0
+PAUSE_S = 900.0
 LOOK_S = 60.0
 THREADS = 2
 

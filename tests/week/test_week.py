@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.week.__main__ import run
+
+pytestmark = pytest.mark.timeout(900)
+"""Of computing, not of waiting: a minute on a free machine."""
 
 
 def test_a_day_with_every_edge_at_once_keeps_every_promise():

@@ -208,6 +208,11 @@ class PendingMessage:
         return not self.received.author.id
 
     @property
+    def may_be_out(self) -> bool:
+        """Whether another process may have posted something of its answer, finished or not."""
+        return self.received.unsure or self.interrupted
+
+    @property
     def code(self) -> str:
         """Return why it fails or is refused. Blank for an answer."""
         return self.intent.code if self.intent else ""

@@ -9,7 +9,6 @@
 | what runs and waits in a channel?        | the rows, and mail to the owners                                      |
 | how many has its author had?             | the insert                                                            |
 | was this stranger refused today?         | a row of `bucket`                                                     |
-| how many bots spoke since a person did?  | the last rows of the thread                                           |
 | what was chosen or allowed here?         | `slot`, read again after each notice (`test_states`)                  |
 | is a model's circuit open?               | each worker; an opening is a notice to all (`test_states`)            |
 | may its author use the bot?              | the settings, which all workers share                                 |
