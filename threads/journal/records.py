@@ -320,10 +320,14 @@ class Ledger:
         for pending in self.pending.values():
             pending.received.unsure = pending.received.unsure or pending.received.at < before
 
-    def knows_thread(self, thread: str) -> bool:
-        """Return whether a message of the thread waits, or had a turn of late. A kill may leave no more of it."""
+    def knows_thread(self, thread: str, before: str = "") -> bool:
+        """Return whether a message of the thread waits, or had a turn of late. A kill may leave no more of it.
+
+        With an instant *before*, only messages count that were sent until then.
+        """
         had_turn = (pending for _, pending in self.recent if pending.started)
-        return any(pending.received.thread_id == thread for pending in chain(self.pending.values(), had_turn))
+        found = (one.received for one in chain(self.pending.values(), had_turn))
+        return any(one.thread_id == thread and (not before or one.sent_at <= before) for one in found)
 
     def knows(self, key: str) -> bool:
         return key in self.pending or key in self.settled or key in self.aliases

@@ -97,8 +97,8 @@ async def follow_up(two: Two) -> None:
 async def follow_up_before_the_mention_is_stored(two: Two) -> None:
     asked, begun = anyio.Event(), two.stores[1].begun
 
-    async def ask(thread):
-        found = await begun(thread)
+    async def ask(thread, before):
+        found = await begun(thread, before)
         asked.set()
         return found
 
@@ -110,10 +110,30 @@ async def follow_up_before_the_mention_is_stored(two: Two) -> None:
     assert await two.settle("m1", "m2") == {"m1": "answered", "m2": "answered"}
 
 
+async def said_before_the_mention(two: Two) -> None:
+    """It is an earlier line of the thread, however late it is looked for again."""
+    asked, begun = anyio.Event(), two.stores[1].begun
+
+    async def ask(thread, before):
+        found = await begun(thread, before)
+        asked.set()
+        return found
+
+    two.stores[1].begun, early = ask, overheard(2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(two.other.orchestrator.receive, early)
+        await asked.wait()
+        await two.owner.orchestrator.receive(
+            replace(message(1, "hi"), via="mention", sent_at=now().isoformat())
+        )
+        await two.settle("m1")
+    assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
+
+
 async def beside_the_bot(two: Two) -> None:
     """A message that was refused, or is only a command, opens no thread."""
     await two.owner.orchestrator.receive(replace(message(1, "/status"), via="mention"))
-    await two.platform.settled("m1")
+    await two.until(lambda: rows(two.stores[0]._dsn, "SELECT FROM message WHERE outcome IS NOT NULL"))
     await two.other.orchestrator.receive(overheard(2))
     assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
 
@@ -209,6 +229,7 @@ async def stranger(two: Two) -> None:
 HEARD: dict[str, Callable[[Two], Awaitable[None]]] = {
     "a follow-up while the first turn runs": follow_up,
     "a follow-up before the mention is stored": follow_up_before_the_mention_is_stored,
+    "a line that was said before the mention": said_before_the_mention,
     "a message in a thread that only had a command": beside_the_bot,
     "a copy, under either id": copy,
     "an edit": edit,
