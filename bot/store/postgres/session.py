@@ -82,9 +82,6 @@ class SessionLost(ConnectionError):
     Its text is one line: the driver's may be several.
     """
 
-    def __init__(self, why: str) -> None:
-        super().__init__(" ".join(why.split()))
-
     def __init__(self, reason: object, sqlstate: str = "") -> None:
         super().__init__(f"postgres: {' '.join(str(reason).split())}")
         self.sqlstate = sqlstate
