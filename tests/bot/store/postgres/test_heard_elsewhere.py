@@ -113,7 +113,7 @@ async def follow_up_before_the_mention_is_stored(two: Two) -> None:
 async def beside_the_bot(two: Two) -> None:
     """A message that was refused, or is only a command, opens no thread."""
     await two.owner.orchestrator.receive(replace(message(1, "/status"), via="mention"))
-    await two.platform.settled("m1")
+    await two.until(lambda: rows(two.stores[0]._dsn, "SELECT FROM message WHERE outcome = 'answered'"))
     await two.other.orchestrator.receive(overheard(2))
     assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
 
@@ -150,6 +150,7 @@ async def deletion_of_what_the_owner_has_not_read(two: Two) -> None:
         await two.other.orchestrator.receive(Deleted("m2", T1))
         opening = two.owner.journal._opening
         await two.until(lambda: opening or not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
@@ -158,6 +159,7 @@ async def deletion_heard_by_the_owner_before_it_reads(two: Two) -> None:
     async with two.blind():
         await two.other.orchestrator.receive(message(2))
         await two.owner.orchestrator.receive(Deleted("m2", T1))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
