@@ -59,7 +59,9 @@ class Api(Protocol):
 class Posting(Protocol):
     @property
     def questions(self) -> OpenQuestions[Any]: ...
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None: ...
+    async def find(
+        self, thread: ThreadId, key: str, *, live: Collection[str], alone: Callable[[], bool]
+    ) -> str | None: ...
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
     async def close_question(self, question: Any, decision: str) -> None:
@@ -197,7 +199,10 @@ class Client(ABC, Generic[S, A, C]):
         draft = connection.presence.draft_of(thread, message_id) if answers else None
         # The answer comes next: no message of the draft may begin while unfinished ones are looked for and swept.
         live = await draft.hand_over() if draft else ()
-        found = await connection.posting.find(thread, key, live=connection.presence.live_in(thread))
+        alone = partial(connection.presence.is_alone, thread, message_id)
+        found = await connection.posting.find(
+            thread, key, live=connection.presence.live_in(thread), alone=alone
+        )
         if found and answers:
             connection.presence.posted(thread, message_id)
         if found and draft:

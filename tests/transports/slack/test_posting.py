@@ -536,6 +536,12 @@ async def test_the_first_look_takes_away_what_was_left_unfinished_but_nothing_li
     assert chat.shown() == ["the whole answer"]
 
 
+async def test_a_look_for_a_command_beside_a_turn_takes_nothing_of_its_draft(chat, slack):
+    draft = await chat.draft("half")
+    assert await chat.posting.find(chat.thread, chat.key, live=(), alone=lambda: False) is None
+    assert not slack.message(draft.id).deleted
+
+
 async def test_a_thread_that_another_worker_had_meanwhile_is_looked_into_again(chat, monkeypatch):
     monkeypatch.setattr(Unlimited, "is_shared", True)
     assert await chat.find() is None

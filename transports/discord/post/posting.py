@@ -97,7 +97,14 @@ class Posting:
         await self.clear(outgoing.thread, outgoing.key, draft)
         return state.first
 
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+    async def find(
+        self,
+        thread: ThreadId,
+        key: str,
+        *,
+        live: Collection[str],
+        alone: Callable[[], bool] = lambda: True,  # noqa: ARG002 - a draft has the name of its post here
+    ) -> str | None:
         """Return the id of the first part if all of the post is known to be out.
 
         Messages that may belong to it are remembered: only `post`, with the text, recognizes parts that Discord shows

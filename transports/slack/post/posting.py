@@ -94,11 +94,14 @@ class Posting:
             if unused.id not in used:
                 await remove(self._web, thread.channel, unused.id, leave="-")
 
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+    async def find(
+        self, thread: ThreadId, key: str, *, live: Collection[str], alone: Callable[[], bool] = lambda: True
+    ) -> str | None:
         """Return the ts of the first part if the whole post is out. `post` continues from what is found.
 
         A post for one person alone cannot be found, and may be repeated. *live* are the ts of all live messages in
-        the thread. The first look also deletes what an earlier process left unfinished. Raises `PostFailed`.
+        the thread. The first look also deletes what an earlier process left unfinished, if the post is *alone*: a
+        command is answered beside a turn, whose draft is not to be hit. Raises `PostFailed`.
         """
         sent = self._sent.setdefault(key, Sent())
         known, sent.ours = sent.ours, True
@@ -112,7 +115,7 @@ class Posting:
             raise
         messages = scan.messages
         fold(messages, key, sent)
-        if not known and "?" not in key:  # beside a question, the draft of its turn may begin a message
+        if not known and "?" not in key and alone():  # a question is asked beside the draft of its turn
             await self._sweep(thread, scan)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
             fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
@@ -146,9 +149,10 @@ class Posting:
 
     async def _sweep(self, thread: ThreadId, scan: ThreadScan) -> None:
         """Delete the unfinished messages of a scan. Those that stay are left in it."""
-        out = {ts for sent in self._sent.values() for ts in sent.out.values()}
-        unfinished, scan.unfinished = [ts for ts in scan.unfinished if ts not in out], []
+        unfinished, scan.unfinished = scan.unfinished, []
         for ts in unfinished:
+            if any(ts in sent.out.values() for sent in self._sent.values()):
+                continue  # this process has finished it
             log.info(
                 "post.swept: sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": ts}
             )

@@ -170,6 +170,7 @@ async def deletion_of_what_the_owner_has_not_read(two: Two) -> None:
         await two.other.orchestrator.receive(Deleted("m2", T1))
         opening = two.owner.journal._opening
         await two.until(lambda: opening or not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
@@ -178,6 +179,7 @@ async def deletion_heard_by_the_owner_before_it_reads(two: Two) -> None:
     async with two.blind():
         await two.other.orchestrator.receive(message(2))
         await two.owner.orchestrator.receive(Deleted("m2", T1))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
