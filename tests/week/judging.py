@@ -108,9 +108,9 @@ class Verdict:
         ends = (self.start, self.start + self.days * DAY_S)
         months = {f"{datetime.fromtimestamp(end, UTC):%Y-%m}" for end in ends}
         seen = {
-            "circuits that open": (log["circuit.opened"], days),
-            "circuits that close": (log["circuit.closed"], days),
-            "turns that run out of time": (log["turn.failed turn_timeout"], days // 3),
+            "circuits that open": (log["circuit.opened"], 1),
+            "circuits that close": (log["circuit.closed"], 1),
+            "turns that run out of time": (log["turn.failed turn_timeout"], days // 7),
             "journals written anew": (log["journal written anew"], 1 + days // 3),
             "months": (len(list((data / "usage").glob("????-??.jsonl"))), len(months)),
         }

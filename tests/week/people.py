@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 
 from tests.crash.chat_platform import NEVER_S
+from tests.crash.slack.platform import actions
 from tests.soak import people
 from tests.transports.web.site import Visitor
 
@@ -63,11 +64,25 @@ class _Chat(Daily):
 
 
 class InSlack(_Chat, people.InSlack):
-    pass
+    """Nobody presses "Try again": the judges take a second answer to one message for a fault."""
+
+    def _press(self, *_: object) -> None:
+        """Press nothing but what is asked."""
+
+    def _look_at(self, message: Any, spoken: Any) -> None:
+        if not any("/retry" in value for _, value in actions(message.blocks or ())):
+            super()._look_at(message, spoken)
 
 
 class InDiscord(_Chat, people.InDiscord):
-    pass
+    """As in Slack."""
+
+    def _press(self, *_: object) -> None:
+        """Press nothing but what is asked."""
+
+    def _look_at(self, message: Any) -> None:
+        if not any(label == "Try again" for label, _ in message.buttons):
+            super()._look_at(message)
 
 
 class InWeb(Daily, people.InWeb):

@@ -23,10 +23,10 @@ LOOK_S, ASK_S = 5.0, 600.0
 NEXT_CALL = "tried again with the next call"
 """Of a circuit that delays nothing any more, and that nobody has called through yet."""
 OURS = re.compile(r"(bot|threads|transports)\.")
-SPARE = {"tasks": 0, "descriptors": 4, "MB": 30}
-"""What may be there at a rest beyond the first. The fakes remember all that was said, in this process too."""
-KEPT_A_REST = 60
-"""Objects of one class of the bot that half a day may leave: what it keeps of its messages."""
+SPARE = {"tasks": (2, 0), "descriptors": (4, 0), "MB": (30, 6)}
+"""What may be there beyond the first rest, and more for each later one. The fakes, in this process too, keep all calls."""
+OBJECTS = 0, 60
+"""The same for each class of the bot: what it keeps of its messages."""
 
 
 @dataclass
@@ -142,7 +142,8 @@ class Watch:
         first, *later = self.nights or [Counter()]
         for number, held in enumerate(later, 2):
             for kind, count in held.items():
-                most = first[kind] + SPARE.get(kind, KEPT_A_REST * (number - 1))
+                once, each = SPARE.get(kind, OBJECTS)
+                most = first[kind] + once + each * (number - 1)
                 if count > most:
                     yield f"rest {number}: {count} {kind}, {first[kind]} at the first, {most} allowed"
 
