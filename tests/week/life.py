@@ -197,17 +197,20 @@ class Life:
     async def _keep_journal(self) -> None:
         """Keep every line that was ever in the journal: the bot forgets old messages."""
         path, kept = self._folder / "data" / "journal.jsonl", self._folder / "journal.jsonl"
-        seen, last, inode = set[bytes](), 0, 0
+        seen, last, inode = set[tuple[str, ...]](), 0, 0
         while True:
             await anyio.sleep(LOOK_S)
             if path.exists() and (about := path.stat()).st_mtime_ns != last:
                 last = about.st_mtime_ns
                 self._watch.log["journal written anew"] += about.st_ino != inode
                 inode = about.st_ino
-                fresh = [line for line in path.read_bytes().split(b"\n")[:-1] if line not in seen]
-                seen.update(fresh)
                 with kept.open("ab") as file:
-                    file.writelines(line + b"\n" for line in fresh)
+                    for line in path.read_bytes().split(b"\n")[:-1]:
+                        told = json.loads(line)  # its numbers change when the file is written anew
+                        record = told["kind"], told["thread_id"], told["message_id"], told["at"]
+                        if record not in seen:
+                            seen.add(record)
+                            file.write(line + b"\n")
 
 
 def live(clock: Clock, names: Sequence[str], days: float, folder: Path, spoils: Sequence[str]) -> list[str]:

@@ -75,7 +75,11 @@ class InSlack(_Chat, people.InSlack):
 
 
 class InDiscord(_Chat, people.InDiscord):
-    """As in Slack."""
+    """As in Slack. Nobody talks where answers go in place: who follows replies back goes 50 messages, the judges all."""
+
+    def settle_in(self, wall: Any) -> None:
+        super().settle_in(wall)
+        self._channels = self._channels[2:] or [self._discord.channel("more").id]
 
     def _press(self, *_: object) -> None:
         """Press nothing but what is asked."""

@@ -135,6 +135,14 @@ async def test_a_question_that_is_gone_gets_a_friendly_refusal(case):
     assert not failed.value.retryable
 
 
+async def test_a_conversation_that_goes_on_by_replies_outlives_its_first_message_and_a_restart(case):
+    case.restart()
+    case.discord.delete(case.question)
+    case.destinations.note_answers(case.question, ["1"])
+
+    assert await case.destinations.open(case.thread) == Destination(CHANNEL, case.question)
+
+
 @pytest.mark.parametrize("fault", [Status(503), Refused(403, 50001)])
 async def test_when_discord_does_not_say_whether_the_thread_is_there_nothing_is_opened(case, fault):
     case.restart()

@@ -136,6 +136,8 @@ class Destinations:
             title = conversation.title or title_of(await self._first_text(thread))
             return Destination(await self._rest.open_thread(thread.channel, thread.root, title))
         except DiscordRefused as refused:
+            if refused.kind == "gone" and thread.root in self._roots.values():
+                return _in_place(thread)  # its first message is deleted, and replies go on
             if refused.kind in ("gone", "token"):
                 raise
             self._note_refusal(thread.channel, refused)
