@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 import anyio.to_thread
 
@@ -171,12 +172,36 @@ def completed(started: Settings, model: str, settings: Settings) -> Settings:
     )
 
 
+class _LogFile(io.TextIOBase):
+    """The log of chats. Its first line opens it: a start that is refused writes nothing into the folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def write(self, text: str) -> int:
+        if self._file is None:
+            self._file = self._open()
+        return self._file.write(text)
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        super().close()  # which flushes
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self) -> TextIO:
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size > LOG_BYTES:
+                self._path.rename(self._path.with_suffix(".log.1"))
+        self._path.touch(mode=0o600)
+        return self._path.open("a", encoding="utf-8")
+
+
 @contextmanager
 def _log_file(settings: Settings) -> Iterator[TextIO]:
-    path = settings.data / LOG
-    with suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_BYTES:
-            path.rename(path.with_suffix(".log.1"))
-    path.touch(mode=0o600)
-    with path.open("a", encoding="utf-8") as stream:
-        yield stream
+    with _LogFile(settings.data / LOG) as stream:
+        yield cast("TextIO", stream)
