@@ -19,6 +19,9 @@ class OneModel:
     def info(self) -> ModelInfo:
         return ModelInfo(self.name, context_window=self.window)
 
+    async def prepare(self) -> None:
+        """Nothing is loaded before its first call."""
+
     async def for_turn(self, turn: Turn):
         return self
 

@@ -99,7 +99,7 @@ def test_through_a_pipe_it_is_plain_columns(data):
     assert rows[0] == ["Day", "Calls", "Prompt", "Cached", "Output", "Cost"]
     assert rows[2] == ["2026-11-20", "1", "10k", "70%", "500", "$0.25"]
     assert rows[4] == ["Total", "6", "31k", "23%", "1,010", "$0.86"]
-    assert "2 calls not ended: the most that can cost is counted." in result.stdout
+    assert "1 call not ended: the most that can cost is counted." in result.stdout
     assert "1 call with no known price: not in the cost." in result.stdout
     assert not any(line.endswith(" ") for line in result.stdout.splitlines())
 
