@@ -73,7 +73,7 @@ soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every 
 soak-short: $(VENV)/.installed-dev  ## two minutes of 30 threads
 	$(BIN)/python -m tests.soak --minutes 2 --threads 30 --rate 1 --seed 20261122
 
-picture: $(VENV)/.installed-dev  ## draw docs/chat.svg: a chat in a real terminal
+picture: $(VENV)/.installed-dev  ## draw docs/chat.svg and docs/page.png: a chat in a real terminal, and the page
 	$(BIN)/python -m tests.docs.picture
 
 docs: $(VENV)/.installed-dev  ## write the pages that come from the code

@@ -17,6 +17,7 @@ import click
 from benchmarks import (
     discord_events,
     discord_stream,
+    first_answer,
     herd,
     isolation,
     latency,
@@ -27,6 +28,7 @@ from benchmarks import (
     prompt_cost,
     restart,
     slack_events,
+    slack_rates,
     startup,
     streaming,
     throughput,
@@ -41,6 +43,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "long-thread": long_thread.measure,
     "memory": memory.measure,
     "start-up": startup.measure,
+    "first-answer": first_answer.measure,
     "restart": restart.measure,
     "isolation": isolation.measure,
     "herd": herd.measure,
@@ -52,6 +55,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "pages": pages.measure,
     "tools": tools.measure,
     "postgres": postgres.measure,
+    "slack-rates": slack_rates.measure,
 }
 VERSUS = "versus"
 """Only by name, never as one of all: it installs packages."""

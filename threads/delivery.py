@@ -3,7 +3,8 @@
 no intent            -> write the intent and the conversation side by side, and post once both are on disk
 intent, not posted   -> ambiguous after a crash or a cancellation: look for the key before posting again. If the
                         platform cannot be searched, post with a visible "(this may be a repeat)". The same applies
-                        if the journal was damaged, or has less than the conversation
+                        if the journal was damaged, or has less than the conversation, and if another process had
+                        begun the turn: the look sweeps what that left unfinished
 posted, not settled  -> settle; nobody waits for that record
 an answer too old    -> the intent of an honest note replaces its intent, and the message is `failed`. Age counts
                         from the intent. An answer that may be out already is not told so: it would have two outcomes
@@ -138,7 +139,7 @@ class Delivery:
             await self._journal.durable(written)
             if note:
                 pending.say_above(note)
-            unsure = pending.received.unsure and self._outlet(pending.incoming.thread.transport).finds
+            unsure = pending.may_be_out and self._outlet(pending.incoming.thread.transport).finds
             await self._finish(pending, self._reconcile if unsure else self._post)
         for other, end in zip(also, ends, strict=True):
             self._show_end(other, end)
@@ -185,8 +186,7 @@ class Delivery:
         )
         try:
             # The question itself has no intent, so it may have been posted if the turn had begun.
-            began = pending.interrupted or pending.received.unsure
-            if not (began and outlet.finds and await self._look(outlet, pending, key)):
+            if not (pending.may_be_out and outlet.finds and await self._look(outlet, pending, key)):
                 await outlet.post(question)
         except PostFailed as error:
             log.warning("question.dropped: %s", error, extra={**_ids(pending), **error_fields(error)})
@@ -201,8 +201,7 @@ class Delivery:
 
     def show(self, pending: PendingMessage, event: TurnEvent) -> None:
         thread = pending.incoming.thread
-        if isinstance(event, UsageCounted):
-            pending.spent = event
+        pending.spent = event if isinstance(event, UsageCounted) else pending.spent
         self._outlet(thread.transport).show(thread, pending.received.message_id, event)
 
     def _intent(self, pending: PendingMessage, ending: Ending) -> Intent:
@@ -266,8 +265,7 @@ class Delivery:
         incoming, text = pending.incoming, f"{intent.text}\n\n{mark}" if mark else intent.text
         choices = self._choices(intent.code, incoming.id, intent.ways)
         ids = incoming.author.id, pending.reference, incoming.reply_address
-        expired = bool(mark) and self._too_old(intent)
-        about = pending.received.text
+        expired, about = bool(mark) and self._too_old(intent), pending.received.text
         outgoing = Outgoing(
             incoming.thread, incoming.key, text, intent.post, incoming.id, choices, *ids, expired, about
         )
@@ -321,8 +319,7 @@ class Delivery:
         self._store.history.put(pending.incoming.thread, log_entries(pending, end), written)
 
     def _show_end(self, pending: PendingMessage, end: Settled) -> None:
-        again, cut = pending.recovered, pending.interrupted
-        self.show(pending, TurnSettled(end.outcome, again, cut, pending.code, end.shown))
+        self.show(pending, pending.ended(end))
 
 
 def _ids(pending: PendingMessage) -> dict[str, str]:

@@ -79,9 +79,10 @@ class FileStore:
     def marks(self, transport: str) -> MarkFile:
         return MarkFile(self._disk, self._data / f"{transport}-marks.json")
 
-    async def begun(self, thread: ThreadId) -> bool:
-        if self.journal.ledger.knows_thread(str(thread)):
-            return True
+    async def begun(self, thread: ThreadId, before: str = "") -> bool:
+        known = self.journal.ledger.knows_thread(str(thread), before)
+        if known or before:
+            return known
         try:
             return await self._offload(conversation_exists, self._disk, self._folder(thread))
         except OSError as error:

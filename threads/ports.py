@@ -134,10 +134,11 @@ class Store(Protocol):
         """Return the store of the thread's conversation."""
         ...
 
-    async def begun(self, thread: ThreadId) -> bool:
+    async def begun(self, thread: ThreadId, before: str = "") -> bool:
         """Return whether the thread has a conversation, or a message that waits for a turn, in any process.
 
-        Raises `StoreUnavailable`.
+        With an instant *before*, only messages count that were sent until then: what began a moment ago, by its
+        messages alone. Raises `StoreUnavailable`.
         """
         ...
 

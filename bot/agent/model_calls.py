@@ -13,9 +13,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, assert_never
 
 import anyio
 
@@ -26,7 +26,6 @@ from bot.agent.prompt.token_estimate import request_size, size_of
 from bot.ports import wording
 from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModel
-from threads.errors import BotError
 from threads.model import Message, OnEvent, Text, TextReset, Turn
 
 log = logging.getLogger(__name__)
@@ -57,15 +56,29 @@ class ModelCalls:
         began = anyio.current_time()
         try:
             return await self._complete(request)
-        except ContextOverflow as error:
-            return await self._shorter(tool_choice, error, began)
-        except ThinkingRejected as error:
-            log.warning("model.reasoning_refused: left out: %s", error, extra=self._retry(error, began))
-            self.turn.replace_messages(strip_thinking(self.turn.messages))
-        except EmptyAnswer as error:
-            log.warning("model.retry: an empty answer", extra=self._retry(error, began))
-            await self.tell(TextReset())
-            self.turn.add(EMPTY)
+        except (ContextOverflow, ThinkingRejected, EmptyAnswer) as error:
+            return await self._ask_again(tool_choice, error, anyio.current_time() - began)
+
+    async def _ask_again(
+        self,
+        tool_choice: Literal["auto", "none"],
+        error: ContextOverflow | ThinkingRejected | EmptyAnswer,
+        seconds: float,
+    ) -> Completion:
+        """Change what the model could not answer, and ask once more. It failed after so many *seconds*."""
+        fields = model_retry_fields(error, 2, 0, self.model.name, seconds)
+        match error:
+            case ContextOverflow():
+                return await self._shorter(tool_choice, error, fields)
+            case ThinkingRejected():
+                log.warning("model.reasoning_refused: left out: %s", error, extra=fields)
+                self.turn.replace_messages(strip_thinking(self.turn.messages))
+            case EmptyAnswer():
+                log.warning("model.retry: an empty answer", extra=fields)
+                await self.tell(TextReset())
+                self.turn.add(EMPTY)
+            case _:
+                assert_never(error)
         return await self._complete(self._request(tool_choice))
 
     async def compact(self, *, needed: bool = True) -> bool:
@@ -84,16 +97,12 @@ class ModelCalls:
         if not fits(self._request("auto"), window):
             raise self._too_long()
 
-    def _retry(self, error: BotError, began: float) -> dict[str, object]:
-        return model_retry_fields(error, 2, 0, self.model.name, anyio.current_time() - began)
-
     async def _shorter(
-        self, tool_choice: Literal["auto", "none"], error: ContextOverflow, began: float
+        self, tool_choice: Literal["auto", "none"], error: ContextOverflow, fields: Mapping[str, object]
     ) -> Completion:
         """Send a shorter conversation after the provider said that it is too long."""
-        again = self._retry(error, began)
         if await self.compact():
-            log.warning("model.retry: shorter: %s", error, extra=again)
+            log.warning("model.retry: shorter: %s", error, extra=fields)
             try:
                 return await self._complete(self._request(tool_choice))
             except ContextOverflow as again:

@@ -110,6 +110,11 @@ class Pace:
     per_s: int
 
 
+TOKENS_PER_SECOND = 500
+"""The assumed speed of output that nobody saw. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
+some 200 a second (medians of artificialanalysis.ai; kunalganglani.com/blog/llm-api-latency-benchmarks-2026). Special
+hardware is faster: what such a host wrote unseen can be counted too low."""
+
 IN_FLIGHT_S = 1.0
 """Seconds for which a provider may write on after its client is gone."""
 

@@ -78,6 +78,14 @@ def build_adapter(
     )
 
 
+async def prepare_adapter(model: Model) -> None:
+    """Do what a model's first call would wait for. Raises `ProviderError`."""
+    from bot.llm.adapters.sdk import SdkClient
+
+    if isinstance(model, SdkClient):
+        await model.prepare()
+
+
 def build_transcription(
     name: str,
     settings: Settings,

@@ -46,7 +46,7 @@ async def supervised(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
-            tasks.start_soon(_prepare, watchdog, live)
+            tasks.start_soon(prepare_first_answer, watchdog, live)
             async with (
                 serve_pages(
                     pages(watchdog, metrics), live.data, observe.metrics_port, EventServer(events, live.mask)
@@ -57,7 +57,7 @@ async def supervised(
             tasks.cancel_scope.cancel()
 
 
-async def _prepare(watchdog: Watchdog, live: LiveParts) -> None:
+async def prepare_first_answer(watchdog: Watchdog, live: LiveParts) -> None:
     """Prepare the first answer, but not before the bot is ready: that would be later then."""
     await watchdog.announced.wait()
     await live.prepare()

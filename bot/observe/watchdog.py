@@ -112,6 +112,8 @@ class Watchdog:
         """Return why the bot is not ready, for people; blank if it is ready."""
         if self._stopping():
             return "it is stopping"
+        if trouble := self._live.store_trouble():
+            return trouble
         if any(edge.state in UP for edge in self._live.edges):
             return ""
         down = ", ".join(f"{edge.name} is {edge.state}" for edge in self._live.edges)

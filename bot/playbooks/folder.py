@@ -11,8 +11,10 @@ from itertools import islice
 from pathlib import Path
 
 from bot.agent.prompt.owner_files import LOOSE, FileMissing, FileUnusable, changeable, opened, text_of
+from bot.config.settings import Settings
 from bot.playbooks.definition import NAME, Playbook
 from bot.playbooks.parsing import PlaybookInvalid, parse_playbook
+from bot.playbooks.references import Known
 
 FOLDER = "playbooks"
 KINDS = (".yaml", ".yml", ".md")
@@ -29,10 +31,15 @@ class Entry:
 
 
 class Library:
-    """The playbooks of a folder. Blocking."""
+    """The playbooks of a folder. All that they refer to must be *known*. Blocking."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, known: Known | None = None) -> None:
+        self._folder, self._known = folder, known
+
+    @classmethod
+    def of(cls, settings: Settings) -> Library:
+        """Return the playbooks of a bot with these settings."""
+        return cls(settings.data / FOLDER, Known.of(settings))
 
     def read_all(self) -> list[Entry]:
         """Return every playbook or its faults, sorted by file name."""
@@ -75,7 +82,7 @@ class Library:
         try:
             with opened(self._folder, (file_name,)) as fd:
                 text, _ = text_of(fd)
-            return Entry(file_name, parse_playbook(file_name, text))
+            return Entry(file_name, parse_playbook(file_name, text, self._known))
         except FileMissing:
             return Entry(file_name, None, ("there is no such file any more",))
         except FileUnusable as error:

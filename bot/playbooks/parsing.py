@@ -16,14 +16,11 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from bot.config.json_text import near
 from bot.config.load import faults_of, path_of
 from bot.llm.policies.structured_output import validator
-from bot.playbooks.definition import END, RESERVED, Check, Playbook, Stage
+from bot.playbooks.definition import END, NAME, RESERVED, Check, Playbook, Stage
+from bot.playbooks.references import Fault, Known, Place, nearest, reference_faults
 from threads.store.checksummed_lines import scrub
-
-Place = tuple[str | int, ...]
-Fault = tuple[Place, str]
 
 LARGEST = 64_000
 """Bytes of a file."""
@@ -32,6 +29,7 @@ DEEPEST, MOST_EVENTS = 50, 10_000
 """How deep values may be in one another, and how many YAML events they may be."""
 
 _BORDER = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_STAGE = re.compile(r"stages\[(\d+)\](?:\.|: )")
 _HEADING = re.compile(r"^## +(.+?)[ \t]*$", re.MULTILINE)
 
 
@@ -51,15 +49,19 @@ class _Document:
     lines: Mapping[Place, int]
 
 
-def parse_playbook(file_name: str, text: str) -> Playbook:
-    """Return the playbook in the text of *file_name*. Raises `PlaybookInvalid`."""
+def parse_playbook(file_name: str, text: str, known: Known | None = None) -> Playbook:
+    """Return the playbook in the text of *file_name*. Raises `PlaybookInvalid`.
+
+    All that it refers to must be *known*; with None, only what it refers to in itself.
+    """
     name, _, kind = file_name.rpartition(".")
     document = _with_prompts(text) if kind == "md" else _read_yaml(text, 0)
     try:
         playbook = Playbook.model_validate_json(scrub(json.dumps(document.values, ensure_ascii=False)))
     except ValidationError as error:
         raise _invalid(document, faults_of(error, Playbook)) from error
-    if faults := [*_name_faults(playbook, name), *cross_faults(playbook)]:
+    outside = reference_faults(playbook, known) if known else ()
+    if faults := [*_name_faults(playbook, name), *cross_faults(playbook), *outside]:
         raise _invalid(document, [(place, f"{path_of(place)}: {words}") for place, words in faults])
     return playbook
 
@@ -81,7 +83,7 @@ def cross_faults(playbook: Playbook) -> Iterator[Fault]:
             if result not in names:
                 yield (
                     (*here, "setup", "results", place),
-                    f'no stage is called "{result}"; {_nearest(result, names)}',
+                    f'no stage is called "{result}"; {nearest(result, names)}',
                 )
         for place, check in enumerate(stage.assert_.checks):
             yield from _check_faults(check, (*here, "assert", "checks", place))
@@ -100,11 +102,7 @@ def _target_faults(stage: Stage, here: Place, names: list[str]) -> Iterator[Faul
     for key, target in stage.next.targets():
         if target not in (*names, END):
             path = tuple(key.split(".", 2))
-            yield (*here, "next", *path), f'no stage is called "{target}"; {_nearest(target, [*names, END])}'
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    return near(name, names) or f"there are {len(names) or 'none'}"
+            yield (*here, "next", *path), f'no stage is called "{target}"; {nearest(target, [*names, END])}'
 
 
 def _check_faults(check: Check, here: Place) -> Iterator[Fault]:
@@ -122,6 +120,17 @@ def _schema_faults(stage: Stage, here: Place) -> Iterator[Fault]:
         validator(schema)
     except ValueError as error:
         yield (*here, "assert", "schema"), str(error)
+        return
+    fields = schema.get("properties")
+    if (
+        stage.next.value
+        and isinstance(fields, dict)
+        and (first := stage.next.value.field.split(".")[0]) not in fields
+    ):
+        yield (
+            (*here, "next", "value", "field"),
+            f'the schema has no field "{first}"; {nearest(first, fields)}',
+        )
 
 
 def _path_faults(playbook: Playbook) -> Iterator[Fault]:
@@ -157,7 +166,18 @@ def _invalid(document: _Document, faults: list[Fault]) -> PlaybookInvalid:
     """Return the error with these faults. One around another is left out: it says no more."""
     around = {place[:size] for place, _ in faults for size in range(len(place))}
     lines = sorted((_line(document, place), words) for place, words in faults if place not in around)
-    return PlaybookInvalid(*(f"line {line}: {words}" for line, words in lines))
+    return PlaybookInvalid(*(f"line {line}: {_with_stage(document, words)}" for line, words in lines))
+
+
+def _with_stage(document: _Document, words: str) -> str:
+    """Return the words of a fault with its stage by name, if the stage has one."""
+    if found := _STAGE.match(words):
+        stages = document.values["stages"] if isinstance(document.values, dict) else None
+        stage = stages[int(found[1])] if isinstance(stages, list) else None
+        name = stage.get("name") if isinstance(stage, dict) else None
+        if isinstance(name, str) and NAME.fullmatch(name):
+            return f"stage {name}: {words[found.end() :]}"
+    return words
 
 
 def _line(document: _Document, place: Place) -> int:

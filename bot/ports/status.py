@@ -66,8 +66,9 @@ class Status:
     """The whole status. Times are in seconds; ``started_at`` is UTC, ISO 8601.
 
     ``pending`` messages have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means that the work of
-    the last process is recovered and a transport is connected; ``stopping`` means that no new turn starts. ``lag_s``
-    is the delay of the event loop at its last check, ``worst_lag_s`` the maximum in the last minute.
+    the last process is recovered, a transport is connected and the store answers; ``stopping`` means that no new turn
+    starts. ``lag_s`` is the delay of the event loop at its last check, ``worst_lag_s`` the maximum in the last
+    minute.
     """
 
     pid: int

@@ -26,7 +26,7 @@ Allowed = Callable[[Incoming | Feedback], bool]
 
 
 class Admission:
-    """``joined`` returns whether the bot has a conversation in a thread.
+    """``joined`` returns whether the bot has a conversation in a thread, begun by something said before an instant.
 
     ``first_today`` returns whether a message is the first of its day about something; see `threads.ports.Store`. Both
     raise `threads.errors.StoreUnavailable`.
@@ -35,7 +35,7 @@ class Admission:
     def __init__(
         self,
         allowed: Allowed,
-        joined: Callable[[ThreadId], Awaitable[bool]],
+        joined: Callable[[ThreadId, str], Awaitable[bool]],
         first_today: Callable[[str, str], Awaitable[bool]],
         now: Callable[[], datetime],
     ) -> None:
@@ -58,7 +58,7 @@ class Admission:
         )
 
     async def _is_in_joined_thread(self, incoming: Incoming) -> bool:
-        if await self._joined(incoming.thread):
+        if await self._joined(incoming.thread, ""):
             return True
         if incoming.id == incoming.thread.root or not incoming.sent_at:
             return False  # nothing was said before it in its thread
@@ -66,4 +66,4 @@ class Admission:
         if age >= MENTION_WITHIN_S:
             return False
         await anyio.sleep(min(MENTION_WITHIN_S, MENTION_WITHIN_S - age))
-        return await self._joined(incoming.thread)
+        return await self._joined(incoming.thread, incoming.sent_at)

@@ -317,6 +317,7 @@ class _Bot:
             troubles,
             self.resources.mask,
             self.agents.chain.prepare,
+            self.store_trouble,
         )
 
     def start_schedules(

@@ -130,9 +130,9 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
     )
     registry = Registry(tasks, actors)
 
-    async def joined(thread: ThreadId) -> bool:
+    async def joined(thread: ThreadId, before: str) -> bool:
         # What this process serves it knows; whether another one does, only the store knows.
-        return registry.serves(thread) or await store.begun(thread)
+        return (not before and registry.serves(thread)) or await store.begun(thread, before)
 
     controls = Controls(
         registry,

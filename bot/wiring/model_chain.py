@@ -21,12 +21,12 @@ from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, 
 from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
+from bot.config.load import OFFLINE as OFFLINE_MODEL
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.adapters.sdk import SdkClient
-from bot.llm.build import build_adapter, build_gate, build_transcription, is_local
+from bot.llm.build import build_adapter, build_gate, build_transcription, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
 from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.effort import EffortModel
@@ -64,6 +64,11 @@ HOW = "Say /model NAME, /model high, or both: /model NAME high."
 
 MOST_LISTED = 30
 """Models in a list for people."""
+
+
+def _no_tokens(_: Request) -> int:
+    """Return 0: rules read no tokens."""
+    return 0
 
 
 def candidates(settings: Settings, name: str) -> list[str]:
@@ -205,10 +210,8 @@ class ModelChain:
 
     async def prepare(self) -> None:
         """Do what the first call of the default model would wait for: import its SDK, for a second or two."""
-        adapter = self._adapter(self.name)
         try:
-            if isinstance(adapter, SdkClient):
-                await adapter.prepare()
+            await prepare_adapter(self._adapter(self.name))
         except ProviderError as error:  # The first message is told.
             log.warning("model.not_prepared: %s: %s", self.name, error, extra=error_fields(error))
 
@@ -393,7 +396,8 @@ class ModelChain:
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
         thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        catalog, most = self.terms.catalog, partial(most_tokens, model=name)
+        catalog = self.terms.catalog
+        most = _no_tokens if name == OFFLINE_MODEL else partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
             adapter = StructuredOutputModel(self._adapter(name, place))

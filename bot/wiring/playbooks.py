@@ -15,7 +15,7 @@ from bot.config.settings import Settings
 from bot.llm.policies.structured_output import FittingModels
 from bot.playbooks.commands import PlayCommands
 from bot.playbooks.definition import Stage
-from bot.playbooks.folder import FOLDER, Library
+from bot.playbooks.folder import Library
 from bot.playbooks.player import Player, Spending
 from bot.playbooks.run_state import Failure, Run, RunsFile
 from bot.playbooks.runs import Runs
@@ -49,7 +49,7 @@ async def open_playbooks(
 ) -> Playbooks:
     """Open the runs on disk. Raises `threads.errors.NewerSchema` and OSError."""
     tool_set = agents.tool_set
-    library = Library(now_settings.data / FOLDER)
+    library = Library.of(now_settings)
     runs = Runs(await states.open("playbooks", RunsFile()), resources.now)
     returns = _Returns(tool_set.returns)
     parts = StageParts(_StageAgents(agents), runs, resources.work, access.is_admin)

@@ -83,6 +83,7 @@ def main() -> None:
             mean_s=args.seconds_per_round,
             threads=args.threads,
             say=say,
+            stage=stage,
         )
     else:
         run = partial(crash_run, folder, rounds, say, stage)

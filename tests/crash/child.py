@@ -64,7 +64,7 @@ DRAINS_S = (0.1, 1.0, 5.0)
 EXPIRES_S = 3.0
 """How long a question may stand: what waits for nobody has to end within the time that a run allows."""
 
-Make = Callable[[argparse.Namespace, Disk], Transport]
+Make = Callable[[argparse.Namespace, Disk, PostgresStore | None], Transport]
 
 
 class Paced(OneModel):
@@ -199,7 +199,8 @@ async def run(args: argparse.Namespace, make: Make, model: Paced, base: Limits) 
 async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits, stop: Stop) -> None:
     fate = random.Random(args.seed)
     disk = DyingDisk(args.die_at, fate) if args.die_at and not args.store else PosixDisk()
-    transport = make(args, disk)
+    store = PostgresStore(args.store, args.data, name="w", version="1", now=utc_now) if args.store else None
+    transport = make(args, disk, store)
     approvals = Approvals(
         Policy({"list_files": "ask"} if args.asks else {}),
         state_file(args.data / "approvals.json", ApprovalsFile(), disk),
@@ -212,7 +213,6 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
     )
     tools = [ListFiles(anyio.to_thread.run_sync)]
     toolbox = make_toolbox(tools, permits=approvals)
-    store = PostgresStore(args.store, args.data, name="w", version="1", now=utc_now) if args.store else None
     limits = replace(
         base,
         idle_timeout_s=fate.choice((0.05, 0.5, 600)),
@@ -259,7 +259,7 @@ async def announce(transport: Transport) -> None:
     print("READY", flush=True)
 
 
-def socket(args: argparse.Namespace, _: Disk) -> SocketTransport:
+def socket(args: argparse.Namespace, _: Disk, __: object) -> SocketTransport:
     return SocketTransport(args.port, find=not args.no_find)
 
 

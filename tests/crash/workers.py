@@ -20,7 +20,7 @@ import psycopg
 
 from bot.store.postgres.worker import LEASE_S
 from tests.crash.platform import Habits, Platform, write_about
-from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, child, judge
+from tests.crash.run import DRAIN_S, SCALE, SOCKET, START_S, Child, Place, Report, Rounds, Stage, child, judge
 from tests.fakes.postgres import Server
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -63,6 +63,7 @@ async def workers_run(
     mean_s: float = 0.7,
     threads: int = 24,
     say: Callable[[str], None] = lambda _: None,
+    stage: Stage = SOCKET,
 ) -> Report:
     """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge."""
     report, fate, began = Report(), random.Random(seed), time.monotonic()
@@ -70,39 +71,49 @@ async def workers_run(
     server.start()
     try:
         dsn = server.new_database()
-        habits = Habits(seed, threads, late_s=0.8 * 3.0 * SCALE, workers=workers)
-        platform = Workplace(folder, habits, dsn)
+        platform: Place
+        if stage is SOCKET:
+            habits = Habits(seed, threads, late_s=0.8 * 3.0 * SCALE, workers=workers)
+            platform = Workplace(folder, habits, dsn)
+        else:
+            platform = stage.place(folder, Rounds(deaths, seed, mean_s, threads=threads))
         write_about(folder, find=True, seed=seed)
-        always = ["--waits", str(SCALE), "--store", dsn]
+        always = ["--waits", str(SCALE), "--store", dsn, *stage.options]
+        (folder / "data").mkdir()
         left = [*["kill"] * deaths, *["sleep"] * sleeps]
         fate.shuffle(left)
         async with anyio.create_task_group() as tasks:
             port: int = await tasks.start(platform.serve)
             tasks.start_soon(platform.talk)
+            tasks.start_soon(_mirror, dsn, folder / "data" / "journal.jsonl")
             async with anyio.create_task_group() as lives:
                 for number in range(workers):
                     place = folder / f"worker-{number}"
                     place.mkdir()
-                    start = partial(child, place, port)
+                    start = partial(child, place, port, module=stage.child)
                     lives.start_soon(_live, start, always, left, mean_s, fate, crashes, report, say)
                 if crashes:
                     lives.start_soon(_crash_server, server, crashes, left, fate)
             platform.talking = False
             async with anyio.create_task_group() as last:
                 for number in range(workers):
-                    last.start_soon(_rest, partial(child, folder / f"worker-{number}", port), always, fate)
+                    start = partial(child, folder / f"worker-{number}", port, module=stage.child)
+                    last.start_soon(_rest, start, always, fate)
                 with anyio.move_on_after(DRAIN_S):
                     await platform.until_settled()
                     last.cancel_scope.cancel()
                 if not last.cancel_scope.cancel_called:
-                    report.violations.append(f"drain: {platform.count_pending()} messages still owed")
+                    report.violations.append(f"drain: {platform.owed} messages still owed")
                     last.cancel_scope.cancel()
+            platform.close()
             tasks.cancel_scope.cancel()
         export(dsn, folder / "data")
     finally:
         server.close()
     report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
-    counts, violations = await judge(folder, "tests.judge.workers")
+    counts, violations = await judge(
+        folder, "tests.judge.workers" if stage is SOCKET else f"tests.judge.{stage.name}_workers"
+    )
     report.counts = counts
     report.violations += violations
     report.seconds = time.monotonic() - began
@@ -168,9 +179,28 @@ async def _crash_server(server: Server, times: int, left: list[str], fate: rando
         await anyio.to_thread.run_sync(server.start)
 
 
+async def _mirror(dsn: str, path: Path) -> None:
+    """Append each record to a file as soon as the database has it: a chat platform of the run follows that."""
+    written = set[str]()
+    while True:
+        await anyio.sleep(0.2)
+        try:
+            rows = await anyio.to_thread.run_sync(_records, dsn)
+        except psycopg.OperationalError:  # the server has crashed
+            continue
+        new = [record for row in rows for record in row if record is not None and record not in written]
+        written.update(new)
+        with path.open("a") as file:
+            file.writelines(f"{record}\n" for record in new)
+
+
+def _records(dsn: str) -> list[tuple[str | None, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(RECORDS).fetchall()
+
+
 def export(dsn: str, data: Path) -> None:
     """Write what the database holds as the files that the judge reads."""
-    data.mkdir()
     with psycopg.connect(dsn) as connection, (data / "journal.jsonl").open("w") as journal:
         for row in connection.execute(RECORDS):
             journal.writelines(f"{record}\n" for record in row if record is not None)

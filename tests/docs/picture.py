@@ -1,6 +1,6 @@
-"""docs/chat.svg: a real chat in a real pseudo-terminal, drawn as it stands at the end. `make picture` runs this.
+"""docs/chat.svg and docs/page.png: a real chat in a real pseudo-terminal, and the page. `make picture` runs this.
 
-The chat runs in an empty folder with `offline/demo`, so the picture needs no key and shows nothing of this machine.
+Both run in an empty folder with `offline/demo`, so the pictures need no key and show nothing of this machine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from pathlib import Path
 import anyio
 
 from tests.transports.console.screen import Screen
+from tests.transports.web.chromium import browsing, say
+from tests.transports.web.process import process_serving
 
 TARGET = Path(__file__).parents[2] / "docs" / "chat.svg"
+PAGE = TARGET.with_name("page.png")
 ROWS, COLUMNS = 24, 84
 CHAT = (
     ("write notes.txt Ship on Friday.", "notes.txt"),
@@ -92,5 +95,19 @@ def as_svg(lines: list[str]) -> str:
     return "\n".join([*shapes, "</g>", "</svg>", ""])
 
 
+async def photograph(target: Path) -> None:
+    """Talk to the demo on the page, up to its question, and save what a browser shows."""
+    settings = {"model": "offline/demo", "tools": {"policy": {"write_file": "ask"}}}
+    window = {"viewport": {"width": 1000, "height": 620}, "color_scheme": "light"}
+    with tempfile.TemporaryDirectory() as home:
+        async with process_serving(Path(home), settings, {}) as site, browsing(site, **window) as page:
+            await say(page, "hello")
+            await page.wait_for_selector(".post.reply")
+            await say(page, "write notes.txt Ship on Friday.")
+            await page.wait_for_selector("text=Allow once")
+            await page.screenshot(path=target)
+
+
 if __name__ == "__main__":
+    anyio.run(photograph, PAGE)
     TARGET.write_text(as_svg(anyio.run(terminal_lines)), encoding="utf-8")

@@ -7,10 +7,10 @@ from pathlib import Path
 from tests.judge.crash import Judge, main
 
 
-class WorkersJudge(Judge):
+class WithoutLogs(Judge):
     def check_log(self, folder: Path, thread: str) -> None:
         """Look at nothing: the rows of the messages are the history."""
 
 
 if __name__ == "__main__":
-    main(WorkersJudge)
+    main(WithoutLogs)

@@ -7,6 +7,7 @@ in Python: the real ones are proved by the tests over a real server.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -254,10 +255,12 @@ class Database:
     def ended(self, threads):
         return [m.row for m in self.messages.values() if m.outcome is not None and m.thread in threads]
 
-    def begun(self, name, _):
-        rows = (m for m in self.messages.values() if m.thread == name)
+    def begun(self, name, before):
+        rows = [m for m in self.messages.values() if m.thread == name]
+        if before:
+            rows = [m for m in rows if json.loads(m.lines["received"] or "{}").get("sent_at", "") <= before]
         waits_or_began = any(m.outcome is None or m.lines.get("started") for m in rows)
-        return [(waits_or_began or any(t == name for t, _ in self.contexts),)]
+        return [(waits_or_began or (not before and any(t == name for t, _ in self.contexts)),)]
 
     def send_mail(self, body, key):
         row = self.messages.get(key)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import anyio
@@ -33,13 +34,14 @@ class Asking:
         self.folder, self.says, self.asked = folder, list[str | Reply](), anyio.Event()
         self.fake = FakeOpenAI(self._reply)
 
-    def configure(self) -> None:
-        local = {"kind": "openai-compatible", "base_url": self.fake.base_url, "api_key": None, "free": True}
+    def configure(self, *, free: bool = True, **more: object) -> None:
+        local = {"kind": "openai-compatible", "base_url": self.fake.base_url, "api_key": None, "free": free}
         settings = {
             "model": "local/llama",
             "providers": {"local": local},
             "models": {"local/third": {"context_window": 100_000}},
             "data": "data",
+            **more,
         }
         (self.folder / "settings.json").write_text(json.dumps(settings))
         (self.folder / "schema.json").write_text(json.dumps(SCHEMA))
@@ -185,6 +187,45 @@ async def test_what_a_killed_one_left_is_answered_by_the_next_and_not_on_standar
     code, answer, notes = await asking.ask("second")
     assert (code, answer) == (0, "An answer.\n")
     assert "first" not in answer + notes
+
+
+async def test_kills_within_calls_cost_their_prompts_and_the_time_to_the_next_start(asking):
+    """$0.9 are set aside for each call; three deaths would take more than the half of a turn's and a person's day."""
+    asking.configure(
+        free=False,
+        max_tokens=60_000,
+        prices={"local/llama": {"input": 1.0, "output": 15.0, "cache_read": 1.0}},
+    )
+    for n in range(3):
+        asking.says += [Reply([Stall()])] * (n + 1)
+        asking.asked = anyio.Event()
+        process = await anyio.open_process(**asking.process(f"question {n}"), stdin=subprocess.DEVNULL)
+        with anyio.fail_after(60):
+            await asking.asked.wait()
+        process.kill()
+        await process.wait()
+        asking.says.clear()
+    asking.says += ["An answer."] * 9
+    code, answer, notes = await asking.ask("the last one")
+    assert (code, answer) == (0, "An answer.\n"), notes
+    records = [
+        json.loads(line)
+        for path in (asking.folder / "data" / "usage").glob("*.jsonl")
+        for line in path.read_bytes().splitlines()
+    ]
+    reserved = {record["seq"]: record for record in records if record["kind"] == "reserve"}
+    died = [r for r in records if r["kind"] == "commit" and r["outcome"] == "lifecycle_failure"]
+    assert len(died) >= 3
+    for end in died:
+        call = reserved[end["reserve"]]
+        seconds = (datetime.fromisoformat(end["at"]) - datetime.fromisoformat(call["at"])).total_seconds()
+        pace = call["pace"]
+        assert pace["per_s"] == 500 * 15
+        most = pace["at_once"] + (seconds + 1) * pace["per_s"]
+        assert most <= end["micros"] <= most + 1 + pace["per_s"] / 1000, (
+            "the record's times are whole milliseconds"
+        )
+        assert end["micros"] < call["micros"], "a start takes less than two minutes"
 
 
 async def test_what_goes_wrong_is_told_on_standard_error(asking):

@@ -25,7 +25,7 @@ from tests.fakes.http import error as page
 from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, compatible, openai, serving
 from tests.world import T1, T2
-from threads.model import Author, Choice, Outgoing, TextReset
+from threads.model import Author, Choice, Outgoing, TextReset, ThreadId
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +122,7 @@ LASTING: dict[str, tuple[Callable[[Wire], Reply], str]] = {
 }  # fmt: skip
 """What does not pass: asked once, and said."""
 
+ELSEWHERE = ThreadId("fake", "W", "C2", "1.0")
 PATIENT = {"connect": 5, "first_content": 20, "idle": 20, "total": 60}
 QUICK = {"connect": 5, "first_content": 1, "idle": 0.5, "total": 10}
 
@@ -153,11 +154,16 @@ async def test_what_never_passes_is_told_after_the_last_try(tmp_path, name, faul
     async with wire.fake(lambda _: PASSING[fault](wire)) as fake:
         given = {**limits(fault), "model": wire.model, "providers": wire.settings(fake.base_url)}
         async with serving(tmp_path, given) as chat:
-            post, status = await chat.say("hello"), await chat.say("/status")
+            post = await chat.say("hello")
+            assert len(fake.requests) == 4
+            alone = await chat.say("/status")
+            await chat.say("hello", thread=ELSEWHERE)
+            status = await chat.say("/status")
+    assert f"Model: {wire.model}." in alone.text, "what one thread sees may be that thread's"
     assert f"Model: {wire.model} (" in status.text, "the open circuit is told"
     assert post.text.startswith(f"{UNREACHABLE} (ref ")
     assert (post.kind, post.choices) == ("error", (Choice("Try again", "/retry m1"),))
-    assert len(fake.requests) == 4
+    assert len(fake.requests) == 5, "the circuit opens with the first call of a second thread"
     assert CANARY not in "".join(chat.texts)
 
 
@@ -223,16 +229,20 @@ async def test_another_model_answers_and_the_answer_says_so(tmp_path, name, faul
         async with serving(tmp_path, given) as chat:
             first = await chat.say("hello")
             made = len(fake.requests)
-            second = await chat.say("and again")
+            second = await chat.say("and again", thread=ELSEWHERE)
+            asked = len(fake.requests)
+            third = await chat.say("once more")
     note = f"({CHAT.model} answered, because {wire.model} {FAILS_OVER[fault]}.)"
     assert first.text == f"{note}\n\nfrom llama"
-    assert second.text == f"{note}\n\nfrom llama"
+    assert second.text == third.text == f"{note}\n\nfrom llama"
     retried = fault in {"overloaded", "504", "a cut"}
     assert made == (4 if retried else 1), (
         "a rate limit is handed over after the first, a terminal one at once"
     )
-    assert len(fake.requests) == made, "its circuit is open: the next turn does not ask it again"
-    assert len(other.requests) == 2
+    seen_by_two = retried or fault == "429"
+    assert asked == made + seen_by_two, "a second thread has to see what may be one thread's own"
+    assert len(fake.requests) == asked, "its circuit is open: the next turn does not ask it again"
+    assert len(other.requests) == 3
 
 
 @pytest.mark.parametrize("name", WIRES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
@@ -113,7 +114,8 @@ async def test_a_delete_in_the_instant_in_which_the_turn_begins_counts_wholly_or
         gate.open.set()
         for _ in range(steps):
             await anyio.lowlevel.checkpoint()
-        await bot.orchestrator.receive(Deleted("m2", T1))
+        with suppress(StoreUnavailable):  # its outcome is being written: not acknowledged, it comes again
+            await bot.orchestrator.receive(Deleted("m2", T1))
         await platform.settled("m1", "m2")
     withdrawn = platform.outcomes["m2"] == "withdrawn"
     assert platform.texts == (["one"] if withdrawn else ["one", "two"])

@@ -36,7 +36,6 @@ from threads.model import (
     Text,
     TextDelta,
     TextReset,
-    ToolStarted,
     TurnEvent,
     Waiting,
 )
@@ -109,8 +108,8 @@ class ActorTurn:
         self._pending, self._conversation, self.messages = pending, conversation, conversation.messages
         self._mailbox, self._shared = mailbox, shared
         self.scope, self.done = anyio.CancelScope(), anyio.Event()
-        self._holds_slot, self._shown, self._held = False, "", list[TurnEvent]()
-        self._shown_before = ""
+        self._holds_slot, self._held = False, list[TurnEvent]()
+        self._shown, self._shown_before = "", list[str]()
         self._asked, self._open, self._left = 0, 0, math.inf
 
     @cached_property
@@ -124,7 +123,8 @@ class ActorTurn:
     @property
     def shown(self) -> str:
         """Return what people saw of the answer so far."""
-        return "" if self._held else (self._shown_before + self._shown).strip()
+        parts = () if self._held else (*self._shown_before, self._shown)
+        return "\n\n".join(part.strip() for part in parts if part.strip())
 
     @property
     def place(self) -> int:
@@ -150,8 +150,8 @@ class ActorTurn:
     def add(self, *messages: Message) -> None:
         at = self._shared.now().isoformat(timespec="milliseconds")
         self.messages.extend([message.stamped(at) for message in messages])
-        self._conversation.saved = False
-        self._shown_before, self._shown = self._shown_before + self._shown, ""
+        self._shown_before.append(self._shown)
+        self._conversation.saved, self._shown = False, ""
 
     def replace_messages(self, messages: list[Message]) -> None:
         self.messages.replace(messages)
@@ -290,8 +290,6 @@ class ActorTurn:
                 self._shown += text
             case TextReset():
                 self._shown = ""
-            case ToolStarted() if self._shown_before:
-                self._shown_before = f"{self._shown_before.rstrip()}\n\n"
             case Waiting():
                 self.release()
             case Resumed():

@@ -26,6 +26,7 @@ from threads.model import (
     Outcome,
     OutgoingKind,
     ThreadId,
+    TurnSettled,
     UsageCounted,
     Via,
     Way,
@@ -207,6 +208,11 @@ class PendingMessage:
         return not self.received.author.id
 
     @property
+    def may_be_out(self) -> bool:
+        """Whether another process may have posted something of its answer, finished or not."""
+        return self.received.unsure or self.interrupted
+
+    @property
     def code(self) -> str:
         """Return why it fails or is refused. Blank for an answer."""
         return self.intent.code if self.intent else ""
@@ -258,6 +264,9 @@ class PendingMessage:
         end.interrupted = self.interrupted or cut
         end.shown, end.spent = self.shown, self.spent
         return end
+
+    def ended(self, end: Settled) -> TurnSettled:
+        return TurnSettled(end.outcome, self.recovered, self.interrupted, self.code, end.shown)
 
     def posted(self) -> Posted:
         r = self.received
@@ -311,10 +320,14 @@ class Ledger:
         for pending in self.pending.values():
             pending.received.unsure = pending.received.unsure or pending.received.at < before
 
-    def knows_thread(self, thread: str) -> bool:
-        """Return whether a message of the thread waits, or had a turn of late. A kill may leave no more of it."""
+    def knows_thread(self, thread: str, before: str = "") -> bool:
+        """Return whether a message of the thread waits, or had a turn of late. A kill may leave no more of it.
+
+        With an instant *before*, only messages count that were sent until then.
+        """
         had_turn = (pending for _, pending in self.recent if pending.started)
-        return any(pending.received.thread_id == thread for pending in chain(self.pending.values(), had_turn))
+        found = (one.received for one in chain(self.pending.values(), had_turn))
+        return any(one.thread_id == thread and (not before or one.sent_at <= before) for one in found)
 
     def knows(self, key: str) -> bool:
         return key in self.pending or key in self.settled or key in self.aliases

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -33,6 +34,9 @@ MAX_NAME = 120
 """Bytes of a name. The message's id is put before it, and file systems take 255 bytes."""
 
 
+_SHORT = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]{0,31}")
+
+
 def safe_name(name: str) -> str:
     """Return a safe file name: letters, digits and a few marks, no folders, never blank."""
     last = scrub(name).replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -53,7 +57,9 @@ def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
 
     The name that people know begins after the first dash.
     """
-    owner = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()[:10]
+    owner = message_id
+    if not _SHORT.fullmatch(message_id):
+        owner = hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()[:10]
     used: set[str] = set()
     for name in map(safe_name, names):
         number, unique = 1, name

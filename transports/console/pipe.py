@@ -1,7 +1,7 @@
 """The chat without a terminal: lines in, answers out, errors on standard error.
 
 A line is sent when the one before is settled. What acts on a running answer, such as `/stop`, is sent at once, after
-the line that is being answered.
+the message that is being answered; commands alone keep their order.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class _Line:
     number: int
     action: parse.Action | None
     sent: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def is_message(self) -> bool:
+        return bool(self.action and self.action.kind == "send" and self.action.text[:1] not in "/!")
 
 
 class Pipe:
@@ -83,9 +87,9 @@ class Pipe:
         action = None if raw is None else parse.action(text, self._commands)
         if action is None and raw is not None:
             return thread
-        if action and action.kind == "send" and parse.acts_at_once(action.text):
-            if self._lines:
-                await self._lines[0].sent.wait()
+        asked = next((line for line in self._lines if line.is_message), None)
+        if asked and action and action.kind == "send" and parse.acts_at_once(action.text):
+            await asked.sent.wait()
             await self._say(action.text, number, thread, sink)
             return thread
         line = _Line(number, action)

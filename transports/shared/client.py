@@ -59,7 +59,9 @@ class Api(Protocol):
 class Posting(Protocol):
     @property
     def questions(self) -> OpenQuestions[Any]: ...
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None: ...
+    async def find(
+        self, thread: ThreadId, key: str, *, live: Collection[str], alone: Callable[[], bool]
+    ) -> str | None: ...
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
     async def close_question(self, question: Any, decision: str) -> None:
@@ -192,15 +194,21 @@ class Client(ABC, Generic[S, A, C]):
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         connection = await self._connect()
-        found = await connection.posting.find(thread, key, live=connection.presence.live_in(thread))
         message_id = key.rpartition(":")[2]
-        question = "?" in message_id
-        if found and not question and key == message_key(thread, message_id):
+        answers = "?" not in message_id and key == message_key(thread, message_id)
+        draft = connection.presence.draft_of(thread, message_id) if answers else None
+        # The answer comes next: no message of the draft may begin while unfinished ones are looked for and swept.
+        live = await draft.hand_over() if draft else ()
+        alone = partial(connection.presence.is_alone, thread, message_id)
+        found = await connection.posting.find(
+            thread, key, live=connection.presence.live_in(thread), alone=alone
+        )
+        if found and answers:
             connection.presence.posted(thread, message_id)
-            if draft := connection.presence.draft_of(thread, message_id):
-                await connection.posting.clear(thread, key, await draft.hand_over())
-                if draft.lost:
-                    await connection.sweep_lost(thread, message_id)
+        if found and draft:
+            await connection.posting.clear(thread, key, live)
+            if draft.lost:
+                await connection.sweep_lost(thread, message_id)
         return found
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:

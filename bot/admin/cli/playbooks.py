@@ -15,6 +15,7 @@ from bot.ports.config_error import EX_CONFIG
 if TYPE_CHECKING:
     from bot.playbooks.definition import Playbook
     from bot.playbooks.folder import Library
+    from bot.playbooks.references import Known
 
 
 @click.group()
@@ -61,7 +62,10 @@ def list_playbooks(settings_file: Path | None, data: Path | None, as_json: bool)
 def check_playbooks(files: tuple[Path, ...], settings_file: Path | None, data: Path | None) -> None:
     """Check all playbooks of the data folder, or FILES. Prints each fault with its line and path."""
     if files:
-        checked, problems = len(files), [fault for file in files for fault in _faults(file)]
+        from bot.playbooks.references import Known
+
+        known = Known.of(load(settings_file, data, only_looks=True).settings)
+        checked, problems = len(files), [fault for file in files for fault in _faults(file, known)]
     else:
         entries = _library(settings_file, data).read_all()
         checked, problems = (
@@ -121,9 +125,9 @@ def add_playbook(name: str | None, settings_file: Path | None, data: Path | None
 
 
 def _library(settings_file: Path | None, data: Path | None) -> Library:
-    from bot.playbooks.folder import FOLDER, Library
+    from bot.playbooks.folder import Library
 
-    return Library(load(settings_file, data, only_looks=True).settings.data / FOLDER)
+    return Library.of(load(settings_file, data, only_looks=True).settings)
 
 
 def _examples() -> dict[str, Playbook]:
@@ -143,7 +147,7 @@ def _find(name: str, settings_file: Path | None, data: Path | None) -> Playbook:
     return _examples().get(name) or fail(f"There is no playbook and no example {name}.")
 
 
-def _faults(file: Path) -> list[str]:
+def _faults(file: Path, known: Known) -> list[str]:
     from bot.playbooks.parsing import LARGEST, PlaybookInvalid, parse_playbook
 
     try:
@@ -151,7 +155,7 @@ def _faults(file: Path) -> list[str]:
             text = opened.read(LARGEST + 1)
         if len(text) > LARGEST:
             return [f"{file}: is larger than {LARGEST:,} bytes"]
-        parse_playbook(file.name, text.decode())
+        parse_playbook(file.name, text.decode(), known)
     except PlaybookInvalid as error:
         return [f"{file}: {fault}" for fault in error.faults]
     except (OSError, UnicodeDecodeError):

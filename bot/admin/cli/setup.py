@@ -190,7 +190,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
-    from bot.playbooks.folder import FOLDER, Library
+    from bot.playbooks.folder import Library
     from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
@@ -200,7 +200,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         faults += model_faults(loaded.settings)
-        faults += [f"playbooks: {fault}" for fault in Library(loaded.settings.data / FOLDER).problems()]
+        faults += [f"playbooks: {fault}" for fault in Library.of(loaded.settings).problems()]
         warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:

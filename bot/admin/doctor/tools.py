@@ -11,7 +11,7 @@ import anyio
 from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import McpServer
-from bot.playbooks.folder import FOLDER, Library
+from bot.playbooks.folder import Library
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.tool_list import Listing, clean, count_tools
 from transports.shared.checks import Finding, State
@@ -54,7 +54,7 @@ async def check_browser(context: Context) -> Findings:
 
 
 async def check_playbooks(context: Context) -> Findings:
-    entries = await context.offload(Library(context.settings.data / FOLDER).read_all)
+    entries = await context.offload(Library.of(context.settings).read_all)
     for entry in entries:
         if entry.faults:
             more = f"; and {len(entry.faults) - 1} more" if len(entry.faults) > 1 else ""

@@ -2,7 +2,7 @@
 
 In JSON, ``state`` is ready, not_ready, stopping, or one of `bot.admin.status.client.NoStatus`; the rest is `Status`,
 and ``workers`` if many share a database: null if it does not answer, and ``workers_unknown`` says why. The exit code
-is about the bot on this machine alone.
+is about the bot on this machine, which is not ready without its database.
 """
 
 from __future__ import annotations
@@ -42,35 +42,40 @@ def run_status(
     """
     data, mask = loaded.settings.data, Masker(secrets_of(loaded.settings, loaded.environ))
 
+    is_away = False
+
     def describe(found: Status | NoStatus) -> list[Line]:
+        nonlocal is_away
         here = [silence(found)] if isinstance(found, NoStatus) else lines(found, mask)
-        return [*here, *(_worker_lines(workers) if workers else [])]
+        rows, why = _ask_workers(workers)
+        is_away = rows is None
+        unknown = [Line("workers", f"unknown: {why}", "fail")]
+        return [*here, *(unknown if rows is None else worker_lines(rows) if workers else [])]
 
     found = ask(data)
     if watch and is_terminal() and not (quiet or json):
         found = _watch(data, found, describe)
     elif json:
-        more = _worker_values(workers) if workers else {}
+        rows, why = _ask_workers(workers)
+        is_away = rows is None
+        known = {"workers": [*map(asdict, rows or ())]}
+        more = {"workers": None, "workers_unknown": why} if is_away else known if workers else {}
         click.echo(json_text.dumps({"state": state_of(found), **asdict(found), **more}, indent=2))
     elif not quiet and is_terminal():
         console().print(on_terminal(describe(found)))
     elif not quiet:
         click.echo(through_pipe(describe(found)))
-    return code_of(found)
+    return NOT_READY if is_away and code_of(found) == READY else code_of(found)
 
 
-def _worker_lines(workers: Callable[[], Sequence[WorkerRow]]) -> list[Line]:
+def _ask_workers(
+    workers: Callable[[], Sequence[WorkerRow]] | None,
+) -> tuple[Sequence[WorkerRow] | None, str]:
+    """Return the workers, or None and why they are unknown."""
     try:
-        return worker_lines(workers())
+        return (workers() if workers else ()), ""
     except (ConnectionError, NewerSchema) as error:
-        return [Line("workers", f"unknown: {flat(str(error))}", "fail")]
-
-
-def _worker_values(workers: Callable[[], Sequence[WorkerRow]]) -> dict[str, object]:
-    try:
-        return {"workers": [*map(asdict, workers())]}
-    except (ConnectionError, NewerSchema) as error:
-        return {"workers": None, "workers_unknown": str(error)}
+        return None, flat(str(error))
 
 
 def state_of(found: Status | NoStatus) -> str:

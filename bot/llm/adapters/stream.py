@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 
-from bot.budget.budgets import IN_FLIGHT_S
+from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.config.settings import StreamTimeouts
 from bot.llm.classify import Fault, classify, failure_of
 from bot.ports.errors import (
@@ -67,11 +67,6 @@ MAX_PAGE = 1_000_000
 
 CHARACTERS_PER_TOKEN = 3
 """Fewer than in any common text, so that estimates are rather too high."""
-
-TOKENS_PER_SECOND = 500
-"""The assumed speed of hidden output. The fastest that Anthropic, OpenAI and Google served in 2026 wrote
-some 200 a second (medians of artificialanalysis.ai; kunalganglani.com/blog/llm-api-latency-benchmarks-2026). Special
-hardware is faster: hidden output of such a host can be counted too low."""
 
 COMMON = b"abcdefghijklmnopqrstuvwxyz "
 """Letters that a tokenizer joins: two or more of them are one token."""

@@ -22,9 +22,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bot.budget.accounts import Account, ReservedCall
-from bot.budget.budgets import MOST_GRANTED_USD, Key, OverLimit, Pace, parse_grant
+from bot.budget.budgets import MOST_GRANTED_USD, TOKENS_PER_SECOND, Key, OverLimit, Pace, parse_grant
 from bot.budget.money import MICRO, micros, usd
-from bot.llm.adapters.stream import TOKENS_PER_SECOND
 from bot.llm.catalog import Catalog, Rate, most, price_fix
 from bot.ports.errors import PriceUnknown, ProviderError
 from bot.ports.model import (

@@ -77,7 +77,10 @@ MALFORMED = (
 
 
 class SessionLost(ConnectionError):
-    """The server is away, or the connection broke. It is unknown whether the last statement was committed."""
+    """The server is away, or the connection broke. It is unknown whether the last statement was committed.
+
+    Its text is one line: the driver's may be several.
+    """
 
     def __init__(self, reason: object, sqlstate: str = "") -> None:
         super().__init__(f"postgres: {' '.join(str(reason).split())}")

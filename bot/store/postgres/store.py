@@ -38,8 +38,10 @@ COLLECT_EVERY_S = 600.0
 """Seconds between deletions of file content that no list names."""
 
 BEGUN = (
-    "SELECT EXISTS (SELECT FROM message WHERE thread = %s AND (outcome IS NULL OR started IS NOT NULL)) "
-    "OR EXISTS (SELECT FROM context WHERE thread = %s)"
+    "WITH asked (thread, before) AS (VALUES (%s, %s)) SELECT "
+    "EXISTS (SELECT FROM message m WHERE m.thread = asked.thread AND (m.outcome IS NULL OR m.started IS NOT NULL) "
+    "AND (before = '' OR COALESCE(m.received->>'sent_at', '') <= before)) "
+    "OR before = '' AND EXISTS (SELECT FROM context c WHERE c.thread = asked.thread) FROM asked"
 )
 """A message that was only refused, or only a command, opens no thread. What came from files may have no messages."""
 
@@ -169,9 +171,9 @@ class PostgresStore:
     def marks(self, transport: str) -> PostgresMarks:
         return PostgresMarks(self.pool, lambda: self.worker.number, transport)
 
-    async def begun(self, thread: ThreadId) -> bool:
+    async def begun(self, thread: ThreadId, before: str = "") -> bool:
         try:
-            [[begun]] = await self._reader.rows(BEGUN, (str(thread),) * 2)
+            [[begun]] = await self._reader.rows(BEGUN, (str(thread), before))
         except OSError as error:
             raise StoreUnavailable(str(error)) from error
         return bool(begun)

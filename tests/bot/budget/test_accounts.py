@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from bot.budget import ledger as ledger_module
 from bot.budget.accounts import Account, Accounts, ReservedCall
-from bot.budget.budgets import Budgets, Commit, Key, OverLimit, Pace, Policy
+from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND, Budgets, Commit, Key, OverLimit, Pace, Policy
 from bot.budget.ledger import Ledger
 from bot.config.settings import Price, StreamTimeouts
-from bot.llm.adapters.stream import IN_FLIGHT_S, TOKENS_PER_SECOND, Call, HiddenContent
+from bot.llm.adapters.stream import Call, HiddenContent
 from bot.llm.catalog import Catalog
 from bot.llm.policies.metering import MeteredModel
 from bot.ports.errors import ModelConnection, ProviderError

@@ -202,6 +202,22 @@ async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(htt
         assert (await model.complete(ask(), listener)).stop == "end"
 
 
+@each_api
+async def test_what_was_prepared_is_not_loaded_again_by_the_first_call(http, listener, api):
+    loaded = []
+
+    def load():
+        loaded.append(api)
+        return http()
+
+    async with FakeProvider([HELLO[api]]) as fake:
+        model = model_at(fake.base_url, api, load)
+        await model.prepare()
+        assert (loaded, fake.requests) == ([api], [])
+        await model.complete(ask(), listener)
+    assert loaded == [api]
+
+
 async def test_the_first_call_leaves_the_garbage_collector_on(complete):
     await complete(AnthropicModel)
     assert gc.isenabled()

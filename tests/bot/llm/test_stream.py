@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.llm.adapters import stream
 from bot.llm.adapters.stream import (
-    IN_FLIGHT_S,
-    TOKENS_PER_SECOND,
     Call,
     HiddenContent,
     StreamTimeouts,

@@ -1,10 +1,12 @@
 """The watchdog is fed while a new process would do no better, row by row of the table in `bot.observe.watchdog`."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
 
+from bot.observe.supervision import prepare_first_answer
 from bot.observe.watchdog import SILENT_LINK_S
 from bot.observe.worker_threads import PATIENCE_S, WorkerWatch, watch_workers
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
@@ -50,6 +52,34 @@ async def test_ready_is_said_once_with_the_first_transport_and_until_then_more_t
         body.edges[1].state = "connected"
         await anyio.sleep(5)
         assert body.count("READY") == 1
+
+
+async def test_a_bot_whose_store_does_not_answer_is_not_ready_and_stays_alive(tmp_path):
+    body = FakeBot()
+    async with beating(body, tmp_path) as watchdog:
+        await anyio.sleep(1)
+        body.store_trouble = "the database does not answer"
+        assert await fed(body, 60)
+        assert (watchdog.unready, watchdog.fault) == ("the database does not answer", "")
+        assert not watchdog.status().ready
+
+
+async def test_the_first_answer_is_prepared_once_ready_is_said_and_not_before(tmp_path):
+    body, prepared = FakeBot([TransportLink("slack", "starting", silent_s=None)]), []
+
+    async def prepare():
+        prepared.append(body.count("READY"))
+
+    async with anyio.create_task_group() as tasks:
+        watchdog = body.watchdog(tmp_path)
+        tasks.start_soon(watchdog.run)
+        tasks.start_soon(prepare_first_answer, watchdog, replace(body.live(tmp_path), prepare=prepare))
+        await anyio.sleep(60)
+        assert prepared == []
+        body.edges[0].state = "connected"
+        await anyio.sleep(5)
+        tasks.cancel_scope.cancel()
+    assert prepared == [1]
 
 
 async def test_a_ready_that_did_not_get_out_is_said_again(tmp_path):

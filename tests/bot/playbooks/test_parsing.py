@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from bot.config.settings import Settings
 from bot.playbooks.definition import Playbook, json_schema
 from bot.playbooks.folder import examples
 from bot.playbooks.parsing import PlaybookInvalid, digest_of, parse_playbook
+from bot.playbooks.references import Known
 
 WHOLE = """\
 name: p
@@ -69,10 +71,10 @@ Second.
 def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key():
     text = WHOLE.replace("prompt: First.", "promt: First., timeout_s: soon").replace("Second.", "3")
     assert faults(text) == [
-        "line 5: stages[0].act.prompt: is required",
-        'line 5: stages[0].act.promt: unknown key; the nearest known one is "prompt"',
-        "line 5: stages[0].act.timeout_s: must be a valid number",
-        'line 7: stages[1].act.prompt: must be a text, such as "one"',
+        "line 5: stage one: act.prompt: is required",
+        'line 5: stage one: act.promt: unknown key; the nearest known one is "prompt"',
+        "line 5: stage one: act.timeout_s: must be a valid number",
+        'line 7: stage two: act.prompt: must be a text, such as "one"',
     ]
 
 
@@ -81,17 +83,17 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
     [
         (
             "    next: {success: ons}\n",
-            'line 8: stages[1].next.success: no stage is called "ons"; the nearest known one is "one"',
+            'line 8: stage two: next.success: no stage is called "ons"; the nearest known one is "one"',
         ),
         (
             "    next: {on_error: {timeout: nowhere}}\n",
-            'line 8: stages[1].next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
+            'line 8: stage two: next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
         ),
         ("    next: {value: {field: a, cases: {x: one}}}\n    assert: {}\n", "needs a result with fields"),
         ("    next: {failure: one}\n", 'stages lead back to "one"; say how often, with `visits`'),
         (
             "    setup: {results: [on]}\n",
-            'stages[1].setup.results[0]: no stage is called "on"; the nearest known one is "one"',
+            'stage two: setup.results[0]: no stage is called "on"; the nearest known one is "one"',
         ),
         (
             "    assert: {checks: [{file: a, command: b}]}\n",
@@ -100,20 +102,81 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
         ("    assert: {checks: [{exit_code: 1}]}\n", "must have exactly one of command, file and person"),
         (
             "    assert: {schema: {type: strange}}\n",
-            "stages[1].assert.schema: not a valid JSON Schema: $.type",
+            "stage two: assert.schema: not a valid JSON Schema: $.type",
         ),
-        ("    next: {on_error: {never: one}}\n", "stages[1].next.on_error.never"),
-        ("  - name: one\n    act: {prompt: x}\n", 'stages[2].name: another name is needed: "one" is taken'),
-        ("  - name: end\n    act: {prompt: x}\n", 'stages[2].name: another name is needed: "end" is taken'),
+        ("    next: {on_error: {never: one}}\n", "stage two: next.on_error.never"),
+        ("  - name: one\n    act: {prompt: x}\n", 'stage one: name: another name is needed: "one" is taken'),
+        ("  - name: end\n    act: {prompt: x}\n", 'stage end: name: another name is needed: "end" is taken'),
     ],
 )
 def test_each_fault_between_values_is_told(more, fault):
     assert any(fault in line for line in faults(stage_two(more))), faults(stage_two(more))
 
 
+KNOWN = Known.of(
+    Settings.model_validate(
+        {
+            "model": "local/small",
+            "providers": {"local": {"kind": "openai-compatible", "base_url": "http://127.0.0.1:1/v1"}},
+            "tools": {"enabled": ["files"]},
+            "scopes": {"slack:T1:C1": {"tools": {"enabled": ["memory"]}}},
+            "mcp_servers": {"the shop": {"command": "shop"}},
+        },
+        strict=False,
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (
+            "act: {prompt: x, tools: [read_file, red_file]}",
+            'act.tools[1]: there is no tool "red_file"; the nearest known one is',
+        ),
+        (
+            "act: {prompt: x, tools: [browser]}",
+            'act.tools[0]: the tool "browser": add "browser" to tools.enabled',
+        ),
+        (
+            "act: {prompt: x, tools: [shp__buy]}",
+            'act.tools[0]: a tool of the MCP server "shp", and there is none; the',
+        ),
+        (
+            "act: {prompt: x, model: locl/big}",
+            'act.model: no provider is called "locl"; the nearest known one is "local"',
+        ),
+        (
+            "act: {prompt: x}\n    assert: {checks: [{command: ls}]}",
+            "assert.checks[0].command: needs the tool",
+        ),
+    ],
+)
+def test_what_a_stage_names_and_the_settings_do_not_have_is_a_fault(more, fault):
+    text = WHOLE.replace("act: {prompt: Second.}", more)
+    with pytest.raises(PlaybookInvalid) as invalid:
+        parse_playbook("p.yaml", text, KNOWN)
+    [line] = invalid.value.faults
+    assert f": stage two: {fault}" in line
+    assert parse_playbook("p.yaml", text).stages[1].name == "two", "in itself it is well"
+
+
+def test_what_the_settings_have_anywhere_is_no_fault():
+    act = "act: {prompt: x, tools: [write_file, recall, the_shop__buy], model: local/other}"
+    parse_playbook("p.yaml", WHOLE.replace("act: {prompt: Second.}", act), KNOWN)
+
+
+def test_a_branch_by_a_field_that_the_schema_does_not_have_is_a_fault():
+    schema = "assert: {schema: {type: object, properties: {kind: {type: string}}}}"
+    text = stage_two(f"    {schema}\n    next: {{value: {{field: kid, cases: {{x: end}}}}}}\n")
+    assert faults(text) == [
+        'line 9: stage two: next.value.field: the schema has no field "kid"; the nearest known one is "kind"'
+    ]
+
+
 def test_a_stage_that_nothing_leads_to_is_a_fault():
     text = WHOLE.replace("First.}", "First.}\n    next: {success: end}")
-    assert faults(text) == ['line 7: stages[1]: nothing leads to "two"; name it in a `next`, or remove it']
+    assert faults(text) == ['line 7: stage two: nothing leads to "two"; name it in a `next`, or remove it']
 
 
 def test_a_circle_with_a_bound_on_each_stage_is_no_fault():

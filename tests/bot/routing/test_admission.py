@@ -1,7 +1,7 @@
 """Which messages are for the bot at all, and what becomes of those that came twice, or too late."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -87,6 +87,19 @@ async def test_a_message_that_is_heard_before_its_mention_is_in_a_joined_thread(
         await anyio.wait_all_tasks_blocked()
         await bot.orchestrator.receive(replace(message(1), via="mention"))
         await platform.settled("m1", "m2")
+
+
+async def test_a_message_that_was_said_before_the_mention_is_an_earlier_line_however_late_it_is_taken(
+    tmp_path,
+):
+    platform = Platform()
+    async with running(tmp_path, platform, Scripted()) as bot, anyio.create_task_group() as tasks:
+        tasks.start_soon(bot.orchestrator.receive, overheard(2))
+        await anyio.wait_all_tasks_blocked()
+        later = datetime.fromisoformat(overheard(2).sent_at) + timedelta(seconds=1)
+        await bot.orchestrator.receive(replace(message(1), via="mention", sent_at=later.isoformat()))
+        await platform.settled("m1")
+    assert not any("m2" in line for line in (tmp_path / "journal.jsonl").read_text().splitlines())
 
 
 async def test_what_a_stranger_says_beside_the_bot_is_ignored_and_a_mention_is_refused_alone(tmp_path):

@@ -232,7 +232,7 @@ async def test_a_restart_asks_again_and_does_not_run_the_failed_call_by_itself(h
         await press(bot, 2, commands(question)[1])
         await harness.platform.settled("m1", "m2")
     assert harness.look.ran == ["the weather"]
-    assert harness.platform.texts[-1].endswith("done")
+    assert any(text.endswith("done") for text in harness.platform.texts)
     assert APPROVED in harness.platform.texts
     assert error(harness, 0)["message"] == "The server is down."
     assert harness.results(0)[0]["person"] == "Go on without"

@@ -40,7 +40,7 @@ from transports.shared.live import background_calls
 STREAMING: tuple[Streaming, ...] = ("edits", "edits", "progress", "off")
 
 
-def discord(args: argparse.Namespace, disk: Disk) -> Discord:
+def discord(args: argparse.Namespace, disk: Disk, _: object) -> Discord:
     hurry(args.waits)
     if args.broken:
         BROKEN[args.broken]()

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import anyio.to_thread
 from pydantic import JsonValue
 
 from bot.routing import admission
+from bot.store.postgres.marks import PostgresMarks
+from bot.store.postgres.store import PostgresStore
 from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.rows import Rows
@@ -37,7 +40,7 @@ from transports.slack.post import post_lookup, posting
 from transports.slack.post.posting import Posting
 
 
-def slack(args: argparse.Namespace, disk: Disk) -> Slack:
+def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> Slack:
     hurry(args.waits)
     if args.broken:
         BROKEN[args.broken]()
@@ -45,15 +48,17 @@ def slack(args: argparse.Namespace, disk: Disk) -> Slack:
     async def recent(within_s: float, most: int):
         return await anyio.to_thread.run_sync(recent_threads, args.data, "slack", within_s, most)
 
-    return Slack(
+    edge = Slack(
         Options(BOT_TOKEN, APP_TOKEN, f"http://127.0.0.1:{args.port}/api/"),
         args.data,
         disk=disk,
         offload=anyio.to_thread.run_sync,
         now=utc_now,
-        recent=recent,
-        marks=MarkFile(disk, args.data / "slack-marks.json"),
+        recent=partial(store.recent, "slack") if store else recent,
+        marks=store.marks("slack") if store else MarkFile(disk, args.data / "slack-marks.json"),
     )
+    edge.limits = rate_limits.Limits(shared=store, workers=lambda: store.workers) if store else None
+    return edge
 
 
 def hurry(scale: float) -> None:
@@ -78,6 +83,7 @@ def hurry(scale: float) -> None:
     MarkFile.overlap_s = max(
         1, round(MarkFile.overlap_s * 2 * scale)
     )  # as much longer than the ack budget as it is for real
+    PostgresMarks.overlap_s *= scale
     supervisor.FIRST_PAUSE_S *= scale
 
 

@@ -29,7 +29,7 @@ from transports.web.feed import Event
 from transports.web.sessions import WebState
 
 
-def web(args: argparse.Namespace, disk: Disk) -> Web:
+def web(args: argparse.Namespace, disk: Disk, __: object) -> Web:
     if args.broken:
         BROKEN[args.broken]()
     states = JsonFiles(disk, args.data, anyio.to_thread.run_sync)

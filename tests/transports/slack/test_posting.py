@@ -24,7 +24,7 @@ from transports.slack.api.web_api import Identity, open_web
 from transports.slack.markdown.blocks import choice_block
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.split import MAX_PART
-from transports.slack.post import uploads
+from transports.slack.post import post_lookup, uploads
 from transports.slack.post.message_pages import CUT, MAX_PARTS, MOST_PARTS, pages
 from transports.slack.post.post_tags import Sent, Tag, fold, orphans, tag_of
 from transports.slack.post.posting import Posting
@@ -528,10 +528,27 @@ async def test_an_orphan_older_than_the_question_is_left_alone(chat, slack):
     assert not slack.message(orphan.id).deleted
 
 
-async def test_a_look_up_takes_nothing_away_for_that_would_keep_the_answer_waiting(chat, slack):
-    orphan = await chat.stream("half")
-    await chat.find()
-    assert not slack.message(orphan.id).deleted
+async def test_the_first_look_takes_away_what_was_left_unfinished_but_nothing_live(chat, slack):
+    orphan, live = await chat.stream("the whole answer"), await chat.draft("the")
+    assert await chat.posting.find(chat.thread, chat.key, live=[live.id]) is None
+    assert slack.message(orphan.id).deleted
+    assert await chat.post("the whole answer", [live]) == live.id
+    assert chat.shown() == ["the whole answer"]
+
+
+async def test_a_look_for_a_command_beside_a_turn_takes_nothing_of_its_draft(chat, slack):
+    draft = await chat.draft("half")
+    assert await chat.posting.find(chat.thread, chat.key, live=(), alone=lambda: False) is None
+    assert not slack.message(draft.id).deleted
+
+
+async def test_a_thread_that_another_worker_had_meanwhile_is_looked_into_again(chat, monkeypatch):
+    monkeypatch.setattr(Unlimited, "is_shared", True)
+    assert await chat.find() is None
+    later = f"slack:T1:C1:{chat.asks_there()}"
+    posted = await Posting(chat.web, ME).post(chat.answer(key=later), LINKS)
+    monkeypatch.setattr(post_lookup, "FRESH_S", 0.0)
+    assert await chat.posting.find(chat.thread, later, live=()) == posted
 
 
 async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(chat, slack):
@@ -542,7 +559,7 @@ async def test_a_sweep_that_a_turn_began_beside_takes_nothing_away(chat, slack):
 
 async def test_a_sweep_spares_what_this_process_has_finished_since_its_first_look(chat, slack):
     draft = await chat.draft("half")
-    await chat.find()
+    await chat.find(live=[draft.id])
     assert await chat.post("an answer", [draft]) == draft.id
     assert await chat.posting.sweep(chat.thread, chat.question, again=False)
     assert chat.shown() == ["an answer"]

@@ -47,7 +47,7 @@ class Account:
     """``me`` is set by `login`; the gateway shares ``invalid_requests``.
 
     Other processes may make calls for the same bot; then ``take_global`` counts them together, and
-    ``ensure_ownership`` is awaited right before each post.
+    ``ensure_ownership`` is awaited right before each post or edit.
     """
 
     me: Me
@@ -111,7 +111,7 @@ class Account:
         self._admit(call, urgent=urgent)
         if self.take_global:
             await anyio.sleep(await self.take_global())
-        if posts and self.ensure_ownership:
+        if (posts or call == "edit") and self.ensure_ownership:
             await self.ensure_ownership()
         within = within or (URGENT_WITHIN_S if urgent else COSMETIC_WITHIN_S)
         return await self._calls.make(

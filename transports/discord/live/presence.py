@@ -1,14 +1,17 @@
-"""The signs that the bot is at work: reactions, typing, the live draft.
+"""The signs that the bot is at work: typing or eyes, the live draft, and how it ended.
 
-| message is | event                  | sign                                                              | becomes |
-|------------|------------------------|-------------------------------------------------------------------|---------|
-| unknown    | `Taken`                | eyes                                                              | taken   |
-| any        | `TurnStarted`          | typing, in the thread, which is opened for it                     | running |
-| running    | text, tools, waits     | the draft                                                         | running |
-| running    | `Waiting` for a person | no typing, until `Resumed`                                        | running |
-| running    | its post is out        | no typing                                                         | running |
-| any        | `TurnSettled`          | eyes become the outcome's reaction, no typing, draft closed       | unknown |
-|            |                        | unless handed over                                                |         |
+The sign is typing. Where nobody would see that at once there are eyes as well: on a message that opens a thread, and
+on one that waits behind another one of its thread.
+
+| event                  | what is shown                                                                  |
+|------------------------|--------------------------------------------------------------------------------|
+| `Taken`                | eyes, or typing                                                                |
+| `TurnStarted`          | typing, in the thread, which is opened for it                                  |
+| text, tools, waits     | the draft                                                                      |
+| `Waiting` for a person | no typing, until `Resumed`                                                     |
+| its post is out        | no typing                                                                      |
+| `TurnSettled`          | the outcome's reaction in place of eyes, no typing, draft closed unless handed |
+|                        | over                                                                           |
 
 After a restart (``again``) the eyes of the earlier process may be there, and are removed too. A withdrawn message is
 gone and gets no sign. Only messages get reactions, not presses or slash commands.
@@ -69,10 +72,11 @@ MOST_JOBS = 4_000
 
 @dataclass(slots=True)
 class _Live(LiveMessage):
-    """``started``: its turn runs."""
+    """``again``: an earlier process may have left eyes on it."""
 
     draft: Draft | None = None
-    started: bool = False
+    types: bool = False
+    again: bool = False
 
 
 class Presence(shared.Presence[_Live, Draft]):
@@ -100,24 +104,35 @@ class Presence(shared.Presence[_Live, Draft]):
     def _note(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         match event:
             case Taken(again=again):
-                self._react(live.thread, message_id, EYES, again=again)
+                live.again = again
+                if self._gets_eyes(live, message_id):
+                    self._react(live.thread, message_id, EYES, again=again)
+                else:
+                    self._start_typing(live)
             case TurnStarted():
-                live.started = True
                 self._start_typing(live)
             case Waiting(seconds=math.inf):
                 self._stop_typing(live)
-            case Resumed():
+            case Resumed() if live.types:
                 self._start_typing(live)
             case _:
                 pass
         self._update_draft(live, message_id, event)
 
+    def _gets_eyes(self, live: _Live, message_id: str) -> bool:
+        thread = live.thread
+        if self._typing is None or self._reactions is None:
+            return self._typing is None
+        is_behind = any(other.thread == thread and other is not live for other in self._messages.values())
+        return is_behind or message_id == thread.root or not thread.root
+
     def _start_typing(self, live: _Live) -> None:
-        if self._typing and live.thread.root and live.started and not live.posted:
+        live.types = True
+        if self._typing and live.thread.root and not live.posted:
             self._typing.begin(live.thread)
 
     def _stop_typing(self, live: _Live) -> None:
-        if self._typing and live.started:
+        if self._typing and live.types:
             self._typing.end(live.thread)
 
     def _update_draft(self, live: _Live, message_id: str, event: TurnEvent) -> None:
@@ -144,8 +159,9 @@ class Presence(shared.Presence[_Live, Draft]):
         return [thread.root, thread.channel] if inside else [thread.channel, thread.root]
 
     def _settle(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
+        live = self._messages.get((thread, message_id))
         if reaction := OUTCOMES.get(end.outcome):
-            self._react(thread, message_id, reaction, again=end.again)
+            self._react(thread, message_id, reaction, again=end.again or bool(live and live.again))
 
     def _forget(self, thread: ThreadId, message_id: str, end: TurnSettled) -> None:
         if live := self._messages.pop((thread, message_id), None):

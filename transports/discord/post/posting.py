@@ -39,7 +39,7 @@ from transports.discord.post.nonces import nonce_of, question_of, since_of
 from transports.discord.post.page_sender import PageSender, reply_target
 from transports.discord.post.post_lookup import PostState, read
 from transports.discord.post.rewrite import DraftMessage, remove
-from transports.discord.post.thread_opening import Destinations
+from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.buttons import OpenQuestions
 from transports.shared.delivery.files import size_of
 from transports.shared.retry import retry
@@ -97,7 +97,14 @@ class Posting:
         await self.clear(outgoing.thread, outgoing.key, draft)
         return state.first
 
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+    async def find(
+        self,
+        thread: ThreadId,
+        key: str,
+        *,
+        live: Collection[str],
+        alone: Callable[[], bool] = lambda: True,  # noqa: ARG002 - a draft has the name of its post here
+    ) -> str | None:
         """Return the id of the first part if all of the post is known to be out.
 
         Messages that may belong to it are remembered: only `post`, with the text, recognizes parts that Discord shows
@@ -116,11 +123,14 @@ class Posting:
         state.match_pages()
         if state.candidates:
             state.destination = destination  # what is out stays together, whatever has become possible since
-        if not state.is_complete:
-            return None
-        self._note_answers(thread, state)
-        await self._sweep(thread, state)
-        return state.first
+        if state.is_complete:
+            self._note_answers(thread, state)
+            await self._sweep(thread, state)
+            return state.first
+        if live:  # the answer is written over that, so what else is unfinished goes first
+            await self._remove(thread, destination, unfinished := state.unfinished())
+            state.candidates = [message for message in state.candidates if message.id not in unfinished]
+        return None
 
     async def sweep(self, thread: ThreadId, key: str, *, live: Collection[str]) -> None:
         """Delete what a killed process left unfinished of a post that will not come. Raises `PostFailed`."""
@@ -241,13 +251,16 @@ class Posting:
 
     async def _sweep(self, thread: ThreadId, state: PostState, but: Collection[str] = ()) -> None:
         if state.destination is not None:
-            for message in state.unfinished(but)[:MOST_SWEPT]:
-                log.info(
-                    "post.swept: sweeping an unfinished answer",
-                    extra={"thread_id": str(thread), "post_id": message},
-                )
-                await remove(self._rest, state.destination.channel, message)
+            await self._remove(thread, state.destination, state.unfinished(but))
         state.candidates = state.to_overwrite = ()
+
+    async def _remove(self, thread: ThreadId, destination: Destination, unfinished: Sequence[str]) -> None:
+        for message in unfinished[:MOST_SWEPT]:
+            log.info(
+                "post.swept: sweeping an unfinished answer",
+                extra={"thread_id": str(thread), "post_id": message},
+            )
+            await remove(self._rest, destination.channel, message)
 
     async def _report_locked(self, thread: ThreadId) -> None:
         """Say in its channel, once, that a thread is locked: people would wait there for an answer."""

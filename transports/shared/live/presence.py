@@ -60,6 +60,11 @@ class Presence(BackgroundCalls, ABC, Generic[L, D]):
         drafts = [live.draft for live in self._messages.values() if live.draft and live.thread == thread]
         return frozenset(message.id for draft in drafts for message in draft.messages)
 
+    def is_alone(self, thread: ThreadId, message_id: str) -> bool:
+        """Return whether no other message of the thread has a draft, which may begin another live message."""
+        others = (live for (_, other), live in self._messages.items() if other != message_id)
+        return not any(live.draft for live in others if live.thread == thread)
+
     @abstractmethod
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the message has a post of its own."""

@@ -185,6 +185,11 @@ class Limits:
         self._methods: dict[str, Lane] = {}
         self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other workers call for the app too."""
+        return self._shared is not None
+
     async def take(self, method: str, channel: str = "", *, urgent: bool = True) -> None:
         """Wait for a call of *method*, in order; urgent calls go first.
 

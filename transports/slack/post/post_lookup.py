@@ -1,7 +1,8 @@
 """Looks up what killed processes left in a thread: one scan serves all of its messages.
 
 Everything that an earlier process sent has landed by the time of the first scan, and this process knows what it sends
-itself. So the first scan is cached. Another one is due only for a post that this process tried without an answer.
+itself. So the first scan is cached. Another one is due for a post that this process tried without an answer and,
+where several workers serve, for each thread that was taken over since.
 """
 
 from __future__ import annotations
@@ -21,14 +22,21 @@ from transports.slack.post.post_tags import orphans, since_of
 MOST_CACHED = 1_000
 """Threads whose first scan is cached."""
 
+FRESH_S = 2.0
+"""Seconds for which a scan tells all of a thread that may be taken over at any time.
+
+The core asks no earlier than `threads.delivery.LATE_POST_S` after that, so a scan from before is older.
+"""
+
 
 @dataclass(slots=True)
 class ThreadScan:
-    """Our messages in a thread after ``since``, and the ts of the ``unfinished`` ones."""
+    """Our messages in a thread after ``since``, and the ts of the ``unfinished`` ones; it began at ``at``."""
 
     since: str
     messages: list[Shape]
     unfinished: list[str]
+    at: float
 
 
 @dataclass(slots=True)
@@ -51,7 +59,10 @@ class PostLookups:
         """
         cached = self._cached.setdefault(thread, _CachedScan())
         async with cached.lock:  # callers that wait share the same scan
-            if cached.scan is None or not _reaches(cached.scan.since, since_of(key)):
+            old = (
+                cached.scan and self._web.limits.is_shared and anyio.current_time() - cached.scan.at > FRESH_S
+            )
+            if cached.scan is None or old or not _reaches(cached.scan.since, since_of(key)):
                 cached.scan = await self.again(thread, since_of(key), live)
             return cached.scan
 
@@ -64,10 +75,11 @@ class PostLookups:
         self, thread: ThreadId, since: str, live: Collection[str], *, urgent: bool = True
     ) -> ThreadScan:
         """Return what is there now. Raises `PostFailed`."""
+        at = anyio.current_time()
         messages = await thread_history.read(self._web, thread.channel, thread.root, since, urgent=urgent)
         ours = [m for m in messages if string(m, "user") in self._ours or string(m, "bot_id") in self._ours]
         unfinished = orphans(ours, self._ours, since, live) if thread.root and since else []
-        return ThreadScan(since, ours, unfinished)
+        return ThreadScan(since, ours, unfinished, at)
 
 
 def _reaches(since: str, wanted: str) -> bool:

@@ -40,7 +40,7 @@ from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
 from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
-from transports.slack.post.post_lookup import PostLookups
+from transports.slack.post.post_lookup import PostLookups, ThreadScan
 from transports.slack.post.post_tags import Sent, Tag, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
 
@@ -94,23 +94,29 @@ class Posting:
             if unused.id not in used:
                 await remove(self._web, thread.channel, unused.id, leave="-")
 
-    async def find(self, thread: ThreadId, key: str, *, live: Collection[str]) -> str | None:
+    async def find(
+        self, thread: ThreadId, key: str, *, live: Collection[str], alone: Callable[[], bool] = lambda: True
+    ) -> str | None:
         """Return the ts of the first part if the whole post is out. `post` continues from what is found.
 
         A post for one person alone cannot be found, and may be repeated. *live* are the ts of all live messages in
-        the thread. Raises `PostFailed`.
+        the thread. The first look also deletes what an earlier process left unfinished, if the post is *alone*: a
+        command is answered beside a turn, whose draft is not to be hit. Raises `PostFailed`.
         """
         sent = self._sent.setdefault(key, Sent())
         known, sent.ours = sent.ours, True
         try:
             if known:
-                messages = (await self._lookups.again(thread, since_of(key), live)).messages
+                scan = await self._lookups.again(thread, since_of(key), live)
             else:
-                messages = (await self._lookups.first(thread, key, live)).messages
+                scan = await self._lookups.first(thread, key, live)
         except PostFailed:
             sent.ours = known
             raise
+        messages = scan.messages
         fold(messages, key, sent)
+        if not known and "?" not in key and alone():  # a question is asked beside the draft of its turn
+            await self._sweep(thread, scan)
         if not thread.root and sent.first and not sent.whole:  # the rest is in the thread below it
             fold(await thread_history.read(self._web, thread.channel, sent.first, sent.first), key, sent)
         for message in messages if "?" in key and sent.whole else ():
@@ -138,15 +144,20 @@ class Posting:
             scan = await self._lookups.again(thread, since, (), urgent=False)
             if not undisturbed():
                 return False
-        out = {ts for sent in self._sent.values() for ts in sent.out.values()}
-        while scan.unfinished:
-            if (ts := scan.unfinished.pop()) not in out:
-                log.info(
-                    "post.swept: sweeping an unfinished answer",
-                    extra={"thread_id": str(thread), "post_id": ts},
-                )
-                await remove(self._web, thread.channel, ts)
+        await self._sweep(thread, scan)
         return True
+
+    async def _sweep(self, thread: ThreadId, scan: ThreadScan) -> None:
+        """Delete the unfinished messages of a scan. Those that stay are left in it."""
+        unfinished, scan.unfinished = scan.unfinished, []
+        for ts in unfinished:
+            if any(ts in sent.out.values() for sent in self._sent.values()):
+                continue  # this process has finished it
+            log.info(
+                "post.swept: sweeping an unfinished answer", extra={"thread_id": str(thread), "post_id": ts}
+            )
+            if not await remove(self._web, thread.channel, ts):
+                scan.unfinished.append(ts)
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         """Post a file to the thread under this name. Raises `PostFailed`, friendly if the file is rejected.

@@ -178,7 +178,7 @@ function store() {
   keep();
   const ready = (files) => files.filter((file) => file.id).map(({ id, name: taken }) => ({ id, name: taken }));
   const all = new Map([...drafts].map(([one, { text, files, edited }]) => [one, { text, files: ready(files), edited }]));
-  outbox.toReversed().forEach((item) => giveBack({ ...item, files: ready(item.files) }, false, all));
+  [...outbox].reverse().forEach((item) => giveBack({ ...item, files: ready(item.files) }, false, all));
   sessionStorage.setItem(STORED, JSON.stringify([[...all].filter(([, one]) => full(one)), [...unsure]]));
 }
 
@@ -225,6 +225,7 @@ async function send(text, files = [], to = root) {
 const STOP = /^\s*[/!]?stop\s*$/i;
 let stopping = "";
 const sentItems = new Map();
+const MOST_SENT = 100;
 
 function dropped(message) {
   if (stopping !== root) return;
@@ -264,6 +265,7 @@ async function deliver() {
       const { thread: to, id, text, files } = outbox[0];
       if (id) await call("/api/edit", { id, thread: to, text });
       else sentItems.set(await send(text, files, to), outbox[0]);
+      if (sentItems.size > MOST_SENT) sentItems.delete(sentItems.keys().next().value);
     }
   } catch (error) {
     keep();

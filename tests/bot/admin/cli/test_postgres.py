@@ -16,7 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.admin.status import command
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import Status
 from bot.reports.links import linked
 from bot.store.postgres.reading import PostgresReader
 from bot.store.postgres.store import PostgresStore
@@ -146,6 +148,15 @@ def test_the_status_of_this_machine_is_told_while_the_database_is_away(server, t
     assert "does not exist" in found["workers_unknown"]
 
 
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_bot_beside_a_database_that_is_away_is_not_ready(tmp_path, monkeypatch, more):
+    ready = Status(1, "1", "2026-11-27T10:00:00+00:00", 1.0, True, False, "data", "offline/demo")
+    monkeypatch.setattr(command, "ask", lambda _: ready)
+    found = over_postgres(tmp_path, "host=/nowhere dbname=x")("status", *more)
+    assert found.exit_code == command.NOT_READY
+    assert "connection is bad" in found.output
+
+
 def test_the_status_of_this_machine_is_told_beside_tables_of_a_newer_version(dsn, tmp_path):
     with psycopg.connect(dsn) as connection:
         connection.execute("UPDATE meta SET schema = 999, min_reader = 999")
@@ -247,9 +258,14 @@ def test_what_is_no_address_is_told_without_its_password(tmp_path, dsn, words):
 
 
 def test_a_database_that_is_away_or_empty_is_told_in_one_line(server, tmp_path):
-    away = over_postgres(tmp_path, server.dsn("nowhere"))("threads", "list")
-    assert away.exit_code == 1
-    assert 'database "nowhere" does not exist' in away.output
+    asks = over_postgres(tmp_path, "host=/nowhere dbname=x")
+    for words in (
+        *("threads list", "threads show 1.0", "threads export 1.0", "why m1", "usage", "audit"),
+        *("dead-letters list", "dead-letters resubmit m1", f"migrate --to {tmp_path / 'files'}"),
+    ):
+        away = asks(*words.split())
+        assert (away.exit_code, away.output.count("\n"), type(away.exception)) == (1, 1, SystemExit), words
+        assert away.output.startswith("postgres: connection is bad")
     empty = over_postgres(tmp_path, server.dsn("postgres"))("threads", "list")
     assert (empty.exit_code, empty.output.count("\n")) == (1, 1)
     assert "no tables of this version yet" in empty.output

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -12,44 +10,15 @@ import anyio.to_thread
 import pytest
 
 from bot.store.postgres.marks import PostgresMarks
-from bot.store.postgres.store import PostgresStore
 from tests.bot.store.postgres.workers import rows
 from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
-from tests.transports.bot import bot_over, surroundings
 from tests.transports.slack.bot import bot_in
+from tests.transports.slack.worker import worker_in
 from tests.world import Scripted, says
-from transports.slack.api.rate_limits import Limits
-from transports.slack.client import Options, Slack
-
-now = partial(datetime.now, UTC)
 
 AWAY_S = float(os.environ.get("AWAY_S", "3"))
 """How long the database is away in a test; `AWAY_S=600` shows that it makes no difference."""
-
-
-@asynccontextmanager
-async def worker(slack, dsn, data, model, *, stores=True):
-    """Run a worker with a data folder of its own until the block ends, as a process would that is killed.
-
-    One that *stores* nothing hangs before it could.
-    """
-    store = PostgresStore(dsn, data, name="w", version="1", now=now)
-    if not stores:
-        store.journal.receive = lambda *_: anyio.sleep_forever()
-    options = Options(slack.bot_token, slack.app_token, slack.api_base_url, max_age_s=600 + AWAY_S)
-    given = surroundings(data, "slack") | {
-        "recent": partial(store.recent, "slack"),
-        "marks": store.marks("slack"),
-    }
-    slack_transport = Slack(options, data, **given)
-    slack_transport.limits = Limits(shared=store, workers=lambda: store.workers)
-    try:
-        async with bot_over(slack_transport, data, model, store=store) as edge:
-            yield edge
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.abort()
 
 
 def answer(slack, text):
@@ -58,12 +27,12 @@ def answer(slack, text):
 
 async def test_what_was_said_while_no_worker_ran_is_found_by_one_with_an_empty_folder(dsn, tmp_path):
     async with FakeSlack() as slack:
-        async with worker(slack, dsn, tmp_path / "a", Scripted(says("first"))):
+        async with worker_in(slack, dsn, tmp_path / "a", Scripted(says("first"))):
             await slack.say("U1", "C1", "<@UBOT> hello")
             await slack.until(lambda: answer(slack, "first"))
             await slack.until(lambda: rows(dsn, "SELECT FROM mark WHERE body LIKE '%C1%'"))
         slack.say("U1", "C1", "<@UBOT> anybody?", quiet=True)
-        async with worker(slack, dsn, tmp_path / "b", Scripted(says("here I am"))):
+        async with worker_in(slack, dsn, tmp_path / "b", Scripted(says("here I am"))):
             await slack.until(lambda: answer(slack, "here I am"))
             await slack.until(lambda: len(rows(dsn, "SELECT FROM mark")) == 1)
         assert len(slack.posts()) == 2
@@ -76,8 +45,8 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
         models = [Scripted(*[says("yes")] * 3) for _ in range(2)]
         async with (
             FakeSlack() as slack,
-            worker(slack, dsn := server.new_database(), tmp_path / "a", models[0]),
-            worker(slack, dsn, tmp_path / "b", models[1]),
+            worker_in(slack, dsn := server.new_database(), tmp_path / "a", models[0], max_age_s=600 + AWAY_S),
+            worker_in(slack, dsn, tmp_path / "b", models[1], max_age_s=600 + AWAY_S),
         ):
             first = await slack.say("U1", "C1", "<@UBOT> before")
             await slack.until(lambda: len(slack.posts()) == 1)
@@ -99,9 +68,12 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
 async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_mention_and_had_not_stored_it(
     dsn, tmp_path
 ):
-    async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted(says("one"), says("two"))):
+    async with (
+        FakeSlack() as slack,
+        worker_in(slack, dsn, tmp_path / "a", Scripted(says("one"), says("two"))),
+    ):
         [link] = slack.sockets.links
-        async with worker(slack, dsn, tmp_path / "b", Scripted(), stores=False):
+        async with worker_in(slack, dsn, tmp_path / "b", Scripted(), stores=False):
             [dying] = [each for each in slack.sockets.links if each is not link]
             send = slack.sockets.send
 
@@ -119,8 +91,8 @@ async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_m
 
 
 async def test_the_links_of_other_workers_are_not_taken_for_another_bot(dsn, tmp_path, caplog):
-    async with FakeSlack() as slack, worker(slack, dsn, tmp_path / "a", Scripted()):
-        async with worker(slack, dsn, tmp_path / "b", Scripted()):
+    async with FakeSlack() as slack, worker_in(slack, dsn, tmp_path / "a", Scripted()):
+        async with worker_in(slack, dsn, tmp_path / "b", Scripted()):
             assert len(slack.sockets.links) == 2
         assert "link.shared" not in caplog.text
         async with bot_in(slack, tmp_path / "c", Scripted()):

@@ -70,11 +70,7 @@ async def test_a_synchronous_fail_over_loses_nothing_and_starts_all_workers_over
     async with workers(dsn, 2) as seats:
         stored = {key.rpartition(":")[2] for (key,) in rows(dsn, "SELECT key FROM message")}
         assert accepted <= stored
-        with anyio.fail_after(60):
-            while sum(len(seat.taken) for seat in seats) < len(
-                stored
-            ):  # either may be the last to take one up
-                await anyio.sleep(0.05)
+        await seats[0].until(lambda: sum(len(seat.taken) for seat in seats) == len(stored))
         for seat in seats:
             for pending in seat.taken:
                 await seat.settle(pending)

@@ -9,7 +9,6 @@
 | what runs and waits in a channel?        | the rows, and mail to the owners                                      |
 | how many has its author had?             | the insert                                                            |
 | was this stranger refused today?         | a row of `bucket`                                                     |
-| how many bots spoke since a person did?  | the last rows of the thread                                           |
 | what was chosen or allowed here?         | `slot`, read again after each notice (`test_states`)                  |
 | is a model's circuit open?               | each worker; an opening is a notice to all (`test_states`)            |
 | may its author use the bot?              | the settings, which all workers share                                 |
@@ -98,8 +97,8 @@ async def follow_up(two: Two) -> None:
 async def follow_up_before_the_mention_is_stored(two: Two) -> None:
     asked, begun = anyio.Event(), two.stores[1].begun
 
-    async def ask(thread):
-        found = await begun(thread)
+    async def ask(thread, before):
+        found = await begun(thread, before)
         asked.set()
         return found
 
@@ -111,10 +110,30 @@ async def follow_up_before_the_mention_is_stored(two: Two) -> None:
     assert await two.settle("m1", "m2") == {"m1": "answered", "m2": "answered"}
 
 
+async def said_before_the_mention(two: Two) -> None:
+    """It is an earlier line of the thread, however late it is looked for again."""
+    asked, begun = anyio.Event(), two.stores[1].begun
+
+    async def ask(thread, before):
+        found = await begun(thread, before)
+        asked.set()
+        return found
+
+    two.stores[1].begun, early = ask, overheard(2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(two.other.orchestrator.receive, early)
+        await asked.wait()
+        await two.owner.orchestrator.receive(
+            replace(message(1, "hi"), via="mention", sent_at=now().isoformat())
+        )
+        await two.settle("m1")
+    assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
+
+
 async def beside_the_bot(two: Two) -> None:
     """A message that was refused, or is only a command, opens no thread."""
     await two.owner.orchestrator.receive(replace(message(1, "/status"), via="mention"))
-    await two.platform.settled("m1")
+    await two.until(lambda: rows(two.stores[0]._dsn, "SELECT FROM message WHERE outcome IS NOT NULL"))
     await two.other.orchestrator.receive(overheard(2))
     assert rows(two.stores[0]._dsn, "SELECT count(*) FROM message") == [(1,)]
 
@@ -151,6 +170,7 @@ async def deletion_of_what_the_owner_has_not_read(two: Two) -> None:
         await two.other.orchestrator.receive(Deleted("m2", T1))
         opening = two.owner.journal._opening
         await two.until(lambda: opening or not rows(two.stores[0]._dsn, "SELECT FROM mail"))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
@@ -159,6 +179,7 @@ async def deletion_heard_by_the_owner_before_it_reads(two: Two) -> None:
     async with two.blind():
         await two.other.orchestrator.receive(message(2))
         await two.owner.orchestrator.receive(Deleted("m2", T1))
+    await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     assert (await two.settle("m1", "m2"))["m2"] == "withdrawn"
 
 
@@ -210,6 +231,7 @@ async def stranger(two: Two) -> None:
 HEARD: dict[str, Callable[[Two], Awaitable[None]]] = {
     "a follow-up while the first turn runs": follow_up,
     "a follow-up before the mention is stored": follow_up_before_the_mention_is_stored,
+    "a line that was said before the mention": said_before_the_mention,
     "a message in a thread that only had a command": beside_the_bot,
     "a copy, under either id": copy,
     "an edit": edit,

@@ -50,6 +50,9 @@ def rows(dsn: str, statement: str) -> list[tuple[Any, ...]]:
 class Seat:
     """A worker with its store, and all that it was told, in order. It is a `Taker`."""
 
+    told = anyio.Event()
+    """Set when any worker is told something, and then replaced."""
+
     def __init__(self, dsn: str, data: Path = Path("/nowhere"), name: str = "w") -> None:
         self.dsn, self.name = dsn, name
         self.store = PostgresStore(dsn, data, name=name, version="1", now=partial(datetime.now, UTC))
@@ -60,7 +63,7 @@ class Seat:
         self.changes: list[Edited | Deleted] = []
         self.lost: list[ThreadId] = []
         self.busy: set[ThreadId] = set()
-        self._told = anyio.Event()
+        self._wake_all()
         self._tasks, self._over = anyio.CancelScope(), anyio.Event()
         self.died: BaseException | None = None
 
@@ -68,10 +71,12 @@ class Seat:
     def worker(self) -> Worker:
         return self.store.worker
 
-    async def until(self, predicate: Callable[[], object]) -> None:
+    @staticmethod
+    async def until(predicate: Callable[[], object]) -> None:
+        """Wait until that is true, of whichever workers."""
         with anyio.fail_after(WITHIN_S):
             while not predicate():
-                await self._told.wait()
+                await Seat.told.wait()
 
     async def until_share(self) -> None:
         """Wait until the worker knows how much the others have to do."""
@@ -103,7 +108,11 @@ class Seat:
 
     def _note(self, notes: list[object], one: object) -> None:
         notes.append(one)
-        told, self._told = self._told, anyio.Event()
+        self._wake_all()
+
+    @staticmethod
+    def _wake_all() -> None:
+        told, Seat.told = Seat.told, anyio.Event()
         told.set()
 
     async def settle(self, pending: PendingMessage) -> None:
