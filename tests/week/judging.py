@@ -98,6 +98,9 @@ class Verdict:
     def _unreached(self) -> Iterator[str]:
         """The week has to reach every limit of time that it is there for."""
         days, log, data = int(self.days), self.log, self.folder / "data"
+        many = int(
+            "console" not in self.places or len(self.places) > 1
+        )  # one person may not ask while all is out
         audit = [
             line
             for path in (data / "audit").glob("*.jsonl")
@@ -108,8 +111,8 @@ class Verdict:
         ends = (self.start, self.start + self.days * DAY_S)
         months = {f"{datetime.fromtimestamp(end, UTC):%Y-%m}" for end in ends}
         seen = {
-            "circuits that open": (log["circuit.opened"], 1),
-            "circuits that close": (log["circuit.closed"], 1),
+            "circuits that open": (log["circuit.opened"], many),
+            "circuits that close": (log["circuit.closed"], many),
             "turns that run out of time": (log["turn.failed turn_timeout"], days // 7),
             "journals written anew": (log["journal written anew"], 1 + days // 3),
             "months": (len(list((data / "usage").glob("????-??.jsonl"))), len(months)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -117,30 +116,34 @@ class InConsole(Daily):
 
     def __init__(self, wall: Any) -> None:
         self.wall, self.lines, self.heard = wall, list[str](), b""
-        self._numbers = count(1)
+        self._numbers, self._streams = count(1), list[Any]()
 
     def open(self) -> dict[str, Any]:
         """Return the streams of a new chat."""
-        read, self._said = os.pipe()
-        self._answers, write = os.pipe()
-        os.set_blocking(self._answers, False)
-        return {"stdin": os.fdopen(read), "stdout": os.fdopen(write, "w")}
+        for stream in self._streams:
+            stream.close()
+        (read, said), (answers, write) = os.pipe(), os.pipe()
+        os.set_blocking(answers, False)
+        self._said, self._answers = os.fdopen(said, "wb", 0), os.fdopen(answers, "rb", 0)
+        streams = {"stdin": os.fdopen(read), "stdout": os.fdopen(write, "w")}
+        self._streams = [self._said, self._answers, *streams.values()]
+        return streams
 
     def hang_up(self) -> None:
-        os.close(self._said)
+        self._said.close()
 
     async def serve(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         task_status.started()
         while True:
             await anyio.sleep(self.look_s)
-            with suppress(BlockingIOError, AttributeError):  # nothing is said, or nothing was opened yet
-                self.heard += os.read(self._answers, 1 << 20)
+            if self._streams:
+                self.heard += self._answers.read(1 << 20) or b""
 
     async def talk(self) -> None:
         while self.talking:
             await self.rest(PAUSE_S / 2)
             self.lines.append(f"please answer t99m{next(self._numbers):03}")
-            os.write(self._said, f"{self.lines[-1]}\n".encode())
+            self._said.write(f"{self.lines[-1]}\n".encode())
 
     async def until_settled(self) -> None:
         await anyio.sleep(1800)

@@ -23,7 +23,7 @@ LOOK_S, ASK_S = 5.0, 600.0
 NEXT_CALL = "tried again with the next call"
 """Of a circuit that delays nothing any more, and that nobody has called through yet."""
 OURS = re.compile(r"(bot|threads|transports)\.")
-SPARE = {"tasks": (2, 0), "descriptors": (4, 0), "MB": (30, 6)}
+SPARE = {"tasks": (2, 0), "descriptors": (4, 0), "MB": (30, 12)}
 """What may be there beyond the first rest, and more for each later one. The fakes, in this process too, keep all calls."""
 OBJECTS = 0, 60
 """The same for each class of the bot: what it keeps of its messages."""
@@ -70,7 +70,7 @@ class Watch:
             try:
                 told = json.loads(line)
             except ValueError:
-                if line and not line.startswith("Model: "):
+                if line and not line.startswith(("Model: ", "Data: ")):
                     self.found(f"on standard error: {line[:300]}")
                 continue
             self.log[told["event"]] += 1
