@@ -1,3 +1,5 @@
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    """Logging is as it was: a command that ran in this process configured its own."""
+    root = logging.getLogger()
+    level, sinks = root.level, set(root.handlers)
+    yield
+    for handler in [one for one in root.handlers if one not in sinks and type(one).__name__ == "Sink"]:
+        root.removeHandler(handler)
+    root.setLevel(level)
+    logging.disable(logging.NOTSET)
+    logging.captureWarnings(capture=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -87,7 +87,9 @@ def test_other_groups_come_with_the_most_expensive_first(data):
 def test_one_month(data):
     assert [line["day"] for line in lines(data, "--month", "2026-10")["lines"]] == ["2026-10-30"]
     october = lines(data, "--month", "2026-10")["total"]
-    assert (october["calls_not_ended"], october["calls"]) == (0, 2), "the next start has counted the one cut short"
+    assert (october["calls_not_ended"], october["calls"]) == (0, 2), (
+        "the next start has counted the one cut short"
+    )
     assert lines(data, "--month", "2026-09")["lines"] == []
 
 
