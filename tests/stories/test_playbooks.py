@@ -525,20 +525,19 @@ async def test_a_full_disk_at_the_end_of_a_parked_run_loses_no_return(tmp_path, 
     assert len(json.loads((tmp_path / "schedules.json").read_text())["schedules"]) == 1
 
 
-async def test_new_edit_and_delete_while_a_stage_runs_change_nothing(tmp_path):
+async def test_new_and_edit_while_a_stage_runs_change_nothing_and_a_delete_stops_the_run(tmp_path):
     write(tmp_path, "three", unrecoverable("skip"))
-    gate = anyio.Event()
-    slow = replace(text("1"), steps=(Wait(gate), *text("1").steps))
-    async with playing(tmp_path, slow, text("2"), text("3")) as (chat, fake):
+    slow = replace(text("1"), steps=(Wait(anyio.Event()), *text("1").steps))
+    async with playing(tmp_path, slow) as (chat, fake):
         first = await chat.send("/play three")
         await asked(fake, 1)
         assert (await chat.say("/new")).text.startswith("I still have something to answer here.")
         await chat.sink(Edited(first.id, first.thread, "/play other"))
         await chat.sink(Deleted(first.id, first.thread))
-        gate.set()
         await chat.settled("m1")
-        assert chat.posts[-1].text.startswith("**three**: done")
-        assert len(fake.requests) == 3
+        assert chat.outcomes["m1"] == "withdrawn"
+        assert (await chat.say("/play status")).text.startswith("three: stopped in stage one; ")
+        assert len(fake.requests) == 1
 
 
 async def test_a_secret_in_the_words_or_a_result_is_in_no_post(tmp_path):
