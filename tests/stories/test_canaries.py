@@ -460,7 +460,7 @@ async def test_no_line_of_the_audit_no_permission_and_no_question_holds_one(tmp_
                 await made.chat.until(
                     lambda before=posts: any(post.choices for post in made.chat.posts[before:])
                 )
-                await made.chat.say("/approve always")
+                await made.chat.say("/approve once")
                 await made.chat.settled(sent.id)
         assert found_in(made.shown) == []
         assert found_in("\n".join(path.read_text() for path in (made.data / "audit").iterdir())) == []

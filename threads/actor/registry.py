@@ -63,7 +63,7 @@ class Registry:
         await self._shared.store.journal.knows(key)
         if actor := self.actors.get(deleted.thread):
             await actor.withdraw(key)
-        await anyio.lowlevel.checkpoint_if_cancelled()  # at a stop the actor ends, and its message waits
+        await anyio.lowlevel.checkpoint()  # at a stop the actor ends, and its message waits
 
     async def stop(self, by: PendingMessage) -> tuple[int, int]:
         """Stop the thread, or the whole channel, of *by* in every process.
