@@ -217,7 +217,7 @@ async def test_a_question_that_a_kill_left_open_is_asked_again_and_its_answer_co
         asks = re.compile(question(command))
         await window.screen.until(lambda: asks.search(window.screen.text) is not None, asks.pattern)
         assert files(home) == {}
-        answer = r"· Thank you, I go on\.\n\n\(I was interrupted by a restart(?s:.*)\n survived\n"
+        answer = r"· Thank you, I go on\.\n\n· You asked: (?s:.*)\n\(I was interrupted by a restart(?s:.*)\n survived\n"
         await window.says(f"/approve {question_id} once", answer)
         assert files(home) == {"proof.txt": "survived\n"}
         window.type("\x04")

@@ -160,7 +160,7 @@ async def test_two_of_one_step_stand_side_by_side_and_each_press_is_for_its_own(
         await bot.press(asked["ls"], DENY)
         await bot.answered(thread, "it is done")
         for number in (1, 2):
-            await bot.ended(thread, chat.by or "ed.", number=number)
+            await bot.ended(thread, chat.by or "ed", number=number)
         ends = {each.id: each.text for each in chat.questions(thread)}
         assert "Approved" in ends[asked["id"].id]
         assert "Declined" in ends[asked["ls"].id]
@@ -294,15 +294,11 @@ async def test_a_command_that_names_everybody_pings_nobody_and_is_still_readable
         assert chat.fake.unfurls == []
 
 
-@pytest.mark.parametrize("change", ["edit", "delete"])
 @PUBLIC
-async def test_changing_the_message_that_asked_changes_nothing_of_what_is_decided(bot, chat, change):
+async def test_an_edit_of_the_message_that_asked_changes_nothing_of_what_is_decided(bot, chat):
     async with bot.running(LS, says("it is done")):
         thread, question = await bot.ask()
-        if change == "edit":
-            await chat.edit(thread, "rm -rf /")
-        else:
-            await chat.delete(thread)
+        await chat.edit(thread, "rm -rf /")
         await bot.press(question, ONCE)
         await bot.answered(thread, "it is done")
     assert bot.commands == ["ls -l"]

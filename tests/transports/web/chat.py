@@ -93,7 +93,8 @@ class InWeb:
         return [post for message in self._messages(thread) for post in message.posts.values()]
 
     def texts(self, thread):
-        return [_text(post) for post in self._posts(thread)]
+        """Return what the thread shows, with the replies to presses, which are no messages."""
+        return [_text(post) for post in self._posts(thread)] + self._told(self._pages[thread])
 
     def with_buttons(self, thread):
         """Return what has buttons now."""
@@ -115,7 +116,10 @@ class InWeb:
 
     def alone(self, _):
         """Return what only this person was told: a thread of the page has nobody else."""
-        return [_text(post) for thread in self._pages for post in self._posts(thread)]
+        return [text for thread in self._pages for text in self.texts(thread)]
+
+    def _told(self, page):
+        return [event["text"] for event in page.seen if event["op"] == "told"]
 
     def ever_shown(self):
         return json.dumps([page.seen for page in self._pages.values()])
