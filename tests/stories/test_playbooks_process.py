@@ -188,6 +188,7 @@ async def place(tmp_path, name, model, change=str, **more):
     async with model, FakeSlack(redeliver_after=(0.0, *[0.5] * 60)) as slack:
         path = write_settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         given = {**json.loads(path.read_text()), **FAST, "model": "local/m", "access": {"admins": ["U1"]}}
+        given["tools"] = {"enabled": ["files", "memory"]}
         free = "prices" not in more
         providers = {"local": {**compatible("local", model.base_url)["local"], "free": free}}
         path.write_text(json.dumps({**given, "providers": providers, **more}))
