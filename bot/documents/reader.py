@@ -52,7 +52,7 @@ MAX_OUTPUT = 5_000_000
 
 Problem = Literal[
     "", "empty", "unknown", "old_office", "password", "scanned", "damaged", "too_large", "late", "busy", "cut",
-    "partly", "pixels", "unseen",
+    "listed", "partly", "pixels", "unseen",
 ]  # fmt: skip
 
 WHY: dict[Problem, str] = {
@@ -67,6 +67,7 @@ WHY: dict[Problem, str] = {
     "late": "it took too long to read.",
     "busy": "I had too many other files to read. Send it again in a while.",
     "cut": "only the beginning of it was read.",
+    "listed": "only the list of its files was read. Unpacked I can read them.",
     "partly": "some of it could not be read, and is left out.",
     "pixels": "it has more pixels than I can take.",
     "unseen": "I cannot see pictures of this kind. As JPEG or PNG I can.",

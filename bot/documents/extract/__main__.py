@@ -10,10 +10,13 @@ import mimetypes
 import os
 import sys
 import zipfile
+from collections.abc import Callable
+from functools import partial
 
 from .confinement import MEMORY, confine
+from .encoding import decoded
 from .result import Extraction, Unreadable
-from .text import decoded, plain
+from .text import plain
 
 MAX_INPUT = 100_000_000
 """Bytes of a file that are read."""
@@ -58,21 +61,38 @@ def _text(data: bytes, media_type: str, ending: str) -> Extraction:
     """Return the text of *data*; raises `Unreadable`, or any error of a parser for a broken file."""
     if not data.strip():
         raise Unreadable("empty")
-    if data.startswith(b"PK\x03\x04"):
-        return _archive(data)
     if data.startswith(_OLE):
         raise Unreadable("password" if _ENCRYPTED in data else "old_office")
-    if b"%PDF-" in data[:1024] and not data.lstrip().startswith(b"<"):
-        from .pdf import pdf  # noqa: PLC0415 - as above
-
-        return pdf(data)
     kind, _, charset = media_type.partition(";")
-    declared = charset.partition("=")[2].strip("\"' ")
-    if _is_page(data, kind.strip().lower(), ending):
-        from .html import page  # noqa: PLC0415
+    kind, declared = kind.strip().lower(), charset.partition("=")[2].strip("\"' ")
+    if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _archive(data)
+    if read := _reader(data, kind, ending):
+        return read(data)
+    if _is_page(data, kind, ending):
+        from .html import page  # noqa: PLC0415 - only the needed libraries are imported
 
         return page(data, declared)
     return plain(data, declared)
+
+
+def _reader(data: bytes, kind: str, ending: str) -> Callable[[bytes], Extraction] | None:
+    """Return the reader of a format that is known by its first bytes, or by what its sender calls it."""
+    if b"%PDF-" in data[:1024] and not data.lstrip().startswith(b"<"):
+        from .pdf import pdf as read  # noqa: PLC0415 - as above
+    elif data.startswith(b"\x1f\x8b") or data[257:262] == b"ustar":
+        from .archives import tar_list as read  # noqa: PLC0415
+    elif data.startswith(b"{\\rtf"):
+        from .rich_text import rich_text as read  # noqa: PLC0415
+    elif kind == "message/rfc822" or ending == ".eml":
+        from .mail import mail  # noqa: PLC0415
+
+        read = partial(mail, read=_text)
+    elif ending == ".ipynb":
+        from .notebook import notebook as read  # noqa: PLC0415
+    else:
+        return None
+    return read
 
 
 def _is_page(data: bytes, kind: str, ending: str) -> bool:
@@ -81,29 +101,36 @@ def _is_page(data: bytes, kind: str, ending: str) -> bool:
     if kind == "text/plain" and ending:
         return False  # its sender named it as something else, and wants it as it is
     start = decoded(data[:4096], "")
-    return start is not None and start[0].lstrip("\ufeff \t\r\n").lower().startswith(_HTML_STARTS)
+    return start is not None and start.text.lstrip("\ufeff \t\r\n").lower().startswith(_HTML_STARTS)
 
 
 def _archive(data: bytes) -> Extraction:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         parts = archive.infolist()
+        kind = archive.read("mimetype")[:100] if "mimetype" in archive.namelist() else b""
     names = {part.filename for part in parts}
-    if not names & {"word/document.xml", "xl/workbook.xml"}:
-        raise Unreadable("unknown")
+    from . import archives, office  # noqa: PLC0415
+
+    if "word/document.xml" in names:
+        read = office.word
+    elif "ppt/presentation.xml" in names:
+        read = office.slides
+    elif kind.startswith(b"application/vnd.oasis.opendocument"):
+        read = office.open_document
+    elif kind.startswith(b"application/epub"):
+        read = archives.book
+    elif "xl/workbook.xml" in names:
+        mimetypes.knownfiles.clear()  # openpyxl reads them at its import, and no file can be opened
+        from .xlsx import workbook as read  # noqa: PLC0415
+    else:
+        return archives.zip_list(data)
     # No part has more than its entry says: zipfile stops there.
     xml = sum(part.file_size for part in parts if part.filename.endswith((".xml", ".rels")))
     if len(parts) > MAX_PARTS or xml > MAX_XML or sum(part.file_size for part in parts) > MAX_UNPACKED:
         raise Unreadable("too_large")
     if any(part.flag_bits & 1 for part in parts):
         raise Unreadable("password")
-    if "word/document.xml" in names:
-        from .docx import document  # noqa: PLC0415
-
-        return document(data)
-    mimetypes.knownfiles.clear()  # openpyxl reads them at its import, and no file can be opened
-    from .xlsx import workbook  # noqa: PLC0415
-
-    return workbook(data)
+    return read(data)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from dataclasses import replace
 from bs4 import BeautifulSoup, Tag
 from markdownify import MarkdownConverter
 
+from .encoding import decoded
 from .result import Extraction, Unreadable, text
-from .text import clean, decoded
+from .text import clean
 
 MAX_MARKUP = 4_000_000
 """Characters of markup that are read."""
@@ -37,14 +38,15 @@ def page(data: bytes, declared: str) -> Extraction:
     found = decoded(data, declared, markup=True)
     if found is None:
         raise Unreadable("unknown")
-    whole, markup = len(found[0]) <= MAX_MARKUP, found[0][:MAX_MARKUP]
+    whole, markup = len(found.text) <= MAX_MARKUP, found.text[:MAX_MARKUP]
     soup = BeautifulSoup(markup, "lxml")  # Python's own parser takes hours for some pages
     title = soup.title.get_text() if soup.title else ""
     _prune(soup)
     main = soup.find("main") or soup.find(role="main")
     visible = main if isinstance(main, Tag) and len(main.get_text(strip=True)) >= _ENOUGH else soup
     try:
-        markdown, problem = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(visible), ""
+        markdown = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(visible)
+        problem = "partly" if found.partly else ""
     except RecursionError:  # deeper than any page that people write
         markdown, problem = visible.get_text("\n"), "partly"
     markdown = _BLANK_LINES.sub("\n\n", clean(markdown)).strip()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pypdf import PdfReader
+from pypdf import PageObject, PdfReader
 from pypdf.errors import PdfReadError
 
 from .result import SOFT_S, Extraction, Unreadable, text
@@ -41,14 +41,28 @@ def _pages(reader: PdfReader, problems: set[str]) -> Iterator[str]:
             problems.add("cut")
             return
         try:
-            content = clean(page.extract_text()).strip()
+            lines = [clean(page.extract_text()).strip(), *_annotations(page)]
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - whatever pypdf raises for a page costs only that page
             problems.add("partly")
             continue
-        if content:
-            yield f"[page {number}]\n{content}\n\n"
+        if any(lines):
+            yield "\n".join([f"[page {number}]", *filter(None, lines)]) + "\n\n"
+
+
+def _annotations(page: PageObject) -> Iterator[str]:
+    """Yield what people wrote onto a page: the values of its form, and comments."""
+    for one in page.annotations or ():
+        note = one.get_object()
+        if note.get("/Subtype") == "/Widget":
+            field = note if "/T" in note or "/Parent" not in note else note["/Parent"]
+            name, value = (str(note.get(key, field.get(key, ""))) for key in ("/T", "/V"))
+            if value and value != "/Off":
+                yield clean(f"[field {name}: {value.removeprefix('/')}]")
+        elif words := str(note.get("/Contents", "")).strip():
+            author = str(note.get("/T", ""))
+            yield clean(f"[comment{f' by {author}' if author else ''}: {words}]")
 
 
 def _title(reader: PdfReader) -> str:

@@ -16,6 +16,7 @@ import anyio.to_thread
 import pytest
 from PIL import Image
 
+from bot.documents.extract.encoding import decoded
 from bot.documents.reader import WHY, Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from tests.patience import WITHIN_S
@@ -105,6 +106,54 @@ TEXTS = {
     "Excel": (made.xlsx(Costs=[["a", "b"], [1, 2.5], [None, None], ["x, y", True]]), "", '## Costs\na,b\n1,2.5\n"x, y",True', False),
 }  # fmt: skip
 
+SENTENCES = {
+    "cp1251": "Съешь же ещё этих мягких французских булок, да выпей чаю.",
+    "koi8-r": "Съешь же ещё этих мягких французских булок, да выпей чаю.",
+    "shift_jis": "名前,年齢,住所\n佐藤太郎,30,東京\n三木英子,25,大阪\n",
+    "euc_jp": "名前,年齢,住所\n佐藤太郎,30,東京\n三木英子,25,大阪\n",
+    "iso2022_jp": "名前,年齢,住所\n佐藤太郎,30,東京\n三木英子,25,大阪\n",
+    "gb18030": "今天天气很好，我们去公园散步吧。价格是多少？",
+    "big5": "今天天氣很好，我們去公園散步吧。價格是多少？",
+    "euc_kr": "오늘 날씨가 아주 좋습니다. 가격은 얼마입니까?",
+    "cp1252": "Zürich und Köln sind schöne Städte – „grüße“",
+    "cp1250": "Zażółć gęślą jaźń, proszę bardzo, dziękuję",
+    "cp1253": "Καλημέρα κόσμε, τι κάνεις σήμερα;",
+    "cp1255": "שלום עולם מה שלומך היום",
+    "cp1254": "Bugün hava çok güzel, teşekkürler İstanbul",
+    "utf-16": "größer",
+}
+
+
+@pytest.mark.parametrize("encoding", SENTENCES)
+def test_a_text_without_a_label_is_read_in_the_encoding_that_it_is_in(encoding):
+    text = SENTENCES[encoding]
+    assert decoded(text.encode(encoding), "").text == text
+
+
+ONE_BAD_BYTE = {
+    "UTF-8": (("Zürich " * 200).encode() + b"\xff!", ""),
+    "UTF-8 in ASCII but for it": (b"plain " * 200 + "Zürich".encode() + b" \xff!", ""),
+    "declared": (("Съешь " * 200).encode("euc_jp") + b"\xff!", "euc-jp"),
+}
+
+
+@pytest.mark.parametrize("which", ONE_BAD_BYTE)
+def test_one_bad_byte_harms_one_letter_and_is_told(which):
+    data, label = ONE_BAD_BYTE[which]
+    found = decoded(data, label)
+    assert found.partly
+    assert found.text.endswith("\ufffd!")
+    assert found.text.count("\ufffd") == 1
+    assert "Zürich" in found.text or "Съешь" in found.text
+
+
+def test_a_label_means_what_browsers_take_it_for():
+    quotes = "“à”".encode("cp1252")
+    for label in ("iso-8859-1", "latin1", "us-ascii", "ISO-8859-1"):
+        assert decoded(quotes, label).text == "“à”"
+    page = b'<html><head><meta charset="iso-8859-1"></head><body>' + quotes
+    assert "“à”" in decoded(page, "", markup=True).text
+
 
 @pytest.mark.parametrize("which", TEXTS)
 async def test_a_text_is_read_by_what_it_is(documents, which):
@@ -126,7 +175,7 @@ BAD = {
     "a page without words": (b"<html><body><script>x</script></body></html>", "empty"),
     "bytes": (bytes(range(256)) * 20, "unknown"),
     "zeros": (b"\0" * 100_000, "unknown"),
-    "an archive": (made.packed(made.docx("x"), a=b"x").replace(b"word/document.xml", b"word/docxment.xml"), "unknown"),
+    "an archive": (made.packed(made.docx("x"), a=b"x").replace(b"word/document.xml", b"word/docxment.xml"), None),
     "an archive cut off": (made.docx("x" * 5000)[:3000], "damaged"),
     "an old Word document": (OLE, "old_office"),
     "a locked Word document": (OLE + "EncryptedPackage".encode("utf-16-le"), "password"),

@@ -1,0 +1,226 @@
+"""Documents with text in every place where their formats can hold it, as bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+
+OFFICE = "http://schemas.openxmlformats.org"
+NAMES = " ".join(
+    f'xmlns:{prefix}="{address}"'
+    for prefix, address in {
+        "w": f"{OFFICE}/wordprocessingml/2006/main",
+        "m": f"{OFFICE}/officeDocument/2006/math",
+        "r": f"{OFFICE}/officeDocument/2006/relationships",
+        "mc": f"{OFFICE}/markup-compatibility/2006",
+        "a": f"{OFFICE}/drawingml/2006/main",
+        "p": f"{OFFICE}/presentationml/2006/main",
+        "v": "urn:schemas-microsoft-com:vml",
+        "text": "urn:oasis:names:tc:opendocument:xmlns:text:1.0",
+        "table": "urn:oasis:names:tc:opendocument:xmlns:table:1.0",
+        "office": "urn:oasis:names:tc:opendocument:xmlns:office:1.0",
+        "draw": "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0",
+        "style": "urn:oasis:names:tc:opendocument:xmlns:style:1.0",
+    }.items()
+)
+
+
+def packed(parts: Mapping[str, str]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return held.getvalue()
+
+
+def links(**targets: str) -> str:
+    found = "".join(
+        f'<Relationship Id="{name}" Type="x" Target="{target}"{" TargetMode=" + chr(34) + "External" + chr(34) if "://" in target else ""}/>'
+        for name, target in targets.items()
+    )
+    return f'<Relationships xmlns="{OFFICE}/package/2006/relationships">{found}</Relationships>'
+
+
+def run(words: str) -> str:
+    return f'<w:r><w:t xml:space="preserve">{words}</w:t></w:r>'
+
+
+def boxed(words: str) -> str:
+    return f"<w:txbxContent><w:p>{run(words)}</w:p></w:txbxContent>"
+
+
+WORD_BODY = f"""
+<w:p><w:pPr><w:pStyle w:val="berschrift1"/></w:pPr>{run("The title")}</w:p>
+<w:p>{run("Plain, ")}<w:ins>{run("inserted, ")}</w:ins><w:del><w:r><w:delText>DELETED</w:delText></w:r></w:del>
+<w:fldSimple w:instr="DATE">{run("in a field, ")}</w:fldSimple><w:smartTag>{run("tagged, ")}</w:smartTag>
+<w:moveFrom>{run("MOVED AWAY")}</w:moveFrom><w:moveTo>{run("moved here")}</w:moveTo></w:p>
+<w:p><w:hyperlink r:id="rId9">{run("a link")}</w:hyperlink></w:p>
+<w:sdt><w:sdtContent><w:p>{run("in a control")}</w:p></w:sdtContent></w:sdt>
+<w:p><w:sdt><w:sdtContent>{run("in a control of a line")}</w:sdtContent></w:sdt></w:p>
+<w:p><w:r><mc:AlternateContent><mc:Choice Requires="wps">{boxed("in a box")}</mc:Choice>
+<mc:Fallback><w:pict>{boxed("in a box")}</w:pict></mc:Fallback></mc:AlternateContent></w:r></w:p>
+<w:tbl><w:tr><w:tc><w:p>{run("one")}</w:p><w:tbl><w:tr><w:tc><w:p>{run("nested")}</w:p></w:tc></w:tr></w:tbl></w:tc>
+<w:tc><w:p>{run("two")}</w:p></w:tc></w:tr></w:tbl>
+<w:p><m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath></w:p>
+<w:p><w:r><w:ruby><w:rt>{run("kanji")}</w:rt><w:rubyBase>{run("漢字")}</w:rubyBase></w:ruby></w:r></w:p>
+<w:p>{run("Noted")}<w:r><w:footnoteReference w:id="2"/></w:r>{run(" and discussed")}<w:r><w:commentReference w:id="0"/></w:r></w:p>
+<w:altChunk r:id="rId8"/>"""
+
+WORD = packed(
+    {
+        "word/document.xml": f"<w:document {NAMES}><w:body>{WORD_BODY}</w:body></w:document>",
+        "word/_rels/document.xml.rels": links(rId8="chunk.htm", rId9="https://a.example/there"),
+        "word/styles.xml": f'<w:styles {NAMES}><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>',
+        "word/header1.xml": f"<w:hdr {NAMES}><w:p>{run('at the top')}</w:p></w:hdr>",
+        "word/footer1.xml": f"<w:ftr {NAMES}><w:p>{run('at the bottom')}</w:p></w:ftr>",
+        "word/footnotes.xml": f'<w:footnotes {NAMES}><w:footnote w:id="2"><w:p>{run("below the line")}</w:p></w:footnote></w:footnotes>',
+        "word/comments.xml": f'<w:comments {NAMES}><w:comment w:id="0" w:author="Ann"><w:p>{run("is that so?")}</w:p></w:comment></w:comments>',
+        "word/chunk.htm": "<html><body><p>from a page</p></body></html>",
+    }
+)
+READ_WORD = """[header] at the top
+
+# The title
+
+Plain, inserted, in a field, tagged, moved here
+
+a link (https://a.example/there)
+
+in a control
+
+in a control of a line
+
+in a box
+
+| one nested | two |
+
+E=mc2
+
+[read: kanji]漢字
+
+Noted [footnote: below the line] and discussed [comment by Ann: is that so?]
+
+from a page
+
+[footer] at the bottom
+
+"""
+
+
+def shape(words: str) -> str:
+    return f"<p:sp><p:txBody><a:p><a:r><a:t>{words}</a:t></a:r></a:p></p:txBody></p:sp>"
+
+
+SLIDES = packed(
+    {
+        "ppt/presentation.xml": f'<p:presentation {NAMES}><p:sldIdLst><p:sldId r:id="b"/><p:sldId r:id="a"/></p:sldIdLst></p:presentation>',
+        "ppt/_rels/presentation.xml.rels": links(a="slides/slide1.xml", b="slides/slide2.xml"),
+        **{
+            f"ppt/slides/slide{n}.xml": f"<p:sld {NAMES}><p:cSld>{shape(f'Made as number {n}')}</p:cSld></p:sld>"
+            for n in (1, 2)
+        },
+        "ppt/slides/_rels/slide2.xml.rels": links(
+            a="../notesSlides/notesSlide1.xml", b="../comments/comment1.xml"
+        ),
+        "ppt/notesSlides/notesSlide1.xml": f"<p:notes {NAMES}>{shape('say it slowly')}</p:notes>",
+        "ppt/comments/comment1.xml": f"<p:cmLst {NAMES}><p:cm><p:text>shorter?</p:text></p:cm></p:cmLst>",
+    }
+)
+READ_SLIDES = """[slide 1]
+Made as number 2
+
+[notes] say it slowly
+
+[comment] shorter?
+
+[slide 2]
+Made as number 1
+
+"""
+
+OPEN_TEXT = packed(
+    {
+        "mimetype": "application/vnd.oasis.opendocument.text",
+        "styles.xml": f"<office:s {NAMES}><office:master-styles><style:p><style:header><text:p>at the top</text:p></style:header></style:p></office:master-styles></office:s>",
+        "content.xml": f"""<office:d {NAMES}><office:body><office:text>
+<text:tracked-changes><text:p>DELETED</text:p></text:tracked-changes>
+<text:h text:outline-level="2">Why</text:h>
+<text:p>Some <text:span>words</text:span> of<text:s/>it<text:note><text:note-citation>1</text:note-citation>
+<text:note-body><text:p>below</text:p></text:note-body></text:note>.</text:p>
+<text:list><text:list-item><text:p>tea</text:p></text:list-item></text:list>
+<table:table><table:table-row><table:table-cell><text:p>a</text:p></table:table-cell>
+<table:table-cell><text:p>b</text:p></table:table-cell></table:table-row></table:table>
+<draw:frame><text:p>in a box</text:p></draw:frame></office:text></office:body></office:d>""",
+    }
+)
+READ_OPEN_TEXT = """at the top
+
+## Why
+
+Some words of it [note: below].
+
+- tea
+
+| a | b |
+
+in a box
+
+"""
+
+BOOK = packed(
+    {
+        "mimetype": "application/epub+zip",
+        "META-INF/container.xml": '<c xmlns="x"><rootfiles><rootfile full-path="OEBPS/c.opf"/></rootfiles></c>',
+        "OEBPS/c.opf": '<package xmlns="x"><manifest><item id="a" href="one.xhtml"/><item id="b" href="two.xhtml"/></manifest>'
+        '<spine><itemref idref="b"/><itemref idref="a"/></spine></package>',
+        "OEBPS/one.xhtml": "<html><body><p>the end</p></body></html>",
+        "OEBPS/two.xhtml": "<html><body><p>the beginning</p></body></html>",
+    }
+)
+
+RICH_TEXT = rb"{\rtf1\ansi\ansicpg1252 Gr\'fc\'dfe \b bold\b0 , \u8364? 5\par next}"
+
+NOTEBOOK = json.dumps(
+    {
+        "nbformat": 4,
+        "cells": [
+            {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+            {
+                "cell_type": "code",
+                "source": "print(1)",
+                "outputs": [{"output_type": "stream", "text": ["1\n"]}],
+            },
+        ],
+    }
+).encode()
+
+MAIL = b"""From: Ann <ann@a.example>
+To: bob@a.example
+Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=x
+
+--x
+Content-Type: text/plain; charset=iso-8859-1
+Content-Transfer-Encoding: base64
+
+U2No9m5lbiBUYWc=
+--x
+Content-Type: text/csv
+Content-Disposition: attachment; filename="numbers.csv"
+
+a,b
+1,2
+--x--
+"""
+READ_MAIL = """From: Ann <ann@a.example>
+To: bob@a.example
+Subject: Grüße
+
+Schönen Tag
+
+[attachment: numbers.csv]
+a,b
+1,2"""
