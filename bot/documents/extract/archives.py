@@ -24,14 +24,17 @@ def zip_list(data: bytes) -> Extraction:
 
 
 def tar_list(data: bytes) -> Extraction:
-    """Return the list of a tar archive; raises `tarfile.TarError` for what is none."""
+    """Return the list of a tar archive; raises `Unreadable` for what is none."""
     files: list[tuple[str, int]] = []
-    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        for one in archive:
-            if len(files) > MOST_FILES:
-                break
-            if one.isfile():
-                files.append((one.name, one.size))
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            for one in archive:
+                if len(files) > MOST_FILES:
+                    break
+                if one.isfile():
+                    files.append((one.name, one.size))
+    except tarfile.ReadError:  # a single file that is packed
+        raise Unreadable("unknown") from None
     return _listed(files)
 
 

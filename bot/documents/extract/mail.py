@@ -8,7 +8,7 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage, MIMEPart
 from typing import cast
 
-from .result import Extraction, Unreadable, text
+from .result import Extraction, text
 from .text import clean
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
@@ -31,14 +31,21 @@ def _parts(message: EmailMessage, read: Read, problems: set[str]) -> Iterator[st
     yield "\n".join(lines) + "\n\n"
     body = message.get_body(("plain", "html"))
     if body is not None:
-        yield _read(body, read) + "\n\n"
+        yield _words(body, read, set()) + "\n\n"  # an empty body is no loss
     for attached in message.iter_attachments():
         name = clean(attached.get_filename() or attached.get_content_type())
         yield f"[attachment: {name}]\n"
-        try:
-            yield _read(attached, read) + "\n\n"
-        except Unreadable:
-            problems.add("partly")
+        yield _words(attached, read, problems) + "\n\n"
+
+
+def _words(part: MIMEPart, read: Read, problems: set[str]) -> str:
+    try:
+        return _read(part, read)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever a parser raises for a part costs only that part
+        problems.add("partly")
+        return ""
 
 
 def _read(part: MIMEPart, read: Read) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
 
@@ -97,3 +98,16 @@ async def test_an_attachment_that_cannot_be_read_is_named_and_told():
     found = await read(data, ".eml")
     assert "[attachment: numbers.csv]" in found.text
     assert found.problem == WHY["partly"]
+
+
+async def test_a_mail_without_words_or_with_a_broken_attachment_keeps_the_rest():
+    silent = office.MAIL.replace(b"U2No9m5lbiBUYWc=", b"")
+    assert "1,2" in (await read(silent, ".eml")).text
+    broken = office.MAIL.replace(b"a,b\n1,2", b"PK\x03\x04 cut off")
+    found = await read(broken, ".eml")
+    assert "Sch\u00f6nen Tag" in found.text
+    assert found.problem == WHY["partly"]
+
+
+async def test_a_packed_file_that_is_no_archive_is_not_called_damaged():
+    assert (await read(gzip.compress(b"words"), ".gz")).problem == WHY["unknown"]
