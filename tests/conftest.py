@@ -12,6 +12,8 @@ settings.register_profile("others", deadline=None)
 settings.load_profile("same")
 
 TESTS = Path(__file__).parent
+OURS = ("bot", "threads", "transports")
+"""Our own loggers, whose levels a command may set."""
 NOT_QUICK = {line for line in (TESTS / "not_quick.txt").read_text().splitlines() if not line.startswith("#")}
 
 
@@ -43,11 +45,12 @@ def anyio_backend() -> str:
 def restored_logging() -> Iterator[None]:
     """Logging is as it was: a command that ran in this process configured its own."""
     root = logging.getLogger()
-    level, sinks = root.level, set(root.handlers)
+    sinks, levels = set(root.handlers), {one: one.level for one in (root, *map(logging.getLogger, OURS))}
     yield
     for handler in [one for one in root.handlers if one not in sinks and type(one).__name__ == "Sink"]:
         root.removeHandler(handler)
-    root.setLevel(level)
+    for logger, level in levels.items():
+        logger.setLevel(level)
     logging.disable(logging.NOTSET)
     logging.captureWarnings(capture=False)
 
