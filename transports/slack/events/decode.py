@@ -14,7 +14,7 @@ _LINK = re.compile(r"[a-z][a-z0-9+.-]*:[^\s|]+", re.IGNORECASE)
 
 
 def decode(text: str, names: Mapping[str, str]) -> str:
-    """Return *text* as plain text, with the *names* of users by id. Malformed markup stays."""
+    """Return *text* as plain text, with the *names* of users and channels by id. Malformed markup stays."""
     done: list[str] = []
     at = 0
     for token in _TOKEN.finditer(text):
@@ -34,7 +34,7 @@ def _token(whole: str, inner: str, names: Mapping[str, str]) -> str:
         case "@" if rest:
             return "@" + (_one_line(names.get(rest, "")) or label or rest)
         case "#" if rest:
-            return "#" + (label or rest)
+            return "#" + (_one_line(names.get(rest, "")) or label or rest)
         case "!" if rest.startswith(("subteam^", "date^")):
             return label or f"@{rest.partition('^')[2]}"
         case "!" if rest:

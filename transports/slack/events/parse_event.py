@@ -15,10 +15,10 @@ from pydantic import JsonValue
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
 from transports.base.text import digest
 from transports.slack.api.json_fields import Shape, identifier, is_direct, part, stamp, string
+from transports.slack.events.message_words import own_words
 from transports.slack.events.parse_message import (
     Me,
     author_of,
-    own_words,
     parse_message,
     root_of,
     sent_at,

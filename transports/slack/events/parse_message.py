@@ -18,7 +18,7 @@ from threads.model import Attachment, Author, Incoming, Spoken, ThreadId, Via
 from threads.store.checksummed_lines import scrub
 from transports.slack.api.json_fields import Shape, count, identifier, instant, part, parts, stamp, string
 from transports.slack.events.decode import decode
-from transports.slack.events.rich_text import words_of
+from transports.slack.events.message_words import author_of_forwarded, forwarded, forwarded_words, own_words
 
 SAID = frozenset({"", "file_share", "thread_broadcast", "me_message"})
 """The subtypes under which people say something; with ``bot_message`` another bot does."""
@@ -94,13 +94,14 @@ def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
     user, bot, ours = identifier(message, "user"), identifier(message, "bot_id"), me.is_author(message)
     who = user if ours else bot or user
     name = names.get(user) or string(message, "username") or string(part(message, "bot_profile"), "name")
-    forwarded = _quoted(message, me)
-    words = [decode(_text_of(message), {**me.names, **names}), *forwarded]
+    known = {**me.names, **names}
+    quotes = _quoted(message, known)
+    words = [decode(own_words(message), known), *quotes]
     words += [f"[file: {file.name}]" for file in _files(message)]
     text = "\n".join(filter(None, words)).strip()
     if not (who and text):
         return None
-    return Spoken(Author(who, name), text, ours=ours, forwarding=bool(forwarded))
+    return Spoken(Author(who, name), text, ours=ours, forwarding=bool(quotes))
 
 
 def author_of(message: Shape, me: Me) -> Author | None:
@@ -122,45 +123,24 @@ def root_of(message: Shape) -> str:
     return stamp(message, "thread_ts") or stamp(message, "ts")
 
 
-def own_words(message: Shape) -> str:
-    """Return the author's text in Slack's markup, without previews and forwarded messages."""
-    written = string(message, "text")
-    return written if written.strip() else words_of(parts(message, "blocks"))
-
-
 def text_of(message: Shape, me: Me) -> str:
     """Return the text without the bot's name at its beginning, unless it is only the name."""
-    raw = _text_of(message)
+    raw = own_words(message)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
-    forwarded = _quoted(message, me)
-    own = decode(rest, me.names).strip() or ("" if forwarded else decode(raw, me.names).strip())
-    return "\n\n".join(filter(None, (own, *forwarded)))
+    quotes = _quoted(message, me.names)
+    own = decode(rest, me.names).strip() or ("" if quotes else decode(raw, me.names).strip())
+    return "\n\n".join(filter(None, (own, *quotes)))
 
 
-def _text_of(message: Shape) -> str:
-    """Return the author's words; a bot's may be in its attachments alone."""
-    if words := own_words(message):
-        return words
-    return "\n".join(_content(item) for item in parts(message, "attachments") if not _is_shared(item))
-
-
-def _quoted(message: Shape, me: Me) -> list[str]:
+def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
     """Return the forwarded messages as quotes."""
     quotes = []
-    for item in parts(message, "attachments"):
-        if _is_shared(item) and (words := decode(_content(item), me.names).strip()):
-            name = string(item, "author_name") or string(item, "author_subname")
+    for item in forwarded(message):
+        if words := decode(forwarded_words(item), names).strip():
+            name = author_of_forwarded(item)
             heading = f"Forwarded message{' from ' if name else ''}{name}:"
             quotes.append("\n".join(f"> {line}" for line in [heading, *words.splitlines()]))
     return quotes
-
-
-def _is_shared(attachment: Shape) -> bool:
-    return attachment.get("is_share") is True or attachment.get("is_msg_unfurl") is True
-
-
-def _content(attachment: Shape) -> str:
-    return string(attachment, "text") or string(attachment, "fallback")
 
 
 def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | None:
@@ -173,8 +153,7 @@ def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | N
 
 def _files(message: Shape) -> tuple[Attachment, ...]:
     """Return the files of a message and of its forwarded messages, without deleted ones."""
-    forwarded = [item for item in parts(message, "attachments") if _is_shared(item)]
-    files = [file for holder in (message, *forwarded) for file in parts(holder, "files")]
+    files = [file for holder in (message, *forwarded(message)) for file in parts(holder, "files")]
     user = identifier(message, "user")
     return tuple(_attachment(file, user) for file in files if string(file, "mode") != "tombstone")
 
