@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs.generate import events_page, layers_page, settings_page
+from docs.generate.reading import page as reading_page
 
 DOCS = Path(__file__).parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
     "layers.md": layers_page.page,
     "events.md": events_page.page,
+    "reading.md": reading_page.page,
     "settings.md": settings_page.page,
 }
 

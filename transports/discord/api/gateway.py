@@ -21,6 +21,7 @@ from discord.http import HTTPClient
 from yarl import URL
 
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.payloads import readable
 from transports.discord.api.sdk import Client, read_message
 from transports.shared.link.supervisor import LinkDown
 
@@ -126,7 +127,7 @@ class Gateway(Client):
             read_message(parse, data)
             return
         try:
-            parse(data)
+            parse(readable(data) if event == "MESSAGE_UPDATE" else data)
         except Exception:  # the boundary of a transport: one odd event, and the next one is read
             log.exception("link.unreadable: what came cannot be read: %s", event)
 

@@ -38,6 +38,7 @@ from discord.http import HTTPClient, Route
 from discord.webhook.async_ import AsyncWebhookAdapter, async_context
 
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.payloads import readable
 from transports.shared.link.proxy import proxy_for
 
 REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
@@ -163,7 +164,7 @@ def read_message(read: Callable[[Any], T], data: Any) -> T | None:
 
     One odd field (of a poll, an embed, a sticker) must not hide a message, nor those after it.
     """
-    for fields in (data, _bare(data)):
+    for fields in (readable(data), _bare(data)):
         try:
             return read(fields)
         except Exception:  # the boundary of a transport: one odd message, and the next one is read

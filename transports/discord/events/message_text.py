@@ -18,6 +18,7 @@ from threads.model import Attachment
 from threads.store.checksummed_lines import scrub
 from transports.base.text import without_controls
 from transports.discord.api.values import Me
+from transports.discord.events import components
 
 LONGEST_NAME, LONGEST_PERSON = 255, 100
 """Characters of a name that are kept; Discord lets a person's have 32."""
@@ -153,20 +154,50 @@ def _name_lookup(message: discord.Message, me: Me) -> NameOf:
 
 
 def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf) -> list[str]:
-    """Return a message's stickers, its poll, and the embeds of a bot's message."""
+    """Return the words that stand outside of a message's text: stickers, a poll, components, a bot's embeds."""
     words = [f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]" for sticker in message.stickers]
     if isinstance(message, discord.Message) and message.poll:
-        answers = " / ".join(_string(answer.text) for answer in message.poll.answers)
-        words.append(f"[poll: {_string(message.poll.question)} {answers}]")
-    # The embeds of a person's message are previews that Discord added.
-    if not content_of(message).strip() or (isinstance(message, discord.Message) and is_from_bot(message)):
-        words += [decode(_embedded(embed), name_of) for embed in message.embeds]
-    return words
+        words.append(_poll(message.poll))
+    words.append(decode(components.words_of(message.components), name_of))
+    words += [decode(_embedded(embed), name_of) for embed in message.embeds if _is_content(embed, message)]
+    return [word for word in words if word]
+
+
+def _is_content(embed: discord.Embed, message: discord.Message | discord.MessageSnapshot) -> bool:
+    """Return whether an embed is the author's own: those of a person's text are previews that Discord added."""
+    if not content_of(message).strip():
+        return True
+    return is_from_bot(message) if isinstance(message, discord.Message) else embed.type == "rich"
+
+
+def _poll(poll: discord.Poll) -> str:
+    answers = [
+        f"{_string(one.text)}{f' ({one.vote_count})' if one.vote_count else ''}" for one in poll.answers
+    ]
+    return f"[poll: {_string(poll.question)} {' / '.join(answers)}]"
 
 
 def _embedded(embed: discord.Embed) -> str:
+    """Return what people read in an embed, from top to bottom; pictures have no words."""
     fields = [f"{field.name}: {field.value}" for field in embed.fields]
-    return "\n".join(filter(None, (embed.title, embed.description, *fields)))
+    return "\n".join(
+        filter(
+            None,
+            (
+                embed.provider.name,
+                _linked(embed.author.name, embed.author.url),
+                _linked(embed.title, embed.url),
+                embed.description,
+                *fields,
+                embed.footer.text,
+            ),
+        )
+    )
+
+
+def _linked(words: str | None, url: str | None) -> str:
+    """Return *words* with the address they lead to."""
+    return f"{words} ({url})" if words and url and words != url else words or url or ""
 
 
 def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:

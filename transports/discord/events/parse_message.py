@@ -144,4 +144,4 @@ def _via(message: discord.Message, place: Place, me: Me, root: str) -> Via | Non
     if continues or (other is not None and is_ours(other, me)):
         return "mention"
     says_something = content_of(message).strip() or message.attachments or message.message_snapshots
-    return "overheard" if place.kind == "thread" and says_something else None
+    return "overheard" if place.kind == "thread" and (says_something or message.components) else None

@@ -1,0 +1,41 @@
+"""Makes docs/reading.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from docs.generate.reading import Row, discord, slack
+
+INTRODUCTION = """# What the model reads
+
+What people see in a message, the model reads, wherever it stands: in a new message, an earlier line, a forward, the
+target of a reply, an edit, or after a restart. What it cannot read is named in its place. These tables are made from
+the examples with which the tests try each kind (`docs/generate/reading`).
+"""
+
+
+def page() -> str:
+    parts = [
+        INTRODUCTION,
+        *_section("Slack: blocks", slack.BLOCKS),
+        *_section("Slack: texts in blocks", slack.TEXTS),
+        *_section("Slack: buttons, menus and fields", slack.ELEMENTS),
+        *_section("Slack: rich text", slack.RICH_TEXT),
+        *_section("Discord: parts of a message", discord.PARTS),
+        *_section("Discord: components", discord.COMPONENTS),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, rows: Iterable[Row]) -> Iterable[str]:
+    yield f"## {title}\n"
+    yield "| kind | what people see | what the model reads of an example | why not more |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        yield f"| `{row.kind}` | {row.sees} | {_cell(row.reads)} | {row.why} |"
+    yield ""
+
+
+def _cell(words: str) -> str:
+    escaped = words.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;")
+    return "<br>".join(f"<code>{line}</code>" for line in escaped.split("\n") if line) or "nothing"
