@@ -13,12 +13,12 @@ import anyio
 
 from threads.model import (
     Answer,
+    Earlier,
     File,
     Image,
     Incoming,
     Message,
     Question,
-    Spoken,
     TextDelta,
     TextReset,
     ThinkingDelta,
@@ -136,7 +136,7 @@ class StageTurn:
     async def with_text(self, file: File, text: str) -> File:
         return await self.playing.with_text(file, text)
 
-    async def earlier(self) -> Sequence[Spoken]:
+    async def earlier(self) -> Earlier:
         return await self.playing.earlier()
 
     async def picture(self, image: Image) -> Image:

@@ -15,7 +15,17 @@ import pytest
 from tests.patience import WITHIN_S
 from tests.serving import Chat, serving
 from tests.world import ANN, T1, Scripted, Step, calls, says
-from threads.model import Attachment, Author, Incoming, Message, Outgoing, Spoken, ThreadId, ToolResult
+from threads.model import (
+    Attachment,
+    Author,
+    Earlier,
+    Incoming,
+    Message,
+    Outgoing,
+    Spoken,
+    ThreadId,
+    ToolResult,
+)
 from threads.store.data_folder import thread_folder
 from transports.base.transport import Capabilities
 
@@ -34,8 +44,8 @@ class UserPlatform(Chat):
         self.spoken, self.files = list(earlier), files or {}
         self.attached: list[tuple[str, bytes]] = []
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        return self.spoken
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        return Earlier(tuple(self.spoken))
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

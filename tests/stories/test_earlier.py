@@ -9,7 +9,7 @@ from bot.agent.prompt.user_message import LONGEST, MOST_CHARACTERS, MOST_LINES
 from tests.sim.loop import virtual_time
 from tests.world import ANN, T1, Platform, Scripted, message, running
 from threads.errors import TransportUnavailable
-from threads.model import Author, Spoken, Text, ThreadId
+from threads.model import Author, Earlier, Spoken, Text, ThreadId
 from threads.store.thread_files import EARLIER_WITHIN_S
 from transports.base.transport import Capabilities
 
@@ -29,14 +29,14 @@ class Old(Platform):
         self.capabilities = Capabilities(find=True, earlier=earlier)
         self.spoken, self.asked = list(spoken), []
 
-    async def earlier(self, thread, before):
+    async def earlier(self, thread, before, after=""):
         self.asked.append((thread, before))
         for spoken in self.spoken:
             if isinstance(spoken, Exception):
                 raise spoken
             if spoken is None:
                 await anyio.sleep_forever()
-        return self.spoken
+        return Earlier(tuple(self.spoken))
 
 
 async def first_of(data, platform, *messages):

@@ -155,4 +155,4 @@ async def test_what_it_does_not_have_it_says_in_the_domains_words(opened, tmp_pa
             with pytest.raises(PostFailed):
                 await edge.attach(thread, "k", tmp_path / "x", "x")
         earlier = await edge.earlier(thread, "9999999999.000000")
-        assert [line.text for line in earlier] == (["hello"] if edge.capabilities.earlier else [])
+        assert [line.text for line in earlier.lines] == (["hello"] if edge.capabilities.earlier else [])

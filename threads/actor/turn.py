@@ -22,6 +22,7 @@ from threads.journal.records import PendingMessage
 from threads.model import (
     Answer,
     Choice,
+    Earlier,
     File,
     Image,
     Incoming,
@@ -32,7 +33,6 @@ from threads.model import (
     QuestionClosed,
     Resumed,
     Run,
-    Spoken,
     Text,
     TextDelta,
     TextReset,
@@ -263,9 +263,9 @@ class ActorTurn:
     async def with_text(self, file: File, text: str) -> File:
         return await self._shared.files.with_text(self.incoming.thread, file, text)
 
-    async def earlier(self) -> Sequence[Spoken]:
+    async def earlier(self) -> Earlier:
         if self._conversation.anew:
-            return ()
+            return Earlier()
         return await self._shared.files.earlier(self.incoming, self.note)
 
     async def picture(self, image: Image) -> Image:

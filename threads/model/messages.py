@@ -133,15 +133,30 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A message in a thread from before the bot joined it. ``ours``: the bot wrote it.
+    """A message in a thread that did not come to the bot. ``ours``: the bot wrote it.
 
-    ``forwarding``: it contains a forwarded message, which somebody else wrote.
+    ``forwarding``: it contains a forwarded message, which somebody else wrote. ``id`` is the platform's.
     """
 
     author: Author
     text: str
     ours: bool = False
     forwarding: bool = False
+    id: str = ""
+    files: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """Lines of a thread, oldest first. ``left_out`` counts those that are not among them, as far as is known.
+
+    ``title`` is the thread's own, blank if it has none. If the lines go back to the beginning, the first one is the
+    message that the thread is about.
+    """
+
+    lines: tuple[Spoken, ...] = ()
+    left_out: int = 0
+    title: str = ""
 
 
 Inbound = Incoming | Edited | Deleted | Feedback

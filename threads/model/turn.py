@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from .conversation import Image, Message
 from .events import TurnEvent
-from .messages import File, Incoming, Spoken
+from .messages import Earlier, File, Incoming
 from .questions import Answer, Question
 
 
@@ -84,7 +84,7 @@ class Turn(Protocol):
         """Return an attached file with its text, which is stored beside it. Raises OSError."""
         ...
 
-    async def earlier(self) -> Sequence[Spoken]:
+    async def earlier(self) -> Earlier:
         """Return the thread's messages from before the bot joined it, oldest first. A note tells of a failure."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -14,7 +14,7 @@ import anyio
 
 from threads import wording
 from threads.errors import FileUnavailable, PostFailed
-from threads.model import Attachment, File, Image, Incoming, Spoken, ThreadId
+from threads.model import Attachment, Earlier, File, Image, Incoming, ThreadId
 
 from .attachments import (
     PICTURES,
@@ -55,8 +55,8 @@ TOO_SLOW, SHUT = "it took too long to read.", "my disk does not give it back."
 class Source(Protocol):
     """A transport's files and earlier messages. See `transports.base.transport.Transport`."""
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        """Return the messages before that one. Raises `PostFailed`."""
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        """Return the messages before that one, and after the other one if it is given. Raises `PostFailed`."""
         ...
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
@@ -131,21 +131,21 @@ class ThreadFiles:
         await self.store.put(await self.workspace(thread), text_path, text.encode())
         return _readable(file, text, text_path)
 
-    async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Sequence[Spoken]:
+    async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Earlier:
         """Return the thread's messages from before the bot joined it. If they cannot be read, *note* says so.
 
         Empty if the message began the thread.
         """
         thread = incoming.thread
         if thread.root == incoming.id:
-            return ()
+            return Earlier()
         try:
             with anyio.fail_after(EARLIER_WITHIN_S):
                 return await self.source(thread.transport).earlier(thread, incoming.id)
         except (PostFailed, OSError) as error:
             log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
             note(wording.EARLIER_UNREAD)
-            return ()
+            return Earlier()
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence, Sized
+from collections.abc import AsyncIterator, Iterator, Sized
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from threads.errors import PostFailed
-from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent
+from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent
 
 LinkState = Literal["starting", "connected", "standby", "reconnecting", "disconnected", "stopped"]
 """The state of a link. `disconnected` after several failures in a row still keeps trying; `stopped` is final.
@@ -98,8 +98,11 @@ class Transport(Protocol):
         """Show what goes on in the turn of this message. Never blocks, never raises, may drop."""
         ...
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
-        """Return some lines of the thread before that message, oldest first. Raises `PostFailed`."""
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        """Return some lines of the thread before that message, and after the other one if it is given.
+
+        Raises `PostFailed`.
+        """
         ...
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import anyio.to_thread
 
 from threads.errors import TransportRejected, TransportUnavailable
-from threads.model import Attachment, Author, Outgoing, Sink, Spoken, ThreadId, TurnEvent
+from threads.model import Attachment, Author, Earlier, Outgoing, Sink, ThreadId, TurnEvent
 from transports.base.transport import Capabilities, LinkState
 from transports.console import files
 from transports.console.ask import Ask, OneQuestion
@@ -110,8 +110,8 @@ class Console:
     def link(self, thread: ThreadId) -> str:  # noqa: ARG002
         return ""
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
-        return ()
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:  # noqa: ARG002
+        return Earlier()
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a file that the person gave. Raises `threads.errors.FileUnavailable`."""

@@ -20,9 +20,9 @@ from anyio.abc import TaskGroup
 from threads.errors import PostFailed
 from threads.model import (
     Attachment,
+    Earlier,
     Outgoing,
     Sink,
-    Spoken,
     ThreadId,
     TurnEvent,
     TurnSettled,
@@ -145,16 +145,17 @@ class Discord(Client[Options, Rest, _Connection]):
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """Return the earlier lines of a thread; a direct message and a chain of replies have none."""
         connection = await self._connect()
         destination = await connection.destinations.look_up(thread)
         if destination.channel == thread.channel:
-            return ()
+            return Earlier()
         messages = await connection.api.history(
             destination.channel, before=before if is_snowflake(before) else ""
         )
-        return [line for message in messages if (line := parse_spoken(message, connection.me))]
+        lines = tuple(line for message in messages if (line := parse_spoken(message, connection.me)))
+        return Earlier(lines)
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -14,9 +14,9 @@ from anyio.abc import TaskGroup
 from threads.errors import PostFailed, StoreUnavailable
 from threads.model import (
     Attachment,
+    Earlier,
     Outgoing,
     Sink,
-    Spoken,
     Taken,
     ThreadId,
     TurnEvent,
@@ -182,7 +182,7 @@ class Slack(Client[Options, Web, _Connection]):
         message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
         return f"{url}archives/{thread.channel}{message}"
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         connection = await self._connect()
         messages = [
             message
@@ -190,9 +190,8 @@ class Slack(Client[Options, Web, _Connection]):
             if instant(stamp(message, "ts") or "0") < instant(before if is_stamp(before) else "9" * 10)
         ]
         await connection.names.learn(messages)
-        return [
-            line for message in messages if (line := spoken(message, connection.me, connection.names.known))
-        ]
+        lines = [spoken(message, connection.me, connection.names.known) for message in messages]
+        return Earlier(tuple(line for line in lines if line))
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

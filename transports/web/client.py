@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from starlette.routing import BaseRoute
 
-from threads.model import Attachment, Outgoing, Sink, Spoken, ThreadId, TurnEvent, message_key
+from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, message_key
 from threads.store.disk import Offload
 from threads.store.json_file import State
 from transports.base.transport import Capabilities, LinkState
@@ -140,9 +140,9 @@ class Web:
                 "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
             )
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:  # noqa: ARG002
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:  # noqa: ARG002
         """Return nothing: a thread of the page begins with the bot."""
-        return ()
+        return Earlier()
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a file that a person sent. Raises `threads.errors.FileUnavailable`."""

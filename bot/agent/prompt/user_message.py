@@ -17,7 +17,7 @@ from bot.agent.prompt.transcripts import ToText, no_transcripts, not_heard, prob
 from bot.ports import wording
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
-from threads.model import Author, Block, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
+from threads.model import Author, Block, Earlier, File, Image, Incoming, Message, Spoken, Text, ThreadId, Turn
 from threads.scheduled_messages import due_of, headings
 from threads.store.attachments import ReadableFile
 
@@ -134,9 +134,9 @@ async def _build(turn: Turn, incoming: Incoming, files: Sequence[File], read_mem
     for heading in headings(incoming):
         turn.note(heading)
     memory = changed_memory(await read_memory(incoming.thread), turn.messages)
-    earlier = () if turn.messages else await turn.earlier()
+    earlier = Earlier() if turn.messages else await turn.earlier()
     message = user_message(incoming)
-    if not memory and not earlier and not files:
+    if not memory and not earlier.lines and not files:
         return message
     above, *words = message.blocks
     known = (Text(memory),) if memory else ()
@@ -144,7 +144,7 @@ async def _build(turn: Turn, incoming: Incoming, files: Sequence[File], read_mem
     others = [file for file in files if file.audio != "voice"]
     if spoken and not incoming.text.strip():
         words = []
-    quotes = _quote_earlier(earlier, incoming.author)
+    quotes = _quote_earlier(earlier.lines, incoming.author)
     return replace(message, blocks=(*known, *quotes, above, *_file_blocks(others), *spoken, *words))
 
 

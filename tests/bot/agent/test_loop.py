@@ -18,7 +18,7 @@ from tests.one_model import unspilled
 from tests.tool_context import make_toolbox, nobody, nowhere
 from tests.world import Scripted, calls, inline, message, says
 from threads.errors import BotError
-from threads.model import Message, Text, ToolCall
+from threads.model import Earlier, Message, Text, ToolCall
 from threads.wording import friendly
 
 
@@ -55,7 +55,7 @@ class FakeTurn:
         self.add()
 
     async def earlier(self):
-        return []
+        return Earlier()
 
     attach = staticmethod(nowhere)
     ask = staticmethod(nobody)

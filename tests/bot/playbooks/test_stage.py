@@ -27,7 +27,7 @@ from tests.bot.playbooks.test_runs import NOW
 from tests.bot.playbooks.test_transitions import run_of
 from tests.tool_context import make_toolbox, no_spill
 from tests.world import T1, inline, message, says, state_file
-from threads.model import Message, Text
+from threads.model import Earlier, Message, Text
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ class Turn(SimpleNamespace):
         pass
 
     async def earlier(self):
-        return ()
+        return Earlier()
 
     async def tell(self, event):
         pass

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from threads.errors import (
     error_fields,
     retry_fields,
 )
-from threads.model import Attachment, Outgoing, Spoken, ThreadId, TurnEvent
+from threads.model import Attachment, Earlier, Outgoing, ThreadId, TurnEvent
 from threads.wording import MAYBE_REPEAT
 from transports.base.transport import Transport
 
@@ -74,9 +74,13 @@ class Outbox:
     async def find(self, thread: ThreadId, key: str) -> str | None:
         return await self._bounded(self._transport.find(thread, key), thread)
 
-    async def earlier(self, thread: ThreadId, before: str) -> Sequence[Spoken]:
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         asked = self._transport.capabilities.earlier
-        return await self._bounded(self._transport.earlier(thread, before), thread) if asked else ()
+        return (
+            await self._bounded(self._transport.earlier(thread, before, after), thread)
+            if asked
+            else Earlier()
+        )
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._transport.download(attachment)
