@@ -77,11 +77,15 @@ async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_m
             [dying] = [each for each in slack.sockets.links if each is not link]
             slack.sockets._next_link = lambda: dying
             root = slack.say("U1", "C1", "<@UBOT> hello")
-            root._timer.cancel()  # it comes again once the worker is dead, however slow this machine is
+            for (
+                event
+            ) in root.events:  # each comes again once the worker is dead, however slow this machine is
+                event._timer.cancel()
             slack.sockets._next_link = lambda: link
             await slack.say("U1", "C1", "and one thing more", thread_ts=root.ts)
             assert not slack.posts(), "its mention is not known yet"
-        slack.sockets._again(root, "timeout")
+        for event in root.events:
+            slack.sockets._again(event, "timeout")
         with anyio.fail_after(60):
             await slack.until(lambda: answer(slack, "one") and answer(slack, "two"))
 
