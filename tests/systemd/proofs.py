@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -47,7 +48,7 @@ def demand(holds: object, words: str) -> None:
         raise Failed(words)
 
 
-def usual(crowd: Crowd) -> dict[str, object]:
+def usual(crowd: Crowd) -> dict[str, Any]:
     return {
         "model": "anthropic/claude-sonnet-5-5",
         "providers": {
@@ -63,9 +64,7 @@ def usual(crowd: Crowd) -> dict[str, object]:
                 "app_token": "file:slack-app",
                 "api_base_url": crowd.slack.api_base_url,
             },
-            "web": {},
         },
-        "observe": {"metrics_port": METRICS_PORT},
         "tools": {"policy": {"shell": "allow"}},
     }
 
@@ -279,7 +278,11 @@ async def starved(crowd: Crowd) -> str:
 
 
 async def quiet(crowd: Crowd) -> str:
-    """Six minutes in which nobody says anything: it is healthy all along, and still the same process."""
+    """Six minutes in which nobody says anything, with the page: healthy all along, and still the same process."""
+    given = usual(crowd)
+    given["transports"]["web"] = {}
+    settings(**given, observe={"metrics_port": METRICS_PORT})
+    await ctl("restart", UNIT)
     before, since, looks = await state(), time.time(), 0
     while time.time() < since + QUIET_S:
         health, page = await reply(f"{METRICS_PORT}/healthz"), await reply("7777/")
@@ -289,6 +292,8 @@ async def quiet(crowd: Crowd) -> str:
         await anyio.sleep(5)
     demand(await state() == before, f"before: {before}, now: {await state()}\n{await journal(since)}")
     await crowd.ask()
+    settings(**usual(crowd))
+    await ctl("restart", UNIT)
     return f"{QUIET_S:.0f} s with Slack and the page, {looks} looks, the same process, and it answers"
 
 
