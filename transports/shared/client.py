@@ -104,7 +104,7 @@ class Connection(ABC, Generic[A]):
 
     @abstractmethod
     async def retire(self, press: Any) -> None:
-        """Take the buttons off a message after one was pressed."""
+        """Take the buttons off a message after one was pressed. Raises `PostFailed`."""
 
     async def close(self, question: Any, event: QuestionClosed) -> None:
         """Take the buttons off a question, and say how it ended."""
@@ -228,7 +228,7 @@ class Client(ABC, Generic[S, A, C]):
                 soon(partial(retry_sweep, close, thread))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_accepted(message_id, event):
-            soon(partial(connection.retire, press))
+            soon(partial(retry_sweep, partial(connection.retire, press), thread))
 
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
