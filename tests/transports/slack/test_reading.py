@@ -5,17 +5,33 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slack_sdk.models.attachments import Attachment, AttachmentField, BlockAttachment, InteractiveAttachment
 from slack_sdk.models.blocks import Block, BlockElement
 from slack_sdk.models.blocks.basic_components import RawNumberObject, RawTextObject, TextObject
 
 from docs.generate.reading import slack as catalogue
 from transports.slack.events.blocks import DEEPEST, KINDS, MOST_CELLS, MOST_PARTS, words_of
 from transports.slack.events.decode import decode
+from transports.slack.events.downloads import REASONS
 from transports.slack.events.message_words import MOST_ATTACHMENTS
-from transports.slack.events.parse_message import LONGEST_TEXT, Me, text_of
+from transports.slack.events.parse_message import (
+    CANVAS,
+    LONGEST_TEXT,
+    NO_DOWNLOAD,
+    NOTED,
+    NOTHING_KNOWN,
+    SAID,
+    UNSEEN,
+    Known,
+    Me,
+    parse_message,
+    spoken,
+    text_of,
+)
 
 ROWS = [*catalogue.BLOCKS, *catalogue.TEXTS, *catalogue.ELEMENTS, *catalogue.RICH_TEXT]
 NAMES = {"U2": "Ann", "C2": "general"}
+ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
 
 def read(*blocks):
@@ -40,13 +56,53 @@ def _kinds_of(*classes):
     return found.union(*(_kinds_of(*one.__subclasses__()) for one in classes))
 
 
+@pytest.mark.parametrize("row", catalogue.ATTACHMENTS, ids=lambda row: row.kind)
+def test_each_field_of_an_attachment_is_read_as_the_catalogue_says(row):
+    assert said("", attachments=[row.shape], known=Known(NAMES)) == row.reads
+    assert row.reads or row.why, "nothing without a reason"
+
+
+def test_the_catalogue_has_every_field_of_an_attachment_that_the_sdk_has():
+    built = [
+        InteractiveAttachment(text="a", fallback="b", callback_id="c", actions=[]),
+        BlockAttachment(blocks=[]),
+        AttachmentField(),
+    ]
+    fields = set(Attachment.attributes).union(*(one.attributes for one in built), {"actions"})
+    assert fields - {"value"} <= {row.kind for row in catalogue.ATTACHMENTS}
+    assert {"button", "select"} <= set(KINDS), "what stands in actions"
+
+
+@pytest.mark.parametrize(
+    "row", [*catalogue.SAID, *catalogue.NOTED, *catalogue.UNSEEN], ids=lambda row: row.kind or "none"
+)
+def test_each_subtype_of_a_message_is_read_as_the_catalogue_says(row):
+    message = {"type": "message", "ts": "1.2", "user": "U1", "subtype": row.kind, **row.shape}
+    line = spoken(message, ME, Known(NAMES))
+    assert (line.text if line else "") == row.reads
+    mine = Me("T1", "UBOT", "BBOT", bots=frozenset({"B2"}))
+    incoming = parse_message(message, "D1", mine, Known(NAMES), direct=True)
+    assert (incoming.text if incoming else None) == (row.reads if row in catalogue.SAID else None)
+    assert row.reads or row.why, "nothing without a reason"
+
+
+def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_new_one_is_said_or_named():
+    assert {row.kind for row in catalogue.SAID} == SAID | {"bot_message"}
+    assert {row.kind for row in catalogue.NOTED} == NOTED
+    assert {row.kind for row in catalogue.UNSEEN} == UNSEEN
+    assert {row.kind for row in catalogue.FILES} >= NO_DOWNLOAD | CANVAS | set(REASONS)
+    new = {"type": "message", "ts": "1.2", "user": "U1", "subtype": "voice_of_tomorrow"}
+    assert parse_message({**new, "text": "hi"}, "D1", ME, direct=True).text == "hi"
+    assert spoken(new, ME).text == "[a message of an unknown type that I cannot read]"
+
+
 # -- a message as a whole --------------------------------------------------------------------------------------
 
-ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
-
-def said(text="", **more):
-    return text_of({"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}, ME)
+def said(text="", known=NOTHING_KNOWN, **more):
+    return text_of(
+        {"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}, ME, known
+    )
 
 
 def section(words):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import unescape
+from html import escape, unescape
 
 from transports.slack.api.json_fields import Shape, instant, is_stamp, part, parts, string
 from transports.slack.events.blocks import unreadable, words_of
@@ -22,7 +22,7 @@ NO_PREVIEW = "[no preview available]"
 MOST_ATTACHMENTS = 100
 """Attachments of one message that are read; Slack takes no more."""
 
-_TOKEN = re.compile(r"<(?:!date\^[^<>|]*\||([^<>|]*)\|)[^<>]*>")
+_TOKEN = re.compile(r"<([^<>|]*)\|([^<>]*)>")
 _LIST_MARK = re.compile(r"^[ \t>]*(?:\d{1,4}|[a-z]{1,5})[.)](?=\s)", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
 
@@ -50,20 +50,31 @@ def forwarded(message: Shape) -> Sequence[Shape]:
     return found[:MOST_ATTACHMENTS]
 
 
-def forwarded_words(attachment: Shape, unread: set[str] | None = None) -> str:
-    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*."""
+def forwarded_words(attachment: Shape, unread: set[str] | None = None, *, inner: bool = False) -> str:
+    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*.
+
+    *inner*: it is forwarded in a forwarded message; what is forwarded in that is not read.
+    """
     unread = set() if unread is None else unread
-    inner = [part(one, "message") for one in parts(attachment, "message_blocks")]
-    words = _union(
-        [
-            _attachment_words(attachment, unread),
-            *(own_words(one, unread) for one in inner[:MOST_ATTACHMENTS]),
-            _left_out(inner),
+    messages = [part(one, "message") for one in parts(attachment, "message_blocks")]
+    texts = [_attachment_words(attachment, unread)]
+    for message in messages[:MOST_ATTACHMENTS]:
+        texts.append(own_words(message, unread))
+        texts += [
+            f"{escape(heading(item), quote=False)}\n{forwarded_words(item, unread, inner=True)}"
+            for item in forwarded(message)
+            if not inner
         ]
-    )
+    words = _union([*texts, _left_out(messages)])
     if not (words or parts(attachment, "files")):
         words = unreadable("a forwarded message")
     return _lines(words, _footer(attachment))
+
+
+def heading(attachment: Shape) -> str:
+    """Return the line above a forwarded message, which says whose it is."""
+    name = string(attachment, "author_name") or string(attachment, "author_subname")
+    return f"Forwarded message{' from ' if name else ''}{name}:"
 
 
 def holders_of_files(message: Shape) -> Sequence[Shape]:
@@ -76,10 +87,6 @@ def holders_of_files(message: Shape) -> Sequence[Shape]:
 def all_words(message: Shape, unread: set[str] | None = None) -> Sequence[str]:
     """Return the author's words, and those of each forwarded message. Note the *unread* kinds."""
     return [own_words(message, unread), *(forwarded_words(item, unread) for item in forwarded(message))]
-
-
-def author_of_forwarded(attachment: Shape) -> str:
-    return string(attachment, "author_name") or string(attachment, "author_subname")
 
 
 def _left_out(items: Sequence[Shape]) -> str:
@@ -161,6 +168,17 @@ def _contains(whole: tuple[str, str], some: tuple[str, str]) -> bool:
 
 
 def _plain_words(text: str) -> str:
-    """Return the words with a blank on each side, without markup, the labels of links and the numbers of lists."""
-    plain = _LIST_MARK.sub("", unescape(_TOKEN.sub(r"\1", text)))
-    return f" {' '.join(_WORD.findall(plain.casefold()))} "
+    """Return the words with a blank on each side, without markup and the numbers of lists."""
+    return f" {' '.join(_words(_LIST_MARK.sub('', _TOKEN.sub(_unlabelled, text))))} "
+
+
+def _unlabelled(token: re.Match[str]) -> str:
+    """Return an address with its label, if that says something else; of a mention, the id."""
+    target, label = token[1], token[2]
+    if target[:1] in "@#!" or "".join(_words(label)) in "".join(_words(target)):
+        return target
+    return f"{target} {label}"
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unescape(text).casefold())

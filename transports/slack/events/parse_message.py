@@ -22,9 +22,9 @@ from transports.slack.events.blocks import unreadable
 from transports.slack.events.decode import decode, mentioned
 from transports.slack.events.message_words import (
     all_words,
-    author_of_forwarded,
     forwarded,
     forwarded_words,
+    heading,
     holders_of_files,
     own_words,
 )
@@ -223,9 +223,7 @@ def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
     quotes = []
     for item in forwarded(message):
         if words := decode(forwarded_words(item), names).strip():
-            name = author_of_forwarded(item)
-            heading = f"Forwarded message{' from ' if name else ''}{name}:"
-            quotes.append("\n".join(f"> {line}" for line in [heading, *words.splitlines()]))
+            quotes.append("\n".join(f"> {line}" for line in [heading(item), *words.splitlines()]))
     return quotes
 
 
