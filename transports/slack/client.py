@@ -102,6 +102,7 @@ class _Connection(Connection[Web]):
     presses: PressedButtons
     lookups: Lookups
     url: str
+    reads_files: bool
     leftovers: dict[ThreadId, _Leftovers] = field(default_factory=dict)
     sweeping: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -204,7 +205,11 @@ class Slack(Client[Options, Web, _Connection]):
         own = own_origin(options.api_base_url)
         attachment = await located(attachment, connection.lookups)
         async with open_download(
-            connection.api.session, attachment, token=options.bot_token, own=own
+            connection.api.session,
+            attachment,
+            token=options.bot_token,
+            own=own,
+            granted=connection.reads_files,
         ) as chunks:
             yield chunks
 
@@ -266,4 +271,5 @@ class Slack(Client[Options, Web, _Connection]):
             presses=intake.buttons,
             lookups=lookups,
             url=identity.url,
+            reads_files=not identity.scopes or "files:read" in identity.scopes,
         )

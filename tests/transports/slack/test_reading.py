@@ -90,7 +90,8 @@ def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_ne
     assert {row.kind for row in catalogue.SAID} == SAID | {"bot_message"}
     assert {row.kind for row in catalogue.NOTED} == NOTED
     assert {row.kind for row in catalogue.UNSEEN} == UNSEEN
-    assert {row.kind for row in catalogue.FILES} >= NO_DOWNLOAD | CANVAS | set(REASONS)
+    assert {row.kind for row in catalogue.FILES} >= NO_DOWNLOAD | CANVAS
+    assert {*REASONS, "file_access"} == NO_DOWNLOAD
     new = {"type": "message", "ts": "1.2", "user": "U1", "subtype": "voice_of_tomorrow"}
     assert parse_message({**new, "text": "hi"}, "D1", ME, direct=True).text == "hi"
     assert spoken(new, ME).text == "[a message of an unknown type that I cannot read]"
@@ -193,6 +194,72 @@ MESSAGES = {
     "a kind with an odd name": (
         {"blocks": [{"type": "<@U2>"}]},
         "[a block of an unknown type that I cannot read]",
+    ),
+    "what a person types with marks that text and blocks write differently": (
+        {
+            "text": "&gt; a\n&gt; b\n1. one\n    a. two\n<#C2|> at <!date^1720710212^{date}|July 11> "
+            ":wave::skin-tone-2: ok",
+            "blocks": [
+                {
+                    "type": "rich_text",
+                    "elements": [
+                        {"type": "rich_text_quote", "elements": [{"type": "text", "text": "a\nb"}]},
+                        *(
+                            {
+                                "type": "rich_text_list",
+                                "style": "ordered",
+                                "indent": indent,
+                                "elements": [
+                                    {
+                                        "type": "rich_text_section",
+                                        "elements": [{"type": "text", "text": word}],
+                                    }
+                                ],
+                            }
+                            for indent, word in enumerate(("one", "two"))
+                        ),
+                        {
+                            "type": "rich_text_section",
+                            "elements": [
+                                {"type": "channel", "channel_id": "C2"},
+                                {"type": "text", "text": " at "},
+                                {
+                                    "type": "date",
+                                    "timestamp": 1720710212,
+                                    "format": "{date}",
+                                    "fallback": "July 11",
+                                },
+                                {"type": "text", "text": " "},
+                                {"type": "emoji", "name": "wave", "skin_tone": 2},
+                                {"type": "text", "text": " ok"},
+                            ],
+                        },
+                    ],
+                }
+            ],
+        },
+        "> a\n> b\n1. one\n    a. two\n#a-channel (C2) at July 11 :wave::skin-tone-2: ok",
+    ),
+    "a label beside an address that stands elsewhere": (
+        {"text": "https://a.example/x", "blocks": [section("<https://a.example/x|the report>")]},
+        "the report (https://a.example/x)",
+    ),
+    "an address with marks of its own": (
+        {"blocks": [catalogue.rich({"type": "link", "url": "https://a.example/?q=a|b>c&d", "text": "x"})]},
+        "x (https://a.example/?q=a%7Cb%3Ec&d)",
+    ),
+    "a forward in a forward": (
+        {
+            "attachments": [
+                {
+                    "is_share": True,
+                    "message_blocks": [
+                        {"message": {"text": "see", "attachments": [{**FORWARD, "author_name": "Eve"}]}}
+                    ],
+                }
+            ]
+        },
+        "> Forwarded message:\n> see\n> Forwarded message from Eve:\n> the *details*",
     ),
     "a short word that is part of a longer one": (
         {"text": "no", "blocks": [section("nothing")]},

@@ -87,6 +87,7 @@ class Lookups:
         with anyio.move_on_after(within_s):
             async with anyio.create_task_group() as tasks:
                 for one in unknown[:MOST_AT_ONCE]:
+                    await self._web.limits.take(ABOUT[one[0]][0], urgent=False)
                     tasks.start_soon(self._look_up, one, answered)
         if not answered:
             self._rest_until = anyio.current_time() + REST_S
@@ -96,7 +97,7 @@ class Lookups:
     async def _look_up(self, one: str, answered: list[str]) -> None:
         method, name = ABOUT[one[0]]
         try:
-            found = part(await self._web.call(method, urgent=False, **{name: one}), name)
+            found = part(await self._web.ask(method, **{name: one}), name)
         except SlackRefused as refused:
             log.info("names.refused: Slack does not say what an id stands for: %s", refused)
             found = {}

@@ -220,11 +220,8 @@ def _bounded(text: str) -> str:
 
 def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
     """Return the forwarded messages as quotes."""
-    quotes = []
-    for item in forwarded(message):
-        if words := decode(forwarded_words(item), names).strip():
-            quotes.append("\n".join(f"> {line}" for line in [heading(item), *words.splitlines()]))
-    return quotes
+    said = [(heading(item), decode(forwarded_words(item), names).strip()) for item in forwarded(message)]
+    return ["\n".join(f"> {line}" for line in [above, *words.splitlines()]) for above, words in said if words]
 
 
 def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | None:
@@ -250,10 +247,15 @@ def _is_withheld(file: Shape) -> bool:
     return string(file, "mode") == "file_access" or string(file, "file_access") == "check_file_info"
 
 
+def withheld_as(mode: str) -> str:
+    """Return what stands for the address of a file of this mode, which is no download."""
+    return f"mode:{mode}"
+
+
 def attachment_of(file: Shape, user: str) -> Attachment:
     """Return one file of a message of *user*.
 
-    Its address may be blank or not Slack's: the download reports it. A clip that somebody else recorded, as in a
+    Its address may be blank or not Slack's, or say that there is none: the download reports it. A clip that somebody else recorded, as in a
     forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
@@ -266,6 +268,6 @@ def attachment_of(file: Shape, user: str) -> Attachment:
         name=scrub(name)[:LONGEST_NAME],
         media_type=scrub(media_type)[:LONGEST_NAME],
         size=size,
-        url="" if mode in NO_DOWNLOAD else scrub(address),
+        url=withheld_as(mode) if mode in NO_DOWNLOAD else scrub(address),
         voice=string(file, "subtype") == "slack_audio" and identifier(file, "user") == user,
     )
