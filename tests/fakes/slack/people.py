@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any, Literal
 
 from tests.fakes.slack.deliveries import Delivery
@@ -201,12 +202,12 @@ _MENTION = re.compile(r"<@(\w+)>")
 
 
 def _rich_text(text: str) -> list[Json]:
-    """The blocks that a client sends along with a person's text."""
+    """The blocks that a client sends along with a person's text. Their text is plain, without entities."""
     elements: list[Json] = []
     for place, part in enumerate(_MENTION.split(text)):
         if part:
             elements.append(
-                {"type": "user", "user_id": part} if place % 2 else {"type": "text", "text": part}
+                {"type": "user", "user_id": part} if place % 2 else {"type": "text", "text": unescape(part)}
             )
     return [
         {

@@ -255,8 +255,8 @@ def withheld_as(mode: str) -> str:
 def attachment_of(file: Shape, user: str) -> Attachment:
     """Return one file of a message of *user*.
 
-    Its address may be blank or not Slack's, or say that there is none: the download reports it. A clip that somebody else recorded, as in a
-    forwarded message, is not the user's own voice.
+    Its address may be blank or not Slack's, or say that there is none: the download reports it. A clip that somebody
+    else recorded, as in a forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
     media_type, size, mode = string(file, "mimetype"), count(file, "size"), string(file, "mode")
