@@ -324,3 +324,64 @@ def test_lists_in_lists_without_end_are_read_to_a_depth():
 def test_no_shape_of_blocks_is_too_odd_to_read(value):
     words_of(value, set())
     said("hi", blocks=value, attachments=value)
+
+
+# -- what a person types, which Slack sends as text and as blocks -------------------------------------------------
+
+TYPED = st.text(st.sampled_from("ab9 <>&*_~`é漢😀.!?'-"), min_size=1, max_size=12).filter(
+    lambda text: text.strip(" >*_~`-") != ""
+)
+STYLES = {"bold": "*", "italic": "_", "strike": "~", "code": "`"}
+
+
+def escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@st.composite
+def styled(draw):
+    text, style = draw(TYPED), draw(st.sampled_from(["", *STYLES]))
+    mark = STYLES.get(style, "")
+    element = {"type": "text", "text": text} | ({"style": {style: True}} if style else {})
+    return element, f"{mark}{escaped(text)}{mark}"
+
+
+INLINE = st.one_of(
+    styled(),
+    st.just(({"type": "user", "user_id": "U2"}, "<@U2>")),
+    st.just(({"type": "channel", "channel_id": "C2"}, "<#C2|>")),
+    st.just(({"type": "emoji", "name": "wave", "skin_tone": 3}, ":wave::skin-tone-3:")),
+    st.just(({"type": "broadcast", "range": "here"}, "<!here>")),
+    st.just(({"type": "link", "url": "https://a.example/?a=1&b=2"}, "<https://a.example/?a=1&amp;b=2>")),
+    st.just(({"type": "link", "url": "https://a.example/x", "text": "docs"}, "<https://a.example/x|docs>")),
+)
+LINE = st.lists(INLINE, min_size=1, max_size=4)
+
+
+@st.composite
+def typed(draw):
+    """Return the elements of a rich text, and the text that Slack makes of them."""
+    kind = draw(st.sampled_from(["section", "quote", "preformatted", "bullet", "ordered"]))
+    lines = draw(st.lists(LINE, min_size=1, max_size=3))
+    texts = ["".join(text for _, text in line) for line in lines]
+    elements = [[element for element, _ in line] for line in lines]
+    if kind in ("bullet", "ordered"):
+        items = [{"type": "rich_text_section", "elements": line} for line in elements]
+        marks = ["•"] * len(lines) if kind == "bullet" else [f"{n}." for n in range(1, len(lines) + 1)]
+        listed = {"type": "rich_text_list", "style": kind, "elements": items}
+        return listed, "\n".join(f"{mark} {text}" for mark, text in zip(marks, texts, strict=True))
+    inner = [one for line in elements for one in (*line, {"type": "text", "text": "\n"})][:-1]
+    mark = {"quote": "&gt; ", "section": "", "preformatted": ""}[kind]
+    text = "\n".join(f"{mark}{text}" for text in texts)
+    return {
+        "type": f"rich_text_{kind}",
+        "elements": inner,
+    }, f"```{text}```" if kind == "preformatted" else text
+
+
+@given(st.lists(typed(), min_size=1, max_size=3))
+def test_what_a_person_types_is_read_once_though_slack_sends_it_as_text_and_as_blocks(parts):
+    text = "\n".join(text for _, text in parts)
+    rich = {"type": "rich_text", "elements": [element for element, _ in parts]}
+    both, blocks = said(text, blocks=[rich]), said("", blocks=[rich])
+    assert both in (said(text), blocks)

@@ -24,6 +24,7 @@ MOST_ATTACHMENTS = 100
 
 _TOKEN = re.compile(r"<([^<>|]*)\|([^<>]*)>")
 _LIST_MARK = re.compile(r"^[ \t>]*(?:\d{1,4}|[a-z]{1,5})[.)](?=\s)", re.MULTILINE)
+_MARKS = re.compile(r"[\s*_~`•>-]")
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -163,13 +164,19 @@ def _contains(whole: tuple[str, str], some: tuple[str, str]) -> bool:
     """Return whether *whole* says all of *some*, each a text with its words: marks and blanks may differ."""
     (text, words), (other, sought) = whole, some
     if not sought.strip():
-        return other.strip() in text
+        return _signs(other) in _signs(text)
     return sought in words or words.replace(" ", "") == sought.replace(" ", "")
 
 
 def _plain_words(text: str) -> str:
     """Return the words with a blank on each side, without markup and the numbers of lists."""
     return f" {' '.join(_words(_LIST_MARK.sub('', _TOKEN.sub(_unlabelled, text))))} "
+
+
+def _signs(text: str) -> str:
+    """Return a text without the marks of lists, quotes and styles, unless it has nothing else."""
+    plain = unescape(text)
+    return _MARKS.sub("", _LIST_MARK.sub("", plain)) or plain.strip()
 
 
 def _unlabelled(token: re.Match[str]) -> str:
