@@ -587,7 +587,7 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     action, slash = parse_action(body, ME), parse_command(body, ME)
     if isinstance(body, dict):
         spoken(body, ME)
-        list(wanted(body))
+        list(wanted(body, set()))
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
     found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []

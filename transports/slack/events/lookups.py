@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 import anyio
 from cachetools import LRUCache, TTLCache
@@ -17,7 +16,6 @@ from transports.shared.client import CountUnread
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, part, string
 from transports.slack.api.web_api import Web
-from transports.slack.events.message_words import all_words
 from transports.slack.events.parse_message import Known, Me, wanted
 
 log = logging.getLogger(__name__)
@@ -58,12 +56,13 @@ class Lookups:
 
         Their parts of a kind that cannot be read are counted.
         """
+        ids: list[str] = []
         for message in messages:
             unread: set[str] = set()
-            all_words(message, unread)
+            ids += wanted(message, unread)
             for kind in unread:
                 self._count_unread(kind)
-        return await self._learn(chain.from_iterable(map(wanted, messages)), within_s)
+        return await self._learn(ids, within_s)
 
     async def name_of(self, user: str) -> str:
         """Return a person's name, or "" if it cannot be read now."""

@@ -22,6 +22,11 @@ NO_PREVIEW = "[no preview available]"
 MOST_ATTACHMENTS = 100
 """Attachments of one message that are read; Slack takes no more."""
 
+MOST_CHARACTERS = 100_000
+"""Characters of one message that are read; Slack's own have about 60,000 at most."""
+
+NOT_SHOWN = "[the rest is not shown]"
+
 _TOKEN = re.compile(r"<([^<>|]*)\|([^<>]*)>")
 _LIST_MARK = re.compile(r"^[ \t>]*(?:\d{1,4}|[a-z]{1,5})[.)](?=\s)", re.MULTILINE)
 _MARKS = re.compile(r"[\s*_~`•>-]")
@@ -152,8 +157,18 @@ def _union(texts: Sequence[str]) -> str:
     Slack sends what a person writes twice, as text and as blocks. The text beside an app's blocks may be a summary of
     them, or say something else.
     """
+    texts = list(
+        dict.fromkeys(filter(str.strip, texts))
+    )  # most that people write comes twice in the same form
+    if len(texts) < 2:
+        return "".join(texts)
     kept: list[tuple[str, str]] = []
-    for text in filter(str.strip, texts):
+    room = MOST_CHARACTERS
+    for text in texts:
+        if room < 0:
+            kept.append((NOT_SHOWN, ""))
+            break
+        room -= len(text)
         new = text, _plain_words(text)
         if not any(_contains(other, new) for other in kept):
             kept = [other for other in kept if not _contains(new, other)] + [new]

@@ -123,10 +123,11 @@ def parse_message(
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
-    raw = own_words(message)
-    via = _via(raw, me, direct=direct, reply=root != ts, named=named)
+    via = _via(own_words(message), me, direct=direct, reply=root != ts, named=named)
+    if via is None:
+        return None
     text, files = text_of(message, me, known), _files(message, known)
-    if via is None or not (text or files):
+    if not (text or files):
         return None
     return Incoming(
         id=ts,
@@ -165,10 +166,13 @@ def _words_without_text(subtype: str) -> str:
     return "" if known else unreadable("a message of an unknown type")
 
 
-def wanted(message: Shape) -> Iterator[str]:
-    """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files."""
+def wanted(message: Shape, unread: set[str]) -> Iterator[str]:
+    """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files.
+
+    Add its kinds of blocks that cannot be read to *unread*.
+    """
     yield identifier(message, "user")
-    for words in all_words(message):
+    for words in all_words(message, unread):
         yield from mentioned(words)
     for holder in holders_of_files(message):
         yield from (identifier(file, "id") for file in parts(holder, "files") if _is_withheld(file))
