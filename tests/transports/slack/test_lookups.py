@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import anyio
 import pytest
 
 from tests.fakes.slack import ApiError, FakeSlack, Gate
+from tests.transports.memory import Memory, offload
 from tests.transports.slack.bot import bot_in
+from tests.transports.slack.test_catch_up import FILE
 from tests.transports.slack.test_slack_story import answers
 from tests.transports.slack.virtual import BACKEND, LATENCY_S, VirtualWeb, count_calls, virtual_slack
 from tests.world import Scripted
+from threads.store.mark_file import MarkFile
+from transports.shared.backfill.marks import Marks
+from transports.slack.events.intake import Intake
 from transports.slack.events.lookups import LASTS_S, MOST_AT_ONCE, REST_S, Lookups
 from transports.slack.events.parse_message import Me, spoken
+from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +30,10 @@ ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 @pytest.fixture
 def anyio_backend():
     return BACKEND
+
+
+def _now():
+    return datetime.fromtimestamp(1.7e9 + anyio.current_time(), UTC)
 
 
 def workspace():
@@ -115,17 +128,26 @@ async def test_in_a_thread_with_a_person_of_another_company_the_others_have_name
     assert "[u1 (U1), " in request
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_messages_that_wait_for_names_are_answered_in_their_order(tmp_path):
-    model = Scripted()
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        gate = slack.gate("users.info")
-        first = slack.say("U1", "D1", "one <@U2>")
-        await gate.reached()
-        second = slack.say("U1", "D1", "two", thread_ts=first.ts)
-        gate.open()
-        await first
-        await second
-        await slack.until(lambda: any("two" in str(asked.messages) for asked in model.requests))
-    texts = str(model.requests[-1].messages)
-    assert texts.index("one @u2") < texts.index("two")
+async def test_a_message_that_waits_for_names_is_not_overtaken():
+    slack, lookups = workspace()
+    await lookups.explain([said("hi")], 1.0)
+    marks, taken = Marks(MarkFile(Memory(), FILE), offload, _now, STAMPS), []
+
+    async def sink(event):
+        taken.append(event.text)
+
+    async def recent(within_s, most):
+        return []
+
+    marks.open()
+    async with anyio.create_task_group() as tasks:
+        web = VirtualWeb(slack)
+        more = {"recent": recent, "now": _now, "max_age_s": 600}
+        intake = Intake(tasks, web, ME, marks, sink, SimpleNamespace(), lookups, **more)
+        for text in ("one <@U2>", "two"):
+            event = {**said(text), "ts": slack.next_ts(), "channel": "D1"}
+            tasks.start_soon(intake.take, "event", {"type": "event_callback", "event": event})
+            await anyio.sleep(LATENCY_S / 10)
+        await anyio.sleep(10)
+        tasks.cancel_scope.cancel()
+    assert taken == ["one @u2", "two"]

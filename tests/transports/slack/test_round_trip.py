@@ -12,6 +12,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
+from transports.slack.events.parse_message import CANVAS
 
 pytestmark = pytest.mark.anyio
 
@@ -192,4 +193,6 @@ async def test_a_file_of_each_mode_is_read_or_has_its_true_reason(tmp_path, way)
             await slack.until(lambda: all(answers(slack, *where) for where in asked))
     for place, row in zip(places, FILES, strict=True):
         lines = read_by(model, place.user)
-        assert any((STORED if row.reads == "hello" else row.reads) in line for line in lines), row.kind
+        name = "Plan.html" if row.kind in CANVAS else "notes.txt"
+        words = STORED if row.reads == "hello" else row.reads
+        assert any(name in line and words in line for line in lines), row.kind
