@@ -182,7 +182,11 @@ class Slack(Client[Options, Web, _Connection]):
         message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
         return f"{url}archives/{thread.channel}{message}"
 
-    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+    @property
+    def _hears_all(self) -> bool:
+        return super()._hears_all and self.limits is None  # of several workers, each hears a part
+
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:  # noqa: ARG002
         connection = await self._connect()
         messages = [
             message
@@ -243,6 +247,7 @@ class Slack(Client[Options, Web, _Connection]):
             sink,
             presence,
             names,
+            self._passed.hear,
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,

@@ -58,11 +58,15 @@ Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | EventsDropped
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content."""
+    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content.
+
+    ``line`` is the thread that the message is a reply in, and its time, unless the bot wrote it.
+    """
 
     inbound: tuple[Inbound, ...] = ()
     signals: tuple[Signal, ...] = ()
     moved: tuple[str, str] | None = None
+    line: tuple[ThreadId, str] | None = None
     odd: str = ""
 
 
@@ -118,7 +122,8 @@ def _post(e: _Event) -> Parsed:
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
     incoming = parse_message(e.event, e.channel, e.me, direct=e.direct, named=named)
-    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts))
+    line = (e.me.thread(e.channel, e.root), ts) if e.root and not e.me.is_author(e.event) else None
+    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts), line=line)
 
 
 def _changed(e: _Event) -> Parsed:
