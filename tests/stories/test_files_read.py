@@ -45,15 +45,6 @@ class Reading:
         return found
 
 
-@pytest.fixture
-def reading(monkeypatch):
-    def read(reader):
-        monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
-        return reader
-
-    return read
-
-
 def named(*names):
     return with_files(*(Attachment("F", name) for name in names))
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -39,8 +39,6 @@ from threads.model import (
     TextReset,
     TurnEvent,
     Waiting,
-    has_source,
-    read_upto,
 )
 from threads.ports import Store
 from threads.scheduled_messages import headings
@@ -268,14 +266,10 @@ class ActorTurn:
         return await self._shared.files.with_text(self.incoming.thread, file, text)
 
     async def earlier(self, incoming: Incoming) -> Earlier:
-        after = read_upto(self.messages)
-        if not after and (self.messages or self._conversation.anew):
+        if (after := self._conversation.read_upto) is None:
             return Earlier()
         found = await self._shared.files.earlier(incoming, after, self.note)
-        lines = [line for line in found.lines if not (line.id and has_source(self.messages, line.id))]
-        if after:  # its answers are in the conversation
-            lines = [line for line in lines if not line.ours]
-        return replace(found, lines=tuple(lines))
+        return self._conversation.without_known(found)
 
     async def sent_files(self) -> Sequence[SentFile]:
         return await self._shared.files.sent_to(self.incoming.thread)
