@@ -211,7 +211,7 @@ class Discord(Client[Options, Rest, _Connection]):
             sink,
             destinations,
             answers,
-            self._passed.hear,
+            self._heard.hear,
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,

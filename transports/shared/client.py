@@ -36,9 +36,9 @@ from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.heard_lines import HeardLines
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.backfill.passed_lines import PassedLines
 from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
@@ -152,7 +152,7 @@ class Client(ABC, Generic[S, A, C]):
         self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks, self._passed = Marks(marks, offload, now, self.scale), PassedLines(self.scale)
+        self._marks, self._heard = Marks(marks, offload, now, self.scale), HeardLines(self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected = anyio.Event()
@@ -221,7 +221,7 @@ class Client(ABC, Generic[S, A, C]):
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show the event; before the platform has said who we are, later."""
         if isinstance(event, Taken) or (isinstance(event, TurnSettled) and event.outcome == "answered"):
-            self._passed.take(thread, message_id)
+            self._heard.take(thread, message_id)
         if (connection := self._connection) is None:
             self._early.append((thread, message_id, event))
             return
@@ -239,8 +239,8 @@ class Client(ABC, Generic[S, A, C]):
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """See `Transport.earlier`. The platform is asked only if there may be any such lines."""
-        heard = after and self._hears_all and self._marks.heard_all_since(after)
-        if heard and not self._passed.any_after(thread, after):
+        heard_all = after and self._hears_all and self._marks.heard_all_since(after)
+        if heard_all and self._heard.has_all_after(thread, after):
             return Earlier()
         return await self._read_earlier(thread, before, after)
 
@@ -284,4 +284,9 @@ class Client(ABC, Generic[S, A, C]):
             self._connected.set()
             while self._early:
                 self.show(*self._early.popleft())
-        await self._run_link(self._connection, connected)
+
+        def up() -> None:
+            self._heard.clear()
+            connected()
+
+        await self._run_link(self._connection, up)

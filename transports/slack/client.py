@@ -254,7 +254,7 @@ class Slack(Client[Options, Web, _Connection]):
             sink,
             presence,
             lookups,
-            self._passed.hear,
+            self._heard.hear,
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,

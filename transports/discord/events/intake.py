@@ -125,7 +125,8 @@ class Intake:
         where = path(guild, channel)
         if place and not self._queues.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
-            self._note_line(message, place)
+            if place.kind == "thread":
+                self._note_line(message, place)
         elif not self._queues.put(channel, partial(self._take, message, where)):
             log.warning(
                 "intake.full: more comes in than can be taken in: what is said in %s waits there", where
@@ -238,8 +239,9 @@ class Intake:
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
-        self._note_line(message, place)
         root = await self._reply_chains.root_of(message, place) if message.reference else ""
+        if live:
+            self._note_line(message, place, root)
         if not (incoming := self._parse(message, place, root)):
             return
         if not live:
@@ -251,9 +253,9 @@ class Intake:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
 
-    def _note_line(self, message: discord.Message, place: Place) -> None:
-        if place.kind == "thread" and not is_ours(message, self._me):
-            self._hear(place.thread(), str(message.id))
+    def _note_line(self, message: discord.Message, place: Place, root: str = "") -> None:
+        if not is_ours(message, self._me):
+            self._hear(place.thread(root or str(message.id)), str(message.id))
 
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._loop_guard.admits(incoming):
