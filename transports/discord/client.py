@@ -32,14 +32,13 @@ from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.rest import Rest, open_rest
-from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
+from transports.discord.events.earlier_lines import EarlierLines
 from transports.discord.events.gateway_session import Session
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
-from transports.discord.events.parse_message import parse_spoken
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
@@ -82,6 +81,7 @@ class Options:
 class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
+    earlier: EarlierLines
     destinations: Destinations
     answers: EphemeralAnswers
     posting: Posting
@@ -146,16 +146,7 @@ class Discord(Client[Options, Rest, _Connection]):
         return f"{WEB}/{thread.workspace}/{where}"
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
-        """Return the earlier lines of a thread; a direct message and a chain of replies have none."""
-        connection = await self._connect()
-        destination = await connection.destinations.look_up(thread)
-        if destination.channel == thread.channel:
-            return Earlier()
-        messages = await connection.api.history(
-            destination.channel, before=before if is_snowflake(before) else ""
-        )
-        lines = tuple(line for message in messages if (line := parse_spoken(message, connection.me)))
-        return Earlier(lines)
+        return await (await self._connect()).earlier.of(thread, before, after)
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -231,6 +222,7 @@ class Discord(Client[Options, Rest, _Connection]):
             api=rest,
             me=me,
             link=link,
+            earlier=EarlierLines(rest, channels, destinations, me),
             destinations=destinations,
             answers=answers,
             posting=posting,

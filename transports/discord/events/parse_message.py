@@ -28,17 +28,14 @@ from transports.discord.events.message_text import (
     is_from_bot,
     is_ours,
     mentions_in,
+    own_files,
     person_name,
     replied_to,
+    starter_of,
     text_of,
     words_of,
 )
-
-SPOKEN_TYPES = (discord.MessageType.default, discord.MessageType.reply)
-"""The types of messages that people write."""
-
-COMMAND_TYPES = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
-"""The types of a bot's answers to commands."""
+from transports.discord.events.notices import SPOKEN_TYPES
 
 MENTION_WITHIN = timedelta(minutes=30)
 """How long an edit that adds the bot's name counts as a new message."""
@@ -99,14 +96,19 @@ def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
 
     A thread's history begins with a pointer to the message that the thread was opened from.
     """
-    if message.type == discord.MessageType.thread_starter_message:
-        starter = message.reference.resolved if message.reference else None
-        return parse_spoken(starter, me) if isinstance(starter, discord.Message) else None
+    if starter := starter_of(message):
+        return parse_spoken(starter, me)
     author, text = author_of(message), words_of(message, me)
-    if author is None or not text or message.type not in (*SPOKEN_TYPES, *COMMAND_TYPES):
+    if author is None or not text:
         return None
-    who, forwarding = Author(str(author.id), author_name(message)), bool(message.message_snapshots)
-    return Spoken(who, text, ours=is_ours(message, me), forwarding=forwarding)
+    return Spoken(
+        Author(str(author.id), author_name(message)),
+        text,
+        ours=is_ours(message, me),
+        forwarding=bool(message.message_snapshots),
+        id=str(message.id),
+        files=own_files(message),
+    )
 
 
 def accepted_author(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:
