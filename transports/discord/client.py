@@ -88,6 +88,8 @@ class _Connection(Connection[Rest]):
     presence: Presence
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
+        if outgoing.key == message_key(outgoing.thread, outgoing.reply_to):
+            await self.presence.before_post(outgoing.thread, outgoing.reply_to)
         return await self.posting.post(outgoing, draft)
 
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:

@@ -234,7 +234,7 @@ class Intake:
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
-        root = await self._reply_chains.root_of(message, place) if message.reference else ""
+        root = await self._root_of(message, place)
         if not (incoming := self._parse(message, place, root)):
             return
         if not live:
@@ -245,6 +245,10 @@ class Intake:
         elif incoming.thread.root == incoming.id:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
+
+    async def _root_of(self, message: discord.Message, place: Place) -> str:
+        await self._reply_chains.ask_for_target(message)
+        return await self._reply_chains.root_of(message, place)
 
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._loop_guard.admits(incoming):
@@ -273,7 +277,8 @@ class Intake:
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
         place = await self._channels.of(str(event.channel_id))
         known = self._threads.get(str(event.message_id))
-        root = known.root if known else await self._reply_chains.root_of(event.message, place)
+        root = await self._root_of(event.message, place)
+        root = known.root if known else root
         for inbound in parse_edit(event, place, self._me, root=root, bots=self._bots):
             if isinstance(inbound, Incoming):
                 await self._hand_over(inbound)
