@@ -42,7 +42,7 @@ from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
-from transports.discord.post.nonces import since_of
+from transports.discord.post.nonces import nonce_of, since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Destinations
@@ -91,6 +91,13 @@ class _Connection(Connection[Rest]):
         if outgoing.key == message_key(outgoing.thread, outgoing.reply_to):
             await self.presence.before_post(outgoing.thread, outgoing.reply_to)
         return await self.posting.post(outgoing, draft)
+
+    async def try_out(self, thread: ThreadId, message_id: str) -> None:
+        await self.posting.try_out(thread, message_id)
+
+    async def tell(self, person: str, text: str, key: str) -> None:
+        channel = await self.api.direct(person)
+        await self.api.send(channel, text, nonce=nonce_of(f"{key}?closed"))
 
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
         key, live = message_key(thread, message_id), self.presence.live_in(thread)
