@@ -47,15 +47,19 @@ _COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def text_of(message: discord.Message, me: Me) -> str:
-    """Return the text without the bot's name at its beginning, unless it is only the name."""
+def text_of(message: discord.Message, me: Me, forward: discord.Message | None = None) -> str:
+    """Return the text without the bot's name at its beginning, unless it is only the name.
+
+    *forward* is another message, a forward that this one is about.
+    """
     name_of = _name_lookup(message, me)
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
     own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
     if _COMMAND.fullmatch(own):
         return own
-    quotes = [*_forwarded(message, name_of), *_replied(message, me)]
+    about = _forwarded(forward, _name_lookup(forward, me)) if forward else []
+    quotes = [*about, *_forwarded(message, name_of), *_replied(message, me)]
     return "\n\n".join(filter(None, (own, *quotes))) or decode(raw, name_of).strip()
 
 
@@ -80,13 +84,16 @@ def _content(message: discord.Message, name_of: NameOf) -> str:
     return f"[{notice.format(who=who, whom=''.join(whom) or SOMEBODY, what=text)}]"
 
 
-def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
-    """Return the files of a message, of its forwarded messages, and of the message that it replies to.
+def files_of(
+    message: discord.Message, me: Me, forward: discord.Message | None = None
+) -> tuple[Attachment, ...]:
+    """Return the files of a message, of its forwarded messages, and of the messages that it is about.
 
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
     other = replied_to(message)
-    return own_files(message) + (own_files(other) if other and not is_ours(other, me) else ())
+    about = [*filter(None, [forward]), *([other] if other and not is_ours(other, me) else [])]
+    return tuple(file for one in (message, *about) for file in own_files(one))
 
 
 def own_files(message: discord.Message) -> tuple[Attachment, ...]:

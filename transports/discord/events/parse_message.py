@@ -42,17 +42,23 @@ MENTION_WITHIN = timedelta(minutes=30)
 
 
 def parse_message(
-    message: discord.Message, place: Place, me: Me, *, root: str = "", bots: frozenset[str] = frozenset()
+    message: discord.Message,
+    place: Place,
+    me: Me,
+    *,
+    root: str = "",
+    bots: frozenset[str] = frozenset(),
+    forward: discord.Message | None = None,
 ) -> Incoming | None:
     """Return a message to the bot, or None for any other. Never raises.
 
     *root* is the first message of the conversation that it continues in a channel (`ReplyChains`). *bots* are the
-    users of other bots, or webhooks, that may write to this one.
+    users of other bots, or webhooks, that may write to this one. *forward* is what it is about (`Forwards`).
     """
     author, via = accepted_author(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:
         return None
-    text, files = text_of(message, me), files_of(message, me)
+    text, files = text_of(message, me, forward), files_of(message, me, forward)
     if not (text or files):
         return None
     id_ = str(message.id)
@@ -74,6 +80,7 @@ def parse_edit(
     *,
     root: str = "",
     bots: frozenset[str] = frozenset(),
+    forward: discord.Message | None = None,
 ) -> tuple[Edited | Incoming, ...]:
     """Read an edit; one that adds the bot's name is also a new message to it.
 
@@ -84,8 +91,8 @@ def parse_edit(
     if edited_at is None or accepted_author(message, me, bots) is None:
         return ()
     id_ = str(message.id)
-    edited = Edited(id_, place.thread(root or id_), text_of(message, me))
-    incoming = parse_message(message, place, me, root=root, bots=bots)
+    edited = Edited(id_, place.thread(root or id_), text_of(message, me, forward))
+    incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
     if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > MENTION_WITHIN:
         return (edited,)
     return (edited, incoming)
