@@ -127,6 +127,9 @@ S = TypeVar("S")
 C = TypeVar("C", bound=Connection[Any])
 
 
+CountUnread = Callable[[str], None]
+"""Counts a part of a message that people see and the bot cannot read, by its kind."""
+
 Hold = Callable[[str, Callable[[], Awaitable[None]], Callable[[], None]], Awaitable[None]]
 """Does work of which only one process may do it at a time; see `threads.ports.Store.hold`."""
 
@@ -164,6 +167,7 @@ class Client(ABC, Generic[S, A, C]):
         self._connected, self._closed = anyio.Event(), ClosedPlaces()
         self._reachability = Reachability()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+        self.count_unread: CountUnread = lambda _: None
 
     @abstractmethod
     def link(self, thread: ThreadId) -> str:
