@@ -150,12 +150,6 @@ async def test_what_cannot_be_read_is_said_and_the_message_is_answered(tmp_path,
     assert anyio.current_time() - started <= EARLIER_WITHIN_S + 1
 
 
-async def test_a_thread_that_the_message_begins_has_nothing_earlier(tmp_path):
-    platform = Old(Spoken(BOB, "no"))
-    await first_of(tmp_path, platform, message(1, thread=ThreadId("fake", "W", "C1", "m1")))
-    assert platform.asked == []
-
-
 async def test_a_platform_that_cannot_tell_is_not_asked(tmp_path):
     platform = Old(Spoken(BOB, "no"), earlier=False)
     await first_of(tmp_path, platform)

@@ -55,7 +55,7 @@ async def test_lines_that_are_not_for_the_bot_are_in_its_next_turn_and_are_asked
         await told(chat, thread, "one")
         await chat.say(thread, "and now?")
         await told(chat, thread, "two")
-        assert looks(chat) == 0, "nobody said anything without the bot"
+        assert looks(chat) == 0, "nobody said anything before, or without the bot"
         await chat.bots_say(thread)
         await chat.say(thread, f"<@{chat.bob}> shall we roll back?")
         await chat.say(thread, f"{chat.mention} what do you think?")
