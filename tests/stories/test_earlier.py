@@ -16,7 +16,7 @@ from bot.agent.prompt.earlier_lines import LONGEST, MOST_CHARACTERS, MOST_LINES
 from tests.sim.loop import virtual_time
 from tests.world import ANN, T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import TransportUnavailable
-from threads.model import Author, Earlier, Spoken, Text, ThreadId, time_of
+from threads.model import Author, Earlier, Spoken, Text, time_of
 from threads.store.thread_files import EARLIER_WITHIN_S
 from transports.base.transport import Capabilities
 

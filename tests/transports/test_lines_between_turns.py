@@ -15,6 +15,7 @@ from tests.fakes.discord import FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.transports.chats import InDiscord, InSlack, told
 from tests.world import Scripted, says
+from transports.discord.api.rest import MAX_PAGE
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,8 @@ def looks(chat):
     """Return how often the lines of a thread before a message were asked for."""
     if chat.name == "slack":
         return sum("latest" in call.args for call in chat.fake.calls_to("conversations.replies"))
-    return sum("before" in call.query for call in chat.fake.calls_to("GET /channels/{}/messages"))
+    asked = (call.query for call in chat.fake.calls_to("GET /channels/{}/messages"))
+    return sum("before" in query and query["limit"] == f"{MAX_PAGE}" for query in asked)
 
 
 async def test_lines_that_are_not_for_the_bot_are_in_its_next_turn_and_are_asked_for_once(chat, bot):

@@ -267,7 +267,9 @@ class Intake:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
 
-    def _note_line(self, message: discord.Message, place: Place, root: str = "", *, live: bool = True) -> None:
+    def _note_line(
+        self, message: discord.Message, place: Place, root: str = "", *, live: bool = True
+    ) -> None:
         if live and not is_ours(message, self._me):
             self._hear(place.thread(root or str(message.id)), str(message.id))
 
