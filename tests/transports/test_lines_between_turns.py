@@ -16,6 +16,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.chats import InDiscord, InSlack, told
 from tests.world import Scripted, says
 from transports.discord.api.rest import MAX_PAGE
+from transports.slack.api.rate_limits import Limits
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +92,16 @@ async def test_what_was_said_while_the_bot_was_away_is_asked_for_once(chat, bot)
         await told(chat, thread, "three")
         assert looks(chat) == 1
     assert "beep" in model.requests[0].messages[2].text
+
+
+async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_path):
+    async with FakeSlack(wall=ahead) as fake:
+        chat = InSlack(fake)
+        async with chat.running(tmp_path, Scripted(*map(says, ("one", "two", "three")))) as edge:
+            edge.limits = Limits(workers=lambda: 2)
+            thread = await chat.ask("hi")
+            await told(chat, thread, "one")
+            for looked, words in enumerate(("two", "three"), 1):
+                await chat.say(thread, "and now?")
+                await told(chat, thread, words)
+                assert looks(chat) == looked
