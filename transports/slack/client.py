@@ -260,7 +260,7 @@ class Slack(Client[Options, Web, _Connection]):
         tasks.start_soon(presence.run)
         has_pending = any(isinstance(event, Taken) and event.again for *_, event in self._early)
         posting = Posting(web, identity, feedback=options.feedback)
-        lookups = Lookups(web, me, self.count_unread)
+        lookups = Lookups(web, me, lambda kind: self.count_unread(kind))  # noqa: PLW0108 - it may be set later
         intake = Intake(
             tasks,
             web,

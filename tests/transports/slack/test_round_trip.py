@@ -142,8 +142,7 @@ async def test_each_row_of_the_catalogue_reaches_the_model_after_a_restart(tmp_p
 async def test_a_kind_of_tomorrow_is_named_to_the_model_and_counted(tmp_path):
     model, counted = Scripted(), []
     async with workspace() as slack, bot_in(slack, tmp_path, model) as edge:
-        # The transport is connected by now: what counts is set as the program sets it, before.
-        edge._connection.lookups._count_unread = counted.append
+        edge.count_unread = counted.append
         said = await slack.say("U1", "D1", "see", blocks=[{"type": "hologram"}])
         await slack.until(lambda: answers(slack, "D1", said.ts))
     assert holds(read_by(model, "see"), ["see", "[a block of type hologram that I cannot read]"])
@@ -167,7 +166,7 @@ def file_of(slack, row):
     )
 
 
-@pytest.mark.parametrize("way", ["mention", "direct_message", "forward", "missed"])
+@pytest.mark.parametrize("way", ["mention", "direct_message", "earlier_line", "forward", "missed"])
 async def test_a_file_of_each_mode_is_read_or_has_its_true_reason(tmp_path, way):
     model = Scripted()
     async with workspace() as slack:

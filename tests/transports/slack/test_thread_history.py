@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+import anyio
 import pytest
 
-from tests.fakes.slack import Message
+from tests.fakes.slack import Gate, Message
 from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, virtual_slack
 from transports.slack.api import thread_history
-from transports.slack.api.thread_history import ENOUGH, MOST_TRIES, PAGE, Section, newest
+from transports.slack.api.thread_history import ENOUGH, MOST_TRIES, PAGE, TRIED_WITHIN_S, Section, newest
 
 pytestmark = pytest.mark.anyio
 
@@ -61,12 +62,25 @@ async def test_a_thread_of_5000_lines_gives_its_root_and_its_newest_lines_in_a_f
     assert len(slack.calls) <= 5
 
 
-async def test_if_most_was_said_at_once_long_ago_the_newest_lines_are_there_all_the_same():
-    _, web = thread([*(n / 10 for n in range(1, LINES)), 31_536_000.0])
-    found = await newest(web, "C1", ROOT, "", "")
+@pytest.mark.parametrize("quiet_s", [3_600, 30_000, 86_400, 31_536_000])
+@pytest.mark.parametrize("pace_s", [0.1, 10, 600])
+async def test_a_question_in_a_thread_that_was_quiet_for_long_comes_with_its_last_lines(pace_s, quiet_s):
+    last = LINES * pace_s
+    slack, web = thread([*(n * pace_s for n in range(1, LINES + 1)), last + quiet_s])
+    found = await newest(web, "C1", ROOT, "", f"{1_700_000_000 + last + quiet_s:.6f}")
     assert texts(found)[0] == "root"
     assert texts(found)[-1] == f"line {LINES - 1}"
-    assert found.left_out == LINES - len(found.replies)
+    assert len(found.replies) >= ENOUGH
+    assert len(slack.calls) <= MOST_TRIES + 1
+
+
+async def test_a_search_that_takes_too_long_gives_what_it_has():
+    slack, web = thread([n / 10 for n in range(1, LINES + 1)])
+    slack.fail("conversations.replies", Gate(), forever=True, when=lambda args: "oldest" in args)
+    began = anyio.current_time()
+    found = await newest(web, "C1", ROOT, "", "1800000000.000000")
+    assert texts(found) == ["root", *(f"line {n}" for n in range(PAGE))]
+    assert anyio.current_time() - began <= TRIED_WITHIN_S + 1
 
 
 async def test_the_lines_end_before_a_message_and_later_ones_are_not_read():
