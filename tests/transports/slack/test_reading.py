@@ -156,6 +156,10 @@ MESSAGES = {
         {"text": "Disk almost full", "blocks": [section("/var is at 97 %")]},
         "Disk almost full\n/var is at 97 %",
     ),
+    "blocks without a text, for which Slack puts words of its own": (
+        {"text": "This content can't be displayed.", "blocks": [section("/var is full")]},
+        "/var is full",
+    ),
     "a notification line that the blocks say too": (
         {"text": "Disk full", "blocks": [section("*Disk full* on db1")]},
         "*Disk full* on db1",

@@ -19,6 +19,9 @@ from transports.slack.events.blocks import unreadable, words_of
 NO_PREVIEW = "[no preview available]"
 """What Slack writes in place of blocks for old apps; nobody sees it."""
 
+NO_TEXT = "This content can't be displayed."
+"""The text that Slack gives a message of blocks that has none."""
+
 MOST_ATTACHMENTS = 100
 """Attachments of one message that are read; Slack takes no more."""
 
@@ -160,6 +163,8 @@ def _union(texts: Sequence[str]) -> str:
     texts = list(
         dict.fromkeys(filter(str.strip, texts))
     )  # most that people write comes twice in the same form
+    if len(texts) > 1:
+        texts = [text for text in texts if text.strip() != NO_TEXT]
     if len(texts) < 2:
         return "".join(texts)
     kept: list[tuple[str, str]] = []
