@@ -55,7 +55,7 @@ SUBTYPES = SAID | UNSEEN | NOTED | {"bot_message"}
 NO_DOWNLOAD = frozenset({"file_access", "hidden_by_limit", "huddle_transcript", "list"})
 """The modes of files whose address, if they have one, leads to a page of Slack's and not to their content."""
 
-CANVAS = frozenset({"canvas", "quip"})
+CANVAS = frozenset({"canvas", "docs", "quip"})
 """The modes of canvases, which are handed out as web pages."""
 
 MODES = NO_DOWNLOAD | CANVAS | {"", "email", "external", "hosted", "post", "snippet", "space", "tombstone"}
