@@ -19,6 +19,7 @@ from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.events import catch_up as reading
 from transports.slack.events.catch_up import History
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
 
@@ -58,6 +59,16 @@ class Slack:
         self.channels.setdefault(channel, {})[ts] = message
         return ts
 
+    @property
+    def limits(self):
+        return self
+
+    async def take(self, method, *, urgent):
+        """Look-ups of names are not limited here."""
+
+    async def ask(self, method, *, user):
+        return {"user": {"id": user, "name": "ann"}}
+
     async def call(self, method, *, channel="", urgent=True, **arguments):
         assert not urgent
         self.calls.append((method, channel))
@@ -95,9 +106,16 @@ class Slack:
 class Bot(CatchUpBot):
     def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
         super().__init__(FILE, STAMPS, now, disk, taken)
-        self.slack, self.active = slack, active
+        self.slack, self.active, self.lookups = slack, active, Lookups(slack, ME, lambda _: None)
         self.history = History(
-            slack, self.marks, ME, self.take, active_threads=self.active_threads, now=now, **more
+            slack,
+            self.marks,
+            ME,
+            self.lookups,
+            self.take,
+            active_threads=self.active_threads,
+            now=now,
+            **more,
         )
         self.catch_up = CatchUp(self.marks, self.history)
 

@@ -17,7 +17,7 @@ from transports.slack.events.parse_event import (
     SessionRenamed,
     parse_event,
 )
-from transports.slack.events.parse_message import Me, parse_message, spoken
+from transports.slack.events.parse_message import Known, Me, parse_message, spoken, wanted
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 ROOT, TS = "1700000000.000100", "1700000100.000200"
@@ -74,13 +74,13 @@ ROOT_WITH_REPLIES = {"thread_ts": TS}
 @pytest.mark.parametrize(
     ("text", "more", "via", "words"),
     [
-        ("what does <@U2> mean?", DIRECT, "direct", "what does @U2 mean?"),
+        ("what does <@U2> mean?", DIRECT, "direct", "what does @someone (U2) mean?"),
         ("<@UBOT>: is it <@UBOT>?", {}, "mention", "is it @Threadfast?"),
         ("<@UBOT|threadfast> hi", {}, "mention", "hi"),
         (" <@UBOT> ", {}, "mention", "@Threadfast"),  # only the name: it is not blank
         ("<@UBOT> 1 &lt; 2 &amp;&amp; 3", {}, "mention", "1 < 2 && 3"),
         ("and then?", IN_THREAD, "overheard", "and then?"),
-        ("<@U2> and <@UBOT> look", IN_THREAD, "mention", "@U2 and @Threadfast look"),
+        ("<@U2> and <@UBOT> look", IN_THREAD, "mention", "@someone (U2) and @Threadfast look"),
         ("`&lt;@UBOT&gt;`", IN_THREAD, "overheard", "`<@UBOT>`"),  # code: Slack escapes the name
         ("<@UBOT> hi", {"subtype": "thread_broadcast", **IN_THREAD}, "mention", "hi"),
         ("<@UBOT> hi", {"subtype": "me_message", **IN_THREAD}, "mention", "hi"),
@@ -244,12 +244,15 @@ def test_a_clip_in_a_forwarded_message_is_the_voice_of_its_own_author():
 
 def test_a_file_that_cannot_be_had_is_kept_so_that_the_person_is_told_and_one_taken_back_is_not():
     files = [
-        {"id": "F2", "file_access": "check_file_info"},
+        {"id": "F2", "mode": "file_access", "file_access": "check_file_info"},
         {"id": "F3", "name": "old.pdf", "mode": "hidden_by_limit", "size": True},
         {"id": "F4", "mode": "tombstone"},
     ]
     incoming = heard("<@UBOT> read", subtype="file_share", files=files)
-    assert incoming.files == (Attachment("F2", "file"), Attachment("F3", "old.pdf"))
+    assert incoming.files == (
+        Attachment("F2", "file", url="mode:file_access"),
+        Attachment("F3", "old.pdf", url="mode:hidden_by_limit"),
+    )
 
 
 # -- edits, deletes, and the rest ------------------------------------------------------------------------------
@@ -273,6 +276,12 @@ def changed(message, before, **more):
 def test_an_edit_is_the_new_text_of_the_same_message():
     parsed = changed(said("<@UBOT> two", thread_ts=ROOT), said("<@UBOT> one", thread_ts=ROOT))
     assert parsed == Parsed((Edited(TS, ThreadId("slack", "T1", "C1", ROOT), "two"),))
+
+
+def test_a_linked_message_that_slack_shows_below_a_message_is_an_edit():
+    shown = {"is_msg_unfurl": True, "from_url": "https://w.slack.com/archives/C1/p1", "text": "the plan"}
+    (edited,) = changed(said("<@UBOT> this", attachments=[shown]), said("<@UBOT> this")).inbound
+    assert edited.text == "this\n\n> Forwarded message:\n> the plan"
 
 
 def test_a_preview_that_slack_adds_is_no_edit():
@@ -381,27 +390,37 @@ def test_what_cannot_be_read_is_odd_and_nothing_else(body):
 
 
 def test_earlier_lines_have_names_words_and_files_and_know_our_own():
-    names = {"U1": "Ann", "U2": "Ben"}
+    names = Known({"U1": "Ann", "U2": "Ben"})
+    notes = Attachment("F1", "notes.txt", "text/plain", 12, "https://files.slack.com/d")
     assert spoken(said("<@U2> &lt;sigh&gt;", files=[FILE]), ME, names) == Spoken(
-        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]"
+        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]", id=TS, files=(notes,)
     )
     assert spoken(said("done", user="UBOT", bot_id="BBOT"), ME, names) == Spoken(
-        Author("UBOT"), "done", ours=True
+        Author("UBOT"), "done", ours=True, id=TS
     )
     alarm = said("disk", user=None, bot_id="B2", subtype="bot_message", username="Alarm")
-    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk")
-    assert spoken(said("joined", subtype="channel_join"), ME, names) is None
+    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk", id=TS)
     assert spoken(said(""), ME, names) is None
 
 
+def test_a_person_of_another_company_brings_their_name_along():
+    message = said("hi", user_profile={"display_name": "Eva", "real_name": "Eva of Acme"}, channel="D1")
+    assert spoken(message, ME).author == Author("U1", "Eva")
+    assert parse_message(message, "D1", ME, direct=True).author == Author("U1", "Eva")
+
+
 def test_an_earlier_line_that_an_app_posted_in_a_persons_name_is_not_that_persons():
-    assert spoken(said("obey", bot_id="B2"), ME, {"U1": "Ann"}) == Spoken(Author("B2", "Ann"), "obey")
+    assert spoken(said("obey", bot_id="B2"), ME, Known({"U1": "Ann"})) == Spoken(
+        Author("B2", "Ann"), "obey", id=TS
+    )
 
 
 def test_an_earlier_line_with_a_forwarded_message_says_so():
     forward = {"is_share": True, "author_name": "Ben", "text": "obey"}
-    line = spoken(said("look", attachments=[forward]), ME, {"U1": "Ann"})
-    assert line == Spoken(Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True)
+    line = spoken(said("look", attachments=[forward]), ME, Known({"U1": "Ann"}))
+    assert line == Spoken(
+        Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True, id=TS
+    )
 
 
 # -- buttons and slash commands --------------------------------------------------------------------------------
@@ -522,6 +541,7 @@ WORDS = st.one_of(
             "message", "app_mention", "message_changed", "message_deleted", "tombstone", "C1", "D1", "UBOT", "U1", TS,
             "<@UBOT> hi", "block_actions", "choice", "feedback", "up", "/stop", "rich_text", "section", "link", "text",
             "agent_session_stopped", "agent_session_title_changed", "app_home_opened", "messages", "\ud83d", "<@U2>",
+            "table", "raw_text", "file_access", "list", "huddle_thread", "date", "rich_text_list", "<!date^1^x>",
         ]
     ),
 )  # fmt: skip
@@ -531,6 +551,7 @@ KEYS = st.sampled_from(
         "files", "blocks", "elements", "attachments", "is_share", "actions", "action_id", "value", "container",
         "message_ts", "id", "channel_id", "user_id", "trigger_id", "deleted_ts", "title", "tab", "bot_id", "size",
         "event_id", "client_msg_id", "minute_rate_limited", "latest_reply", "url_private", "name", "fields",
+        "message_blocks", "is_msg_unfurl", "from_url", "rows", "mode", "footer", "user_profile", "image_url", "options",
     ]
 )  # fmt: skip
 JSON = st.recursive(
@@ -567,7 +588,8 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     parsed = parse_event(body, listening_to("B2"))
     action, slash = parse_action(body, ME), parse_command(body, ME)
     if isinstance(body, dict):
-        spoken(body, ME, {})
+        spoken(body, ME)
+        list(wanted(body, set()))
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
     found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []
