@@ -53,6 +53,9 @@ _MOST_BAD = {"utf-8": 0.5}
 Hardly any text in another encoding has characters that are whole in UTF-8.
 """
 
+_LEAST_WIDE = 0.05
+"""The least share of characters below U+0100 in a text in UTF-16."""
+
 _SAMPLE = 100_000
 """Bytes by which an encoding is guessed."""
 
@@ -75,6 +78,8 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> Decoded | No
         found = _in(encoding, data)
         if "\0" not in found.text and _fits(found):
             return found
+    if wide := _without_mark(data):
+        return _in(wide, data)
     if len(_BINARY.findall(data)) > _MOST_BINARY * len(data):
         return None
     import chardetng_py  # type: ignore[import-untyped]  # noqa: PLC0415 - seldom needed
@@ -95,6 +100,21 @@ def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
     named = EncodingDetector.find_declared_encoding(data, is_html=markup)
     if named and _CHARSET.fullmatch(named):
         yield from _meant(named)
+
+
+def _without_mark(data: bytes) -> str:
+    """Return the form of UTF-16 that a text without a mark is in, "" if it is in none.
+
+    Its letters of Latin scripts, its blanks and its line ends have a zero on the same side.
+    """
+    sample = data[:_SAMPLE]
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    if max(even, odd) < _LEAST_WIDE * len(sample) / 2 or min(even, odd) > max(even, odd) / 4:
+        return ""
+    encoding = "utf-16-le" if odd > even else "utf-16-be"
+    text = sample.decode(encoding, "replace")
+    odd_ones = sum(1 for character in text if not (character.isprintable() or character.isspace()))
+    return encoding if odd_ones <= _MOST_BINARY * len(text) else ""
 
 
 def _meant(label: str) -> Iterator[str]:

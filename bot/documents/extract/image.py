@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from dataclasses import replace
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -27,7 +28,9 @@ def picture(data: bytes) -> Extraction:
     warnings.simplefilter("error", Image.DecompressionBombWarning)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-            return _encode(_shrink(opened), photograph=opened.format == "JPEG")
+            frames = getattr(opened, "n_frames", 1)
+            shown = _encode(_shrink(opened), photograph=opened.format == "JPEG")
+            return replace(shown, left_out=("frames",)) if frames > 1 else shown
     except UnidentifiedImageError:
         raise Unreadable("unseen") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):

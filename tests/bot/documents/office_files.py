@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 OFFICE = "http://schemas.openxmlformats.org"
 NAMES = " ".join(
@@ -35,12 +36,22 @@ def packed(parts: Mapping[str, str]) -> bytes:
     return held.getvalue()
 
 
+def kind_of(target: str) -> str:
+    stem = re.sub(r"\d*\.\w+$", "", target.rpartition("/")[2])
+    return "comments" if stem == "comment" else stem
+
+
 def links(**targets: str) -> str:
+    """Return the links of a part, each of the kind that its target's name says."""
     found = "".join(
-        f'<Relationship Id="{name}" Type="x" Target="{target}"{" TargetMode=" + chr(34) + "External" + chr(34) if "://" in target else ""}/>'
+        f'<Relationship Id="{name}" Type="{OFFICE}/{kind_of(target)}" Target="{target}"{" TargetMode=" + chr(34) + "External" + chr(34) if "://" in target else ""}/>'
         for name, target in targets.items()
     )
     return f'<Relationships xmlns="{OFFICE}/package/2006/relationships">{found}</Relationships>'
+
+
+def enumerated(*targets: str) -> Iterator[tuple[str, str]]:
+    yield from ((f"rId1{number}", target) for number, target in enumerate(targets))
 
 
 def run(words: str) -> str:
@@ -71,7 +82,11 @@ WORD_BODY = f"""
 WORD = packed(
     {
         "word/document.xml": f"<w:document {NAMES}><w:body>{WORD_BODY}</w:body></w:document>",
-        "word/_rels/document.xml.rels": links(rId8="chunk.htm", rId9="https://a.example/there"),
+        "word/_rels/document.xml.rels": links(
+            rId8="chunk.htm",
+            rId9="https://a.example/there",
+            **dict(enumerated("styles.xml", "header1.xml", "footer1.xml", "footnotes.xml", "comments.xml")),
+        ),
         "word/styles.xml": f'<w:styles {NAMES}><w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>',
         "word/header1.xml": f"<w:hdr {NAMES}><w:p>{run('at the top')}</w:p></w:hdr>",
         "word/footer1.xml": f"<w:ftr {NAMES}><w:p>{run('at the bottom')}</w:p></w:ftr>",
@@ -143,7 +158,7 @@ Made as number 1
 OPEN_TEXT = packed(
     {
         "mimetype": "application/vnd.oasis.opendocument.text",
-        "styles.xml": f"<office:s {NAMES}><office:master-styles><style:p><style:header><text:p>at the top</text:p></style:header></style:p></office:master-styles></office:s>",
+        "styles.xml": f"<office:s {NAMES}><office:master-styles><style:master-page><style:header><text:p>at the top</text:p></style:header></style:master-page></office:master-styles></office:s>",
         "content.xml": f"""<office:d {NAMES}><office:body><office:text>
 <text:tracked-changes><text:p>DELETED</text:p></text:tracked-changes>
 <text:h text:outline-level="2">Why</text:h>
@@ -155,7 +170,7 @@ OPEN_TEXT = packed(
 <draw:frame><text:p>in a box</text:p></draw:frame></office:text></office:body></office:d>""",
     }
 )
-READ_OPEN_TEXT = """at the top
+READ_OPEN_TEXT = """[header] at the top
 
 ## Why
 

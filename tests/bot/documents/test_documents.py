@@ -17,7 +17,8 @@ import pytest
 from PIL import Image
 
 from bot.documents.extract.encoding import decoded
-from bot.documents.reader import WHY, Documents, Extracted, ModelImage
+from bot.documents.problems import WHY
+from bot.documents.reader import Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from tests.patience import WITHIN_S
 from threads.store.image_header import MAX_BYTES, read_header
@@ -59,7 +60,7 @@ PAGE = b"""<!doctype html><html><head><title> A  title </title><style>p{}</style
 
 
 async def test_a_page_becomes_markdown_with_its_links_and_without_what_nobody_sees(documents):
-    page = await documents.text_of(PAGE, "text/html; charset=utf-8")
+    page = await documents.text_of(PAGE, "text/html; charset=utf-8", site=True)
     assert page.title == "A title"
     assert page.problem == ""
     for shown in (
@@ -177,7 +178,7 @@ BAD = {
     "zeros": (b"\0" * 100_000, "unknown"),
     "an archive": (made.packed(made.docx("x"), a=b"x").replace(b"word/document.xml", b"word/docxment.xml"), None),
     "an archive cut off": (made.docx("x" * 5000)[:3000], "damaged"),
-    "an old Word document": (OLE, "old_office"),
+    "an old Word document": (OLE, "other_program"),
     "a locked Word document": (OLE + "EncryptedPackage".encode("utf-16-le"), "password"),
     "a locked archive": (made.locked_archive(made.docx("x")), "password"),
     "a scanned PDF": (made.pdf("", ""), "scanned"),

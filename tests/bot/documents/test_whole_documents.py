@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import zipfile
 
 import anyio.to_thread
@@ -14,7 +16,8 @@ from pypdf import PdfReader, PdfWriter
 from pypdf.annotations import Text as Note
 from pypdf.generic import ArrayObject, DictionaryObject, NameObject, NumberObject, TextStringObject
 
-from bot.documents.reader import WHY, Documents
+from bot.documents.problems import WHY, left_out
+from bot.documents.reader import Documents, Extracted
 from tests.bot.documents import hostile_files as made
 from tests.bot.documents import office_files as office
 
@@ -90,14 +93,14 @@ async def test_what_people_wrote_onto_a_pdf_is_read():
 async def test_an_archive_is_listed_and_says_that_it_is_only_a_list():
     found = await read(office.packed({"a/b.txt": "x" * 1234, "c.bin": ""}))
     assert "a/b.txt (1,234 bytes)" in found.text
-    assert found.problem == WHY["listed"]
+    assert found.problem == left_out(["listed"])
 
 
 async def test_an_attachment_that_cannot_be_read_is_named_and_told():
     data = office.MAIL.replace(b"text/csv", b"application/octet-stream").replace(b"a,b", bytes(range(20)))
     found = await read(data, ".eml")
-    assert "[attachment: numbers.csv]" in found.text
-    assert found.problem == WHY["partly"]
+    assert "[attachment: numbers.csv; I have no way to read files of this kind]" in found.text
+    assert found.problem == left_out(["attachments"])
 
 
 async def test_a_mail_without_words_or_with_a_broken_attachment_keeps_the_rest():
@@ -106,8 +109,15 @@ async def test_a_mail_without_words_or_with_a_broken_attachment_keeps_the_rest()
     broken = office.MAIL.replace(b"a,b\n1,2", b"PK\x03\x04 cut off")
     found = await read(broken, ".eml")
     assert "Sch\u00f6nen Tag" in found.text
-    assert found.problem == WHY["partly"]
+    assert found.problem == left_out(["attachments"])
 
 
-async def test_a_packed_file_that_is_no_archive_is_not_called_damaged():
-    assert (await read(gzip.compress(b"words"), ".gz")).problem == WHY["unknown"]
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+async def test_a_packed_file_is_unpacked_and_read(pack):
+    assert await read(pack("größer".encode()), ".gz") == Extracted("größer")
+    assert "a,b" in await body(pack(made.xlsx(A=[["a", "b"]])), ".xlsx.gz")
+
+
+async def test_a_packed_file_of_too_much_or_cut_off_is_told():
+    assert (await read(gzip.compress(bytes(150_000_000)), ".gz")).problem == WHY["too_large"]
+    assert (await read(gzip.compress(bytes(range(256)) * 99)[:200], ".gz")).problem == WHY["damaged"]
