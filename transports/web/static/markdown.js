@@ -4,6 +4,7 @@
 const TAGS = new Set(
   ("p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td span").split(" "),
 );
+const DIRECTED = new Set("p ul ol li blockquote th td code".split(" "));
 const SAFE = /^(https?:\/\/|mailto:)/i;
 
 function el(tag, attributes = {}, ...children) {
@@ -29,9 +30,10 @@ function fromTree(nodes) {
       return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
     }
     if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
-    if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, ...inside));
-    if (/^h[1-6]$/.test(tag)) return el("h4", {}, ...inside);
-    return el(tag, { start: attributes.start, align: attributes.align }, ...inside);
+    if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", { dir: "auto" }, ...inside));
+    if (/^h[1-6]$/.test(tag)) return el("h4", { dir: "auto" }, ...inside);
+    const dir = DIRECTED.has(tag) ? "auto" : null;  // of its own words
+    return el(tag, { start: attributes.start, align: attributes.align, dir }, ...inside);
   });
 }
 
