@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from bot.documents.extract.encoding import decoded
-from bot.documents.problems import WHY
+from bot.documents.problems import WHY, left_out
 from bot.documents.reader import Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from tests.patience import WITHIN_S
@@ -244,11 +244,21 @@ PICTURES = {
     "BMP": (made.picture("BMP"), "image/png", (40, 30)),
     "TIFF": (made.picture("TIFF"), "image/png", (40, 30)),
     "WebP": (made.picture("WEBP", (2000, 100)), "image/png", (1568, 78)),
-    "one that moves": (made.moving_gif(), "image/png", (1568, 78)),
+    "one that moves": (made.moving("GIF"), "image/png", (1568, 78)),
+    "a WebP that moves": (made.moving("WEBP"), "image/png", (1568, 78)),
+    "a PNG that moves": (made.moving("PNG"), "image/png", (1568, 78)),
+    "a TIFF of two pages": (made.moving("TIFF"), "image/png", (1568, 78)),
+    "AVIF": (made.picture("AVIF", (2000, 100)), "image/png", (1568, 78)),
+    "a small one for print": (made.picture("JPEG", (50, 20), "CMYK"), "image/jpeg", (50, 20)),
+    "a small one, held sideways": (made.turned_jpeg(20), "image/jpeg", (50, 150)),
+    "measurements": (made.picture("TIFF", (50, 20), "F"), "image/png", (50, 20)),
     "a photograph held sideways": (made.turned_jpeg(), "image/jpeg", (523, 1568)),
     "49 megapixels": (made.png((7000, 7000), "RGBA"), "image/png", (1568, 1568)),
     "a short side of nothing": (made.png((20_000, 1)), "image/png", (1568, 1)),
 }  # fmt: skip
+
+
+SEVERAL = ("one that moves", "a WebP that moves", "a PNG that moves", "a TIFF of two pages")
 
 
 @pytest.mark.parametrize("which", PICTURES)
@@ -256,21 +266,25 @@ async def test_a_picture_becomes_small_upright_and_bare(documents, which):
     data, media_type, size = PICTURES[which]
     shown = await documents.picture_of(data)
     assert (shown.problem, shown.media_type) == ("", media_type)
+    assert shown.missing == (left_out(["frames"]) if which in SEVERAL else "")
     seen = read_header(shown.data)
     assert (seen.media_type, seen.width, seen.height) == (media_type, *size)
     assert len(shown.data) <= MAX_BYTES
     with Image.open(io.BytesIO(shown.data)) as opened:
         assert not opened.getexif()
         assert getattr(opened, "n_frames", 1) == 1
-        if which == "one that moves":
+        if which in SEVERAL:
             assert opened.convert("RGB").getpixel((5, 5))[0] > 200, "its first frame"
-        if which == "a photograph held sideways":
-            assert opened.getpixel((200, 100))[0] > 200, "red was left, and is up"
+        if which.endswith("held sideways"):
+            assert opened.getpixel((opened.width // 2, opened.height // 10))[0] > 200, (
+                "red was left, and is up"
+            )
 
 
 BAD_PICTURES = {
     "a PNG of 2,147,483,647 a side": (made.png_of(2**31 - 1, 2**31 - 1), "pixels"),
     "a JPEG cut off": (made.picture("JPEG", (3000, 3000))[:5000], "damaged"),
+    "a small JPEG cut off": (made.picture("JPEG", (90, 90))[:-20], "damaged"),
     "a PNG of no size": (made.png_of(0, 0), "unseen"),
     "a HEIC": (b"\0\0\0\x18ftypheic" + b"\0" * 99, "unseen"),
     "an icon": (made.picture("ICO"), "unseen"),
