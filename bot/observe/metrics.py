@@ -27,7 +27,7 @@ from bot.ports.status import UP, CircuitState, Status
 from threads.model import Outcome
 
 MOST_NAMES = 100
-"""Models, and tools, that are counted by name; MCP servers may offer any number. The rest is `OTHER`."""
+"""Models, tools and kinds of parts counted by name; MCP servers may offer any number. The rest is `OTHER`."""
 OTHER = "other"
 
 Buckets = tuple[float, ...]
@@ -45,7 +45,7 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # twice the lines, and nobody reads them
         self.registry = registry = CollectorRegistry()
         self._gauges = _StatusGauges()
-        self._names: dict[str, set[str]] = {"model": set(), "tool": set()}
+        self._names: dict[str, set[str]] = {"model": set(), "tool": set(), "kind": set()}
 
         def counter(name: str, words: str, *labels: str) -> Callable[..., Counter]:
             # A cache of the labelled ones: the client's own look-up takes longer than counting.
@@ -64,6 +64,9 @@ class Metrics:
         self._failovers = counter("model_failovers", "Steps that another model took over.", "model", "to")
         self._tools = counter(
             "tool_calls", "Tool calls, by ok, partial or the error's code.", "tool", "outcome"
+        )
+        self._unread = counter(
+            "unread_parts", "Parts of messages of a kind that the bot does not know.", "transport", "kind"
         )
         self._turn_s = histogram("turn_seconds", "Length of turns, waits for people included.", ANSWERED_S)
         self._steps = histogram("turn_steps", "Steps of a turn.", STEPS)
@@ -110,6 +113,10 @@ class Metrics:
         self._messages(transport, outcome).inc()
         if outcome == "answered" and seconds is not None:
             self._answer_s(transport).observe(seconds)
+
+    def unread(self, transport: str, kind: str) -> None:
+        """Count a part of a message that people see, of a *kind* that the bot cannot read."""
+        self._unread(transport, self._named("kind", kind)).inc()
 
     def _called(self, call: Work) -> None:
         model, usage = self._named("model", call.name), call.usage

@@ -106,7 +106,12 @@ async def serve_until_stopped(
             environ,
             model=model,
             make_transports=partial(
-                _transports, current, environ, model, PageSources(status, events, on_open)
+                _transports,
+                current,
+                environ,
+                model,
+                PageSources(status, events, on_open),
+                metrics.unread if metrics else _not_counted,
             ),
             watch=partial(watch, events=events),
             observing=observing,
@@ -119,6 +124,10 @@ def _metrics() -> Metrics:
     from bot.observe.metrics import Metrics  # noqa: PLC0415 - loaded only when asked for
 
     return Metrics()
+
+
+def _not_counted(_transport: str, _kind: str) -> None:
+    """Drop it: nobody asked for metrics."""
 
 
 def slack_manifest(settings: Settings) -> tuple[dict[str, object], list[str]]:
@@ -139,13 +148,19 @@ def _transports(
     environ: Mapping[str, str],
     model: str,
     page: PageSources,
+    count_unread: Callable[[str, str], None],
     storage: Storage,
 ) -> Sequence[Transport]:
     settings = current.settings
     named = settings.transports
+    slack, discord = (partial(count_unread, name) for name in ("slack", "discord"))
     return [
-        *([_slack(settings, named.slack, environ, storage.store)] if named.slack else []),
-        *([_discord(current, named.discord, environ, model, storage.store)] if named.discord else []),
+        *([_slack(settings, named.slack, environ, storage.store, slack)] if named.slack else []),
+        *(
+            [_discord(current, named.discord, environ, model, storage.store, discord)]
+            if named.discord
+            else []
+        ),
         *([_web(current, environ, storage, page)] if named.web else []),
     ]
 
@@ -198,7 +213,13 @@ def slack_options(settings: Settings, slack: Slack, environ: Mapping[str, str]) 
     )
 
 
-def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: Store) -> Transport:
+def _slack(
+    settings: Settings,
+    slack: Slack,
+    environ: Mapping[str, str],
+    store: Store,
+    count_unread: Callable[[str], None],
+) -> Transport:
     from transports.slack.api.rate_limits import Limits  # noqa: PLC0415 - loaded only when asked for
     from transports.slack.client import Slack as SlackTransport  # noqa: PLC0415
 
@@ -211,6 +232,7 @@ def _slack(settings: Settings, slack: Slack, environ: Mapping[str, str], store: 
         recent=partial(recent_threads, store, "slack"),
         marks=store.marks("slack"),
     )
+    transport.count_unread = count_unread
     if settings.store.kind == "postgres":
         transport.limits = Limits(shared=store, workers=lambda: store.workers)
     return transport
@@ -240,7 +262,12 @@ def discord_options(
 
 
 def _discord(
-    current: CurrentSettings, discord: Discord, environ: Mapping[str, str], model: str, store: Store
+    current: CurrentSettings,
+    discord: Discord,
+    environ: Mapping[str, str],
+    model: str,
+    store: Store,
+    count_unread: Callable[[str], None],
 ) -> Transport:
     from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - loaded only when asked for
     from transports.discord.client import Discord as DiscordTransport  # noqa: PLC0415
@@ -255,6 +282,7 @@ def _discord(
         marks=store.marks("discord"),
         hold=store.hold,
     )
+    transport.count_unread = count_unread
     if current.settings.store.kind == "postgres":
         transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 
 from threads import wording
 from threads.errors import StoreUnavailable, error_fields, retry_fields
-from threads.model import History, Resumed, TurnEvent, Waiting
+from threads.model import Earlier, History, Resumed, TurnEvent, Waiting, has_source, read_upto
 from threads.ports import Context
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,17 @@ class Conversation:
         self.messages = History()
         self.loaded, self.saved, self.anew = False, True, False
         self._context = context
+
+    @property
+    def read_upto(self) -> str | None:
+        """The id after which it may lack lines of its thread: blank if it has none, None if it is to get none."""
+        after = read_upto(self.messages)
+        return None if not after and (self.messages or self.anew) else after
+
+    def without_known(self, earlier: Earlier) -> Earlier:
+        """Return the lines that it lacks; once it has begun, it has the bot's own."""
+        lines = [line for line in earlier.lines if not (line.id and has_source(self.messages, line.id))]
+        return replace(earlier, lines=tuple(line for line in lines if not (line.ours and self.messages)))
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""

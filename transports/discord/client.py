@@ -145,7 +145,7 @@ class Discord(Client[Options, Rest, _Connection]):
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
 
-    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:  # noqa: ARG002
         """Return the earlier lines of a thread; a direct message and a chain of replies have none."""
         connection = await self._connect()
         destination = await connection.destinations.look_up(thread)
@@ -211,6 +211,7 @@ class Discord(Client[Options, Rest, _Connection]):
             sink,
             destinations,
             answers,
+            self._passed.hear,
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,

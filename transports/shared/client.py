@@ -22,9 +22,11 @@ from anyio.abc import TaskGroup
 from threads.errors import TransportUnavailable
 from threads.model import (
     UNDECIDED,
+    Earlier,
     Outgoing,
     QuestionClosed,
     Sink,
+    Taken,
     ThreadId,
     TurnEvent,
     TurnSettled,
@@ -36,6 +38,7 @@ from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
+from transports.shared.backfill.passed_lines import PassedLines
 from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.presence import Presence
@@ -115,6 +118,9 @@ S = TypeVar("S")
 C = TypeVar("C", bound=Connection[Any])
 
 
+CountUnread = Callable[[str], None]
+"""Counts a part of a message that people see and the bot cannot read, by its kind."""
+
 Hold = Callable[[str, Callable[[], Awaitable[None]], Callable[[], None]], Awaitable[None]]
 """Does work of which only one process may do it at a time; see `threads.ports.Store.hold`."""
 
@@ -146,12 +152,13 @@ class Client(ABC, Generic[S, A, C]):
         self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks = Marks(marks, offload, now, self.scale)
+        self._marks, self._passed = Marks(marks, offload, now, self.scale), PassedLines(self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected = anyio.Event()
         self._reachability = Reachability()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
+        self.count_unread: CountUnread = lambda _: None
 
     @property
     def state(self) -> LinkState:
@@ -213,6 +220,8 @@ class Client(ABC, Generic[S, A, C]):
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show the event; before the platform has said who we are, later."""
+        if isinstance(event, Taken) or (isinstance(event, TurnSettled) and event.outcome == "answered"):
+            self._passed.take(thread, message_id)
         if (connection := self._connection) is None:
             self._early.append((thread, message_id, event))
             return
@@ -228,9 +237,25 @@ class Client(ABC, Generic[S, A, C]):
         if press := connection.presses.pop_accepted(message_id, event):
             soon(partial(connection.retire, press))
 
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        """See `Transport.earlier`. The platform is asked only if there may be any such lines."""
+        heard = after and self._hears_all and self._marks.heard_all_since(after)
+        if heard and not self._passed.any_after(thread, after):
+            return Earlier()
+        return await self._read_earlier(thread, before, after)
+
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
         await connection.posting.attach(thread, key, file, name)
+
+    @property
+    def _hears_all(self) -> bool:
+        """Whether everything that is said comes in here, and now."""
+        return self.state == "connected"
+
+    @abstractmethod
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
+        """Ask the platform for lines; see `Transport.earlier`."""
 
     @abstractmethod
     def _open_api(self) -> AbstractAsyncContextManager[A]:

@@ -28,14 +28,14 @@ from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 from transports.slack.api import thread_history
-from transports.slack.api.json_fields import instant, is_stamp, stamp
+from transports.slack.api.json_fields import instant, is_stamp
 from transports.slack.api.rate_limits import Limits
 from transports.slack.api.socket_mode import SocketModeLink
-from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web, open_web
 from transports.slack.events.catch_up import OUTCOMES_FIRST_S
-from transports.slack.events.downloads import open_download
+from transports.slack.events.downloads import located, open_download
 from transports.slack.events.intake import Intake
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_action import ButtonPress
 from transports.slack.events.parse_message import Me, spoken
 from transports.slack.events.pressed_buttons import PressedButtons
@@ -54,6 +54,9 @@ MOST_CLEARED = 50
 
 CLOSED_EVERY_S = 1.0
 """How often a thread that is to be swept is checked for drafts that are being closed."""
+
+MOST_NAMED, NAMED_WITHIN_S = 50, 2.0
+"""Earlier lines whose names are looked up, the newest first, and how long an answer waits for them."""
 
 REDIRECT = "https://slack.com/app_redirect"
 """Leads to a channel of any workspace (docs.slack.dev, "Deep linking into Slack")."""
@@ -97,7 +100,7 @@ class _Connection(Connection[Web]):
     posting: Posting
     presence: Presence
     presses: PressedButtons
-    names: UserNames
+    lookups: Lookups
     url: str
     leftovers: dict[ThreadId, _Leftovers] = field(default_factory=dict)
     sweeping: anyio.Lock = field(default_factory=anyio.Lock)
@@ -120,7 +123,7 @@ class _Connection(Connection[Web]):
             self.leftovers[thread].turn_began = True
 
     async def name_of(self, user: str) -> str:
-        return await self.names.of(user)
+        return await self.lookups.name_of(user)
 
     async def retire(self, press: ButtonPress) -> None:
         await self.presses.retire(press)
@@ -182,21 +185,28 @@ class Slack(Client[Options, Web, _Connection]):
         message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
         return f"{url}archives/{thread.channel}{message}"
 
-    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+    @property
+    def _hears_all(self) -> bool:
+        return super()._hears_all and self.limits is None  # of several workers, each hears a part
+
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
         connection = await self._connect()
-        messages = [
-            message
-            for message in await thread_history.read(connection.api, thread.channel, thread.root, "")
-            if instant(stamp(message, "ts") or "0") < instant(before if is_stamp(before) else "9" * 10)
-        ]
-        await connection.names.learn(messages)
-        lines = [spoken(message, connection.me, connection.names.known) for message in messages]
-        return Earlier(tuple(line for line in lines if line))
+        if not is_stamp(thread.root):
+            return Earlier()
+        before, after = (ts if is_stamp(ts) else "" for ts in (before, after))
+        section = await thread_history.newest(connection.api, thread.channel, thread.root, after, before)
+        messages = [*section.root, *section.replies]
+        await connection.lookups.explain(
+            [*section.root, *reversed(section.replies[-MOST_NAMED:])], NAMED_WITHIN_S
+        )
+        lines = (spoken(message, connection.me, connection.lookups.known) for message in messages)
+        return Earlier(tuple(line for line in lines if line), section.left_out)
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
         connection, options = await self._connect(), self._options
         own = own_origin(options.api_base_url)
+        attachment = await located(attachment, connection.lookups)
         async with open_download(
             connection.api.session, attachment, token=options.bot_token, own=own
         ) as chunks:
@@ -234,7 +244,8 @@ class Slack(Client[Options, Web, _Connection]):
         )
         tasks.start_soon(presence.run)
         has_pending = any(isinstance(event, Taken) and event.again for *_, event in self._early)
-        posting, names = Posting(web, identity, feedback=options.feedback), UserNames(web)
+        posting = Posting(web, identity, feedback=options.feedback)
+        lookups = Lookups(web, me, self.count_unread)
         intake = Intake(
             tasks,
             web,
@@ -242,7 +253,8 @@ class Slack(Client[Options, Web, _Connection]):
             self._marks,
             sink,
             presence,
-            names,
+            lookups,
+            self._passed.hear,
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,
@@ -257,6 +269,6 @@ class Slack(Client[Options, Web, _Connection]):
             posting=posting,
             presence=presence,
             presses=intake.buttons,
-            names=names,
+            lookups=lookups,
             url=identity.url,
         )

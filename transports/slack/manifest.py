@@ -38,6 +38,11 @@ ALWAYS = (
         "to follow the public threads it was asked into, and read what it missed",
         "no follow-ups without a mention in public channels, and nothing missed is read there",
     ),
+    Scope(
+        "channels:read",
+        "to know the names of the channels that people point to",
+        "channels are known by their ids",
+    ),
     Scope("chat:write", "to answer", "it cannot answer at all"),
     Scope(
         "groups:history", "to follow threads in private channels it was invited to", "not in private channels"

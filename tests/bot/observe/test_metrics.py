@@ -100,6 +100,13 @@ def test_every_outcome_of_a_transport_is_counted_from_nought_on():
     assert value(Metrics(), "messages_total", "slack", "dead_letter") == 0
 
 
+def test_parts_of_messages_that_cannot_be_read_are_counted_by_their_kind():
+    metrics = Metrics()
+    for kind in ("hologram", "hologram", "smell"):
+        metrics.unread("slack", kind)
+    assert value(metrics, "unread_parts_total", "slack", "hologram") == 2
+
+
 def test_names_beyond_a_hundred_are_counted_together():
     metrics = Metrics()
     for number in range(MOST_NAMES + 20):

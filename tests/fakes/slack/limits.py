@@ -13,7 +13,13 @@ PER_MINUTE = {
     **dict.fromkeys(
         (
             *("chat.update", "chat.delete", "conversations.history", "conversations.replies"),
-            *("users.conversations", "bots.info", "reactions.add", "agents.sessions.setStatus"),
+            *(
+                "users.conversations",
+                "conversations.info",
+                "bots.info",
+                "reactions.add",
+                "agents.sessions.setStatus",
+            ),
         ),
         TIER_3,
     ),
@@ -24,7 +30,7 @@ PER_MINUTE = {
     "assistant.threads.setStatus": 60,
     **dict.fromkeys(
         (
-            *("assistant.threads.setSuggestedPrompts", "users.info"),
+            *("assistant.threads.setSuggestedPrompts", "users.info", "files.info"),
             *("files.getUploadURLExternal", "files.completeUploadExternal"),
         ),
         TIER_4,

@@ -146,6 +146,21 @@ def user_info(slack: FakeSlack, args: Args) -> Json:
     return {"user": found.view()}
 
 
+@method("conversations.info")
+def conversation_info(slack: FakeSlack, args: Args) -> Json:
+    channel = _seen(slack, args.need("channel"))
+    _needs(slack, channel.kind, "read")
+    return {"channel": channel.view()}
+
+
+@method("files.info", "files:read")
+def file_info(slack: FakeSlack, args: Args) -> Json:
+    found = slack.files.get(args.need("file"))
+    if found is None:
+        raise Refusal("file_not_found")
+    return {"file": found.info(), "comments": [], "content": ""}
+
+
 @method("bots.info", "users:read")
 def bot_info(slack: FakeSlack, args: Args) -> Json:
     if args.get("bot") != BOT:

@@ -165,9 +165,19 @@ class File:
     shared: bool = False
     clip: Json = field(default_factory=dict)
     """What only a recording made in Slack has."""
+    shown: Json = field(default_factory=dict)
+    """What differs for a file that is no download."""
+    withheld: bool = False
+    """Whether messages give its id alone, as of another company's file; files.info gives all of it."""
 
     def view(self) -> Json:
-        return self.clip | {
+        """As messages show it."""
+        if self.withheld:
+            return {"id": self.id, "mode": "file_access", "file_access": "check_file_info", "created": 0}
+        return self.info()
+
+    def info(self) -> Json:
+        whole = self.clip | {
             "id": self.id,
             "name": self.name,
             "title": self.title or self.name,
@@ -180,6 +190,7 @@ class File:
             "url_private": self.url,
             "url_private_download": self.url,
         }
+        return whole | self.shown
 
 
 @dataclass(slots=True)

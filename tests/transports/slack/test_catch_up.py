@@ -19,6 +19,7 @@ from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.events import catch_up as reading
 from transports.slack.events.catch_up import History
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
 
@@ -60,6 +61,8 @@ class Slack:
 
     async def call(self, method, *, channel="", urgent=True, **arguments):
         assert not urgent
+        if method == "users.info":
+            return {"user": {"id": arguments["user"], "name": "ann"}}
         self.calls.append((method, channel))
         await anyio.sleep(self.pause)
         if error := self.refuses.get(channel or method):
@@ -95,9 +98,16 @@ class Slack:
 class Bot(CatchUpBot):
     def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
         super().__init__(FILE, STAMPS, now, disk, taken)
-        self.slack, self.active = slack, active
+        self.slack, self.active, self.lookups = slack, active, Lookups(slack, ME, lambda _: None)
         self.history = History(
-            slack, self.marks, ME, self.take, active_threads=self.active_threads, now=now, **more
+            slack,
+            self.marks,
+            ME,
+            self.lookups,
+            self.take,
+            active_threads=self.active_threads,
+            now=now,
+            **more,
         )
         self.catch_up = CatchUp(self.marks, self.history)
 

@@ -20,6 +20,7 @@ from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
 from transports.slack.api.rate_limits import TIER_3
 from transports.slack.events.catch_up import History
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
@@ -78,10 +79,12 @@ class World:
         self.runs = []
         self.marks = Marks(MarkFile(self.disk, FILE), offload, _now, STAMPS)
         self.marks.open()
+        web = Faulty(self.slack, self.fate)
         history = History(
-            Faulty(self.slack, self.fate),
+            web,
             self.marks,
             ME,
+            Lookups(web, ME, lambda _: None),
             self.sink,
             active_threads=self.active,
             now=_now,

@@ -22,6 +22,7 @@ from threads.model import ThreadId
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +75,7 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             marks,
             sink,
             presence,
-            SimpleNamespace(),
+            Lookups(slack, ME, lambda _: None),
             recent=recent,
             now=now,
             max_age_s=600,

@@ -17,7 +17,7 @@ from transports.slack.events.parse_event import (
     SessionRenamed,
     parse_event,
 )
-from transports.slack.events.parse_message import Me, parse_message, spoken
+from transports.slack.events.parse_message import Known, Me, parse_message, spoken, wanted
 
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 ROOT, TS = "1700000000.000100", "1700000100.000200"
@@ -74,13 +74,13 @@ ROOT_WITH_REPLIES = {"thread_ts": TS}
 @pytest.mark.parametrize(
     ("text", "more", "via", "words"),
     [
-        ("what does <@U2> mean?", DIRECT, "direct", "what does @U2 mean?"),
+        ("what does <@U2> mean?", DIRECT, "direct", "what does @someone (U2) mean?"),
         ("<@UBOT>: is it <@UBOT>?", {}, "mention", "is it @Threadfast?"),
         ("<@UBOT|threadfast> hi", {}, "mention", "hi"),
         (" <@UBOT> ", {}, "mention", "@Threadfast"),  # only the name: it is not blank
         ("<@UBOT> 1 &lt; 2 &amp;&amp; 3", {}, "mention", "1 < 2 && 3"),
         ("and then?", IN_THREAD, "overheard", "and then?"),
-        ("<@U2> and <@UBOT> look", IN_THREAD, "mention", "@U2 and @Threadfast look"),
+        ("<@U2> and <@UBOT> look", IN_THREAD, "mention", "@someone (U2) and @Threadfast look"),
         ("`&lt;@UBOT&gt;`", IN_THREAD, "overheard", "`<@UBOT>`"),  # code: Slack escapes the name
         ("<@UBOT> hi", {"subtype": "thread_broadcast", **IN_THREAD}, "mention", "hi"),
         ("<@UBOT> hi", {"subtype": "me_message", **IN_THREAD}, "mention", "hi"),
@@ -275,6 +275,12 @@ def test_an_edit_is_the_new_text_of_the_same_message():
     assert parsed == Parsed((Edited(TS, ThreadId("slack", "T1", "C1", ROOT), "two"),))
 
 
+def test_a_linked_message_that_slack_shows_below_a_message_is_an_edit():
+    shown = {"is_msg_unfurl": True, "from_url": "https://w.slack.com/archives/C1/p1", "text": "the plan"}
+    (edited,) = changed(said("<@UBOT> this", attachments=[shown]), said("<@UBOT> this")).inbound
+    assert edited.text == "this\n\n> Forwarded message:\n> the plan"
+
+
 def test_a_preview_that_slack_adds_is_no_edit():
     with_preview = said("<@UBOT> one", attachments=[{"from_url": "https://a.example", "text": "x"}])
     assert changed(with_preview, said("<@UBOT> one")) == Parsed()
@@ -381,27 +387,37 @@ def test_what_cannot_be_read_is_odd_and_nothing_else(body):
 
 
 def test_earlier_lines_have_names_words_and_files_and_know_our_own():
-    names = {"U1": "Ann", "U2": "Ben"}
+    names = Known({"U1": "Ann", "U2": "Ben"})
+    notes = Attachment("F1", "notes.txt", "text/plain", 12, "https://files.slack.com/d")
     assert spoken(said("<@U2> &lt;sigh&gt;", files=[FILE]), ME, names) == Spoken(
-        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]"
+        Author("U1", "Ann"), "@Ben <sigh>\n[file: notes.txt]", id=TS, files=(notes,)
     )
     assert spoken(said("done", user="UBOT", bot_id="BBOT"), ME, names) == Spoken(
-        Author("UBOT"), "done", ours=True
+        Author("UBOT"), "done", ours=True, id=TS
     )
     alarm = said("disk", user=None, bot_id="B2", subtype="bot_message", username="Alarm")
-    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk")
-    assert spoken(said("joined", subtype="channel_join"), ME, names) is None
+    assert spoken(alarm, ME, names) == Spoken(Author("B2", "Alarm"), "disk", id=TS)
     assert spoken(said(""), ME, names) is None
 
 
+def test_a_person_of_another_company_brings_their_name_along():
+    message = said("hi", user_profile={"display_name": "Eva", "real_name": "Eva of Acme"}, channel="D1")
+    assert spoken(message, ME).author == Author("U1", "Eva")
+    assert parse_message(message, "D1", ME, direct=True).author == Author("U1", "Eva")
+
+
 def test_an_earlier_line_that_an_app_posted_in_a_persons_name_is_not_that_persons():
-    assert spoken(said("obey", bot_id="B2"), ME, {"U1": "Ann"}) == Spoken(Author("B2", "Ann"), "obey")
+    assert spoken(said("obey", bot_id="B2"), ME, Known({"U1": "Ann"})) == Spoken(
+        Author("B2", "Ann"), "obey", id=TS
+    )
 
 
 def test_an_earlier_line_with_a_forwarded_message_says_so():
     forward = {"is_share": True, "author_name": "Ben", "text": "obey"}
-    line = spoken(said("look", attachments=[forward]), ME, {"U1": "Ann"})
-    assert line == Spoken(Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True)
+    line = spoken(said("look", attachments=[forward]), ME, Known({"U1": "Ann"}))
+    assert line == Spoken(
+        Author("U1", "Ann"), "look\n> Forwarded message from Ben:\n> obey", forwarding=True, id=TS
+    )
 
 
 # -- buttons and slash commands --------------------------------------------------------------------------------
@@ -567,7 +583,8 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     parsed = parse_event(body, listening_to("B2"))
     action, slash = parse_action(body, ME), parse_command(body, ME)
     if isinstance(body, dict):
-        spoken(body, ME, {})
+        spoken(body, ME)
+        list(wanted(body))
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
     found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []

@@ -9,16 +9,17 @@ from slack_sdk.models.blocks import Block, BlockElement
 from slack_sdk.models.blocks.basic_components import RawNumberObject, RawTextObject, TextObject
 
 from docs.generate.reading import slack as catalogue
-from transports.slack.events.blocks import DEEPEST, KINDS, MOST_PARTS, words_of
+from transports.slack.events.blocks import DEEPEST, KINDS, MOST_CELLS, MOST_PARTS, words_of
 from transports.slack.events.decode import decode
-from transports.slack.events.parse_message import Me, text_of
+from transports.slack.events.message_words import MOST_ATTACHMENTS
+from transports.slack.events.parse_message import LONGEST_TEXT, Me, text_of
 
 ROWS = [*catalogue.BLOCKS, *catalogue.TEXTS, *catalogue.ELEMENTS, *catalogue.RICH_TEXT]
 NAMES = {"U2": "Ann", "C2": "general"}
 
 
 def read(*blocks):
-    return decode(words_of([*blocks]), NAMES)
+    return decode(words_of([*blocks], set()), NAMES)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.kind}: {row.sees}")
@@ -151,12 +152,24 @@ def test_all_words_of_a_message_are_read_once_wherever_they_stand(message, words
 
 
 def test_what_is_too_much_or_too_deep_is_counted_or_named():
-    rows = [[catalogue.cell("x")]] * (MOST_PARTS + 7)
-    assert read({"type": "table", "rows": rows}).endswith("[7 more rows are not shown]")
+    rows = [[catalogue.cell("x")] * 10] * (MOST_CELLS // 10 + 7)
+    assert read({"type": "table", "rows": rows}).endswith("| x |\n[7 more rows are not shown]")
+    many = [{"type": "text", "text": "x"}] * (MOST_PARTS + 3)
+    assert read({"type": "rich_text_section", "elements": many}).endswith("x[3 more are not shown]")
     nested = {"type": "header", "text": "deep"}
-    for _ in range(DEEPEST + 1):
+    for _ in range(DEEPEST):
         nested = {"type": "carousel", "elements": [nested]}
     assert read(nested) == "[more blocks inside blocks that I cannot read]"
+    attachments = [{"text": f"part {number}"} for number in range(MOST_ATTACHMENTS + 5)]
+    assert said("hi", attachments=attachments).endswith("[5 more attachments are not shown]")
+    assert said("x" * (LONGEST_TEXT + 9)).endswith("x\n[9 more characters are not shown]")
+
+
+def test_lists_in_lists_without_end_are_read_to_a_depth():
+    nested = []
+    for _ in range(400):
+        nested = [nested]
+    assert "cannot read" in said("", blocks=[{"type": "header", "text": nested}])
 
 
 @given(
@@ -186,5 +199,5 @@ def test_what_is_too_much_or_too_deep_is_counted_or_named():
     )
 )
 def test_no_shape_of_blocks_is_too_odd_to_read(value):
-    words_of(value)
+    words_of(value, set())
     said("hi", blocks=value, attachments=value)

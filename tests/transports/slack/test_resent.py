@@ -21,6 +21,7 @@ from threads.store.disk import PosixDisk
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.marks import Marks
 from transports.slack.events.intake import Intake
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +49,8 @@ class Bot:
         self.marks.open()
         self.journal.open()
         self.intake = Intake(
-            tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(), SimpleNamespace(),
+            tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(),
+            Lookups(slack, ME, lambda _: None),
             recent=self.recent, now=now, max_age_s=600,
         )  # fmt: skip
 

@@ -70,6 +70,7 @@ class Intake:
         sink: Sink,
         destinations: Destinations,
         answers: EphemeralAnswers,
+        hear: Callable[[ThreadId, str], None],
         *,
         bots: frozenset[str],
         roles: Callable[[], frozenset[str]],
@@ -78,14 +79,16 @@ class Intake:
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*bots* are other bots that may write to this one.
+        """*hear* gets each line of a thread, by its id, also what is not for the bot.
+
+        *bots* are other bots that may write to this one.
 
         *roles* returns the roles that give rights, all others are dropped. *holds_question* tells whether a message
         holds an open question.
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
-        self._sink, self._destinations, self._answers = sink, destinations, answers
+        self._sink, self._destinations, self._answers, self._hear = sink, destinations, answers, hear
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
         self._holds_question, self._now = holds_question, now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
@@ -122,6 +125,7 @@ class Intake:
         where = path(guild, channel)
         if place and not self._queues.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
+            self._note_line(message, place)
         elif not self._queues.put(channel, partial(self._take, message, where)):
             log.warning(
                 "intake.full: more comes in than can be taken in: what is said in %s waits there", where
@@ -234,6 +238,7 @@ class Intake:
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
+        self._note_line(message, place)
         root = await self._reply_chains.root_of(message, place) if message.reference else ""
         if not (incoming := self._parse(message, place, root)):
             return
@@ -245,6 +250,10 @@ class Intake:
         elif incoming.thread.root == incoming.id:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
+
+    def _note_line(self, message: discord.Message, place: Place) -> None:
+        if place.kind == "thread" and not is_ours(message, self._me):
+            self._hear(place.thread(), str(message.id))
 
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._loop_guard.admits(incoming):

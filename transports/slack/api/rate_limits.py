@@ -52,6 +52,9 @@ CHANNEL = Rate(56, 1)
 
 TIER_2, TIER_3, TIER_4 = Rate(20, 5), Rate(50, 10), Rate(100, 15)
 
+LOOKUPS = Rate(100, 40)
+"""Of tier 4: the people of a thread are looked up at once."""
+
 READS = Rate(50, 10, first=20)
 """Of tier 3 too; after a start many threads are looked into at once."""
 
@@ -63,6 +66,8 @@ RATES: dict[str, Rate] = {
         TIER_3,
     ),
     **dict.fromkeys(("conversations.history", "conversations.replies"), READS),
+    "users.info": LOOKUPS,
+    "conversations.info": TIER_3,
     "assistant.threads.setStatus": Rate(60, 10),
 }
 """Other methods are tier 4."""

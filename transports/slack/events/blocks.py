@@ -8,28 +8,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
 from pydantic import JsonValue
 
-from transports.slack.api.json_fields import Shape, parts, string
+from transports.slack.api.json_fields import Shape, count, parts, string
 
-DEEPEST = 10
-"""How deep blocks may nest; Slack's own nest six deep."""
+DEEPEST = 20
+"""How deep blocks and lists may nest; Slack's own nest twelve deep."""
+
+MOST_INDENTS = 10
+"""Levels of a list inside lists; Slack's own have nine."""
+
+MOST_CELLS = 5_000
+"""Cells of one table; Slack's own have 2,000 at most."""
 
 MOST_PARTS = 1_000
-"""Elements of one block, or rows of one table; Slack's own have 201 at most."""
+"""Elements of one block; Slack's own have 100 at most."""
 
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
-Read = Callable[[Shape, int], str]
-"""Returns the words of a block or an element, which may nest so deep."""
+_IN_ADDRESS = str.maketrans({"<": "%3C", ">": "%3E", "|": "%7C"})
 
 
-def words_of(blocks: JsonValue) -> str:
-    """Return what people read in a list of blocks, in one line or more for each."""
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A way through blocks, which goes so many ``levels`` deeper. It notes the kinds that it cannot read."""
+
+    unread: set[str]
+    levels: int = DEEPEST
+
+    def deeper(self) -> Walk:
+        return replace(self, levels=self.levels - 1)
+
+
+Read = Callable[[Shape, Walk], str]
+"""Returns the words of a block or an element."""
+
+
+def words_of(blocks: JsonValue, unread: set[str]) -> str:
+    """Return what people read in a list of blocks, in one line or more for each. Note the *unread* kinds."""
     return (
-        _list([one for one in blocks if isinstance(one, dict)], DEEPEST, "\n")
+        _list([one for one in blocks if isinstance(one, dict)], Walk(unread), "\n")
         if isinstance(blocks, list)
         else ""
     )
@@ -40,74 +61,77 @@ def unreadable(what: str) -> str:
     return f"[{what} that I cannot read]"
 
 
-def _words(value: JsonValue, depth: int) -> str:
+def _words(value: JsonValue, walk: Walk) -> str:
     """Return the words of a field: a string, an element, or a list of them."""
     match value:
         case str():
             return escape(value, quote=False)
-        case list():
-            return _list(value, depth, "\n")
-        case dict():
-            return _element(value, depth)
+        case list() if walk.levels:
+            return _list(value, walk.deeper(), "\n")
+        case dict() if walk.levels:
+            return _element(value, walk.deeper())
+        case list() | dict():
+            return unreadable("more blocks inside blocks")
         case _:
             return ""
 
 
-def _list(values: Sequence[JsonValue], depth: int, between: str) -> str:
-    words = [_words(value, depth) for value in values[:MOST_PARTS]]
+def _list(values: Sequence[JsonValue], walk: Walk, between: str) -> str:
+    words = [_words(value, walk) for value in values[:MOST_PARTS]]
     if len(values) > MOST_PARTS:
         words.append(f"[{len(values) - MOST_PARTS} more are not shown]")
     return between.join(filter(None, words))
 
 
-def _element(shape: Shape, depth: int) -> str:
+def _element(shape: Shape, walk: Walk) -> str:
     kind = string(shape, "type")
-    read = KINDS.get(kind)
-    if read is None:
-        return unreadable(
-            f"a block of type {kind}" if _KIND.fullmatch(kind) else "a block of an unknown type"
-        )
-    return read(shape, depth - 1) if depth else unreadable("more blocks inside blocks")
+    if read := KINDS.get(kind):
+        return read(shape, walk)
+    named = _KIND.fullmatch(kind)
+    walk.unread.add(kind if named else "unnamed")
+    return unreadable(f"a block of type {kind}" if named else "a block of an unknown type")
 
 
 def _fields(*names: str) -> Read:
     """Read these fields, each on a line of its own."""
 
-    def read(shape: Shape, depth: int) -> str:
-        return "\n".join(filter(None, (_words(shape.get(name), depth) for name in names)))
+    def read(shape: Shape, walk: Walk) -> str:
+        return "\n".join(filter(None, (_words(shape.get(name), walk) for name in names)))
 
     return read
 
 
-def _nothing(_: Shape, __: int) -> str:
+def _nothing(_: Shape, __: Walk) -> str:
     return ""
 
 
-def _as_it_is(shape: Shape, _: int) -> str:
+def _as_it_is(shape: Shape, _: Walk) -> str:
     return string(shape, "text")
 
 
 def _link(*labels: str, url: str = "url") -> Read:
     """Read an element that leads to an address: the first of these fields is its label."""
 
-    def read(shape: Shape, depth: int) -> str:
-        label = next(filter(None, (_words(shape.get(name), depth) for name in labels)), "")
-        address = string(shape, url)
+    def read(shape: Shape, walk: Walk) -> str:
+        label = next(filter(None, (_words(shape.get(name), walk) for name in labels)), "")
+        address = string(shape, url).translate(_IN_ADDRESS)
+        if "<" in label:
+            return f"{label} <{address}>" if address else label
         return f"<{address}{'|' if label else ''}{label}>" if address else label
 
     return read
 
 
-def _button(shape: Shape, depth: int) -> str:
-    return f"[button: {_link('text', 'label')(shape, depth)}]"
+def _button(shape: Shape, walk: Walk) -> str:
+    return f"[button: {_link('text', 'label')(shape, walk)}]"
 
 
 def _titled(read: Read, *titles: str, url: str) -> Read:
     """Read an element whose title leads to an address."""
     title = _link(*titles, url=url)
 
-    def all_of(shape: Shape, depth: int) -> str:
-        return "\n".join(filter(None, (title(shape, depth), read(shape, depth))))
+    def all_of(shape: Shape, walk: Walk) -> str:
+        return "\n".join(filter(None, (title(shape, walk), read(shape, walk))))
 
     return all_of
 
@@ -116,8 +140,8 @@ def _named(what: str, *names: str, url: str = "url") -> Read:
     """Read something that people open elsewhere: what it is, and the first of these fields as its name."""
     link = _link(*names, url=url)
 
-    def read(shape: Shape, depth: int) -> str:
-        name = link(shape, depth)
+    def read(shape: Shape, walk: Walk) -> str:
+        name = link(shape, walk)
         return f"[{what}{': ' if name else ''}{name}]"
 
     return read
@@ -127,85 +151,100 @@ def _mention(mark: str, field: str) -> Read:
     return lambda shape, _: f"<{mark}{string(shape, field)}>"
 
 
-def _options(shape: Shape, depth: int) -> str:
+def _options(shape: Shape, walk: Walk) -> str:
     """Read what a menu or a group of buttons says and offers."""
     words = shape.get("label") or shape.get("placeholder") or shape.get("text")
     groups = [*parts(shape, "option_groups"), shape]
-    lines = [f"- {_option(option, depth)}" for group in groups for option in parts(group, "options")]
-    return "\n".join(filter(None, [_words(words, depth), *lines[:MOST_PARTS]]))
+    lines = [f"- {_option(option, walk)}" for group in groups for option in parts(group, "options")]
+    return "\n".join(filter(None, [_words(words, walk), *lines[:MOST_PARTS]]))
 
 
-def _option(option: Shape, depth: int) -> str:
-    return " - ".join(filter(None, (_words(option.get(name), depth) for name in ("text", "description"))))
+def _option(option: Shape, walk: Walk) -> str:
+    return " - ".join(filter(None, (_words(option.get(name), walk) for name in ("text", "description"))))
 
 
-def _inline(shape: Shape, depth: int) -> str:
+def _inline(shape: Shape, walk: Walk) -> str:
     elements = shape.get("elements")
-    return _list(elements if isinstance(elements, list) else [], depth, "")
+    return _list(elements if isinstance(elements, list) else [], walk, "")
 
 
-def _items(shape: Shape, depth: int) -> str:
+def _items(shape: Shape, walk: Walk) -> str:
     ordered, indent = string(shape, "style") == "ordered", shape.get("indent")
-    space = "  " * min(indent, DEEPEST) if isinstance(indent, int) else ""
+    space = "  " * min(indent, MOST_INDENTS) if isinstance(indent, int) else ""
     first = offset if isinstance(offset := shape.get("offset"), int) else 0
-    items = [_words(dict(item), depth) for item in parts(shape, "elements")]
+    items = [_words(dict(item), walk) for item in parts(shape, "elements")]
     return "\n".join(
         f"{space}{f'{number}.' if ordered else '-'} {item}" for number, item in enumerate(items, first + 1)
     )
 
 
-def _quote(shape: Shape, depth: int) -> str:
-    return "\n".join(f"> {line}" for line in _inline(shape, depth).split("\n"))
+def _quote(shape: Shape, walk: Walk) -> str:
+    return "\n".join(f"> {line}" for line in _inline(shape, walk).split("\n"))
 
 
-def _table(shape: Shape, depth: int) -> str:
+def _table(shape: Shape, walk: Walk) -> str:
     """Read a table as Markdown, the form in which models know tables."""
-    rows = shape.get("rows")
-    caption = _words(shape.get("caption"), depth)
-    lines = [_row(row, depth) for row in rows[:MOST_PARTS]] if isinstance(rows, list) else []
-    if lines:
-        lines.insert(1, "|" + " --- |" * (lines[0].count("|") - 1 - lines[0].count("\\|")))
-    if isinstance(rows, list) and len(rows) > MOST_PARTS:
-        lines.append(f"[{len(rows) - MOST_PARTS} more rows are not shown]")
-    return "\n".join(filter(None, [caption, *lines]))
+    given = shape.get("rows")
+    rows = [row for row in given if isinstance(row, list)] if isinstance(given, list) else []
+    lines: list[str] = []
+    room = MOST_CELLS
+    for row in rows:
+        if room < len(row):
+            lines.append(f"[{len(rows) - len(lines)} more rows are not shown]")
+            break
+        lines.append(_row([_cell(cell, walk) for cell in row]))
+        room -= max(1, len(row))
+    if rows and lines[0].startswith("|"):
+        lines.insert(1, _row(["---"] * len(rows[0])))
+    return "\n".join(filter(None, [_words(shape.get("caption"), walk), *lines]))
 
 
-def _row(row: JsonValue, depth: int) -> str:
-    cells = row[:MOST_PARTS] if isinstance(row, list) else []
-    return "".join(["|", *(f" {_cell(cell, depth)} |" for cell in cells)])
+def _row(cells: Sequence[str]) -> str:
+    return "".join(["|", *(f" {cell} |" for cell in cells)])
 
 
-def _cell(cell: JsonValue, depth: int) -> str:
-    return " ".join(_words(cell, depth).split()).replace("|", "\\|")
+def _cell(cell: JsonValue, walk: Walk) -> str:
+    return " ".join(_words(cell, walk).split()).replace("|", "\\|")
 
 
-def _number(shape: Shape, _: int) -> str:
+def _date(shape: Shape, _: Walk) -> str:
+    """Read a date as it stands in texts: its form, and what people without it see."""
+    fallback = escape(string(shape, "fallback"), quote=False)
+    return f"<!date^{count(shape, 'timestamp')}^{string(shape, 'format').translate(_IN_ADDRESS)}|{fallback}>"
+
+
+def _emoji(shape: Shape, _: Walk) -> str:
+    tone = count(shape, "skin_tone")
+    return f":{string(shape, 'name')}:{f':skin-tone-{tone}:' if tone else ''}"
+
+
+def _number(shape: Shape, _: Walk) -> str:
     value = shape.get("value")
     return escape(string(shape, "text"), quote=False) or (
         str(value) if isinstance(value, int | float) else ""
     )
 
 
-def _chart(shape: Shape, depth: int) -> str:
+def _chart(shape: Shape, walk: Walk) -> str:
     """Read a chart: its title, and each series with its points."""
-    lines = [f"[chart: {_words(shape.get('title'), depth)}]"]
+    lines = [f"[chart: {_words(shape.get('title'), walk)}]"]
     chart = shape.get("chart")
     for series in [*parts(chart if isinstance(chart, dict) else shape, "series"), *parts(shape, "segments")]:
         points = ", ".join(
-            f"{_label(point, depth)} {point.get('value', '')}" for point in parts(series, "data")
+            f"{_label(point, walk)} {point.get('value', '')}" for point in parts(series, "data")
         )
-        lines.append(f"{_label(series, depth)}: {points or series.get('value', '')}")
+        lines.append(f"{_label(series, walk)}: {points or series.get('value', '')}")
     return "\n".join(lines)
 
 
-def _label(shape: Shape, depth: int) -> str:
-    return _words(shape.get("label") or shape.get("name"), depth)
+def _label(shape: Shape, walk: Walk) -> str:
+    return _words(shape.get("label") or shape.get("name"), walk)
 
 
-def _task(shape: Shape, depth: int) -> str:
+def _task(shape: Shape, walk: Walk) -> str:
     status = string(shape, "status")
-    title = f"{_words(shape.get('title'), depth)}{f' ({status})' if status else ''}"
-    return "\n".join(filter(None, (title, _fields("details", "output", "sources")(shape, depth))))
+    title = f"{_words(shape.get('title'), walk)}{f' ({status})' if status else ''}"
+    return "\n".join(filter(None, (title, _fields("details", "output", "sources")(shape, walk))))
 
 
 _IMAGE = _named("image", "alt_text", "title", url="")
@@ -277,7 +316,7 @@ KINDS: Mapping[str, Read] = {
     "rich_text_divider": _nothing,
     "rich_text_header": _fields("text", "elements"),
     "rich_text_list": _items,
-    "rich_text_preformatted": lambda shape, depth: f"```\n{_inline(shape, depth)}\n```",
+    "rich_text_preformatted": lambda shape, walk: f"```\n{_inline(shape, walk)}\n```",
     "rich_text_quote": _quote,
     "rich_text_section": _inline,
     "attachment_mention": _named("attachment", "text", "title", "label"),
@@ -288,8 +327,8 @@ KINDS: Mapping[str, Read] = {
     "channel": _mention("#", "channel_id"),
     "citation": _link("text", "title", "label"),
     "color": _fields("value"),
-    "date": _link("fallback"),
-    "emoji": lambda shape, _: f":{string(shape, 'name')}:",
+    "date": _date,
+    "emoji": _emoji,
     "link": _link("text"),
     "list_record": _named("list record", "text", "title", "label", "record_id", "file_id"),
     "message_mention": _named("message", "text"),

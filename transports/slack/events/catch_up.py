@@ -40,6 +40,7 @@ from transports.slack.api.json_fields import (
     string,
 )
 from transports.slack.api.web_api import Web
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, parse_message
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,9 @@ MOST_AT_ONCE = 10_000
 
 OUTCOMES_FIRST_S = 5.0
 """Reading waits so long after a start with pending answers: look-ups before their posts need the same calls."""
+
+NAMED_WITHIN_S = 2.0
+"""How long a page waits for the names that its messages leave out."""
 
 PAUSES_S = (1.0, 4.0)
 """Waits before retries: without them a channel with many threads would hardly ever be read whole."""
@@ -124,6 +128,7 @@ class History:
         web: Web,
         marks: Marks,
         me: Me,
+        lookups: Lookups,
         sink: Callable[[Incoming], Awaitable[None]],
         *,
         active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
@@ -131,7 +136,7 @@ class History:
         max_age_s: float = 600,
         not_before: float = 0.0,
     ) -> None:
-        self._web, self._marks, self._me, self._sink = web, marks, me, sink
+        self._web, self._marks, self._me, self._lookups, self._sink = web, marks, me, lookups, sink
         self._active_threads, self._now, self._max_age_s = active_threads, now, max_age_s
         self._not_before = not_before
         self._active: Mapping[str, Sequence[str]] = {}
@@ -192,7 +197,7 @@ class History:
         # And further back, if that takes fewer calls than to ask for each thread that is older still.
         async with aclosing(self._pages("conversations.history", "messages", channel=channel)) as pages:
             async for page in pages:
-                round_.add(self._parsed(page, channel))
+                round_.add(await self._parsed(page, channel, round_.since))
                 is_after = [round_.note(message) for message in page]
                 if not (all(is_after) or round_.goes_back()):
                     break
@@ -205,15 +210,18 @@ class History:
             async for page in self._pages(
                 "conversations.replies", "messages", channel=channel, ts=root, oldest=oldest
             ):
-                round_.add(self._parsed(page, channel))
+                round_.add(await self._parsed(page, channel, round_.since))
         except SlackRefused as refused:
             if refused.kind != "gone":
                 raise
             log.info("catch_up.gone: a thread in %s is gone: %s", channel, refused)
 
-    def _parsed(self, page: Sequence[Shape], channel: str) -> list[Incoming]:
-        direct = is_direct(channel)
-        parsed = (parse_message(message, channel, self._me, direct=direct) for message in page)
+    async def _parsed(self, page: Sequence[Shape], channel: str, since: Decimal) -> list[Incoming]:
+        """Return what a page says to the bot after *since*, with the names that it leaves out."""
+        read = partial(parse_message, channel=channel, me=self._me, direct=is_direct(channel))
+        missed = [one for one in page if instant(stamp(one, "ts") or "0") > since and read(one)]
+        await self._lookups.explain(missed, NAMED_WITHIN_S)
+        parsed = (read(message, known=self._lookups.known) for message in missed)
         return [incoming for incoming in parsed if incoming]
 
     async def _call(self, method: str, **arguments: Any) -> Mapping[str, JsonValue]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 
 from transports.base.text import without_controls
 
 _TOKEN = re.compile(r"<([^<>\n]{1,4000})>")
+_MENTION = re.compile(r"<[@#]([UWCG][A-Z0-9]{1,30})\|?>")
 _ENTITY = re.compile(r"&(amp|lt|gt);")
+UNKNOWN = {"@": "someone", "#": "a-channel"}
+"""What stands before the id of a person or a channel without a known name."""
+
 _MEANING = {"amp": "&", "lt": "<", "gt": ">"}
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*:[^\s|]+", re.IGNORECASE)
 
 
 def decode(text: str, names: Mapping[str, str]) -> str:
-    """Return *text* as plain text, with the *names* of users and channels by id. Malformed markup stays."""
+    """Return *text* as plain text, with the *names* of people and channels by id. Malformed markup stays."""
     done: list[str] = []
     at = 0
     for token in _TOKEN.finditer(text):
@@ -31,18 +36,33 @@ def _token(whole: str, inner: str, names: Mapping[str, str]) -> str:
     target, _, label = inner.partition("|")
     kind, rest, label = target[:1], target[1:], _one_line(_decoded(label))
     match kind:
-        case "@" if rest:
-            return "@" + (_one_line(names.get(rest, "")) or label or rest)
-        case "#" if rest:
-            return "#" + (_one_line(names.get(rest, "")) or label or rest)
-        case "!" if rest.startswith(("subteam^", "date^")):
-            return label or f"@{rest.partition('^')[2]}"
+        case "@" | "#" if rest:
+            unknown = f"{UNKNOWN[kind]} ({rest})"
+            return kind + (_one_line(names.get(rest, "")) or label or unknown)
+        case "!" if rest.startswith("date^"):
+            return label or _date(rest.split("^")[1])
+        case "!" if rest.startswith("subteam^"):
+            return label or f"@a-group ({rest.partition('^')[2]})"
         case "!" if rest:
             return "@" + (rest if rest in ("here", "channel", "everyone") else label or rest).lstrip("@")
         case _ if _LINK.fullmatch(target):
             return _link(_decoded(target), label)
         case _:
             return _decoded(whole)
+
+
+def mentioned(text: str) -> Iterator[str]:
+    """Yield the ids of the people and channels that *text* names without saying their names."""
+    for found in _MENTION.finditer(text):
+        yield found[1]
+
+
+def _date(seconds: str) -> str:
+    """Return a moment as people read it; blank for one that is none."""
+    try:
+        return f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d %H:%M} UTC"
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _link(url: str, label: str) -> str:

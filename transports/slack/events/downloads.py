@@ -7,16 +7,64 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import aiohttp
 from yarl import URL
 
+from threads.errors import PostFailed
 from threads.model import Attachment
-from transports.shared.downloads import FileHost, opened, read, unavailable
+from transports.shared.downloads import GONE, FileHost, opened, read, unavailable
+from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.http_session import trusted
+from transports.slack.api.json_fields import string
+from transports.slack.events.lookups import Lookups
+from transports.slack.events.parse_message import attachment_of
 
+WITHHELD = (
+    "it belongs to another company, and Slack does not give it to me. I can read a copy that is sent here."
+)
+REASONS = {
+    "file_access": WITHHELD,
+    "hidden_by_limit": "Slack hides it, because this workspace has reached the limit of its plan.",
+    "huddle_transcript": "it is the transcript of a huddle, which Slack does not give to apps.",
+    "list": "it is a Slack List, which I cannot read. I can read a CSV file that is exported from it.",
+}
+"""Why a file cannot be read, by its mode, in a sentence for people."""
+
+UNHEARD = "Slack does not tell me where it is. Sending it again may help."
 NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
+
+
+async def located(attachment: Attachment, lookups: Lookups) -> Attachment:
+    """Return the attachment with its address, which Slack is asked for if it did not come with the message.
+
+    Raises `FileUnavailable`.
+    """
+    if attachment.url or not attachment.id:
+        return attachment
+    try:
+        file = await lookups.file(attachment.id)
+    except SlackRefused as refused:
+        raise unavailable(str(refused), _refusal(refused)) from None
+    except PostFailed as error:
+        raise unavailable(str(error), UNHEARD) from None
+    found = attachment_of(file, "")
+    if not found.url:
+        mode = string(file, "mode")
+        raise unavailable(f"no address, mode {mode!r}", REASONS.get(mode, GONE))
+    return replace(attachment, url=found.url, size=found.size)
+
+
+def _refusal(refused: SlackRefused) -> str:
+    match refused.kind:
+        case "gone":
+            return GONE
+        case "scope" | "token":
+            return NO_ACCESS
+        case _:
+            return WITHHELD
 
 
 @asynccontextmanager

@@ -7,24 +7,25 @@ with scopes that the generated manifest does not ask for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import assert_never
 
+import anyio
 from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, Inbound, Incoming, Sink
+from threads.model import Feedback, Inbound, Incoming, Sink, ThreadId
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.slack.api.socket_mode import Kind
-from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
 from transports.slack.events.catch_up import History
+from transports.slack.events.lookups import NAMED_WITHIN_S, Lookups
 from transports.slack.events.parse_action import (
     ButtonPress,
     parse_action,
@@ -34,8 +35,10 @@ from transports.slack.events.parse_event import (
     EventsDropped,
     HomeOpened,
     Joined,
+    Parsed,
     SessionRenamed,
     Signal,
+    message_in,
     parse_event,
 )
 from transports.slack.events.parse_message import Me
@@ -46,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class Intake:
-    """Takes the events of one workspace.
+    """Takes the events of one workspace. *hear* gets each line of a thread, by its id, also what is not for the bot.
 
     A missed message older than ``max_age_s`` is stale. Missed messages are not read before ``read_from`` on the clock
     of `anyio.current_time`.
@@ -60,21 +63,24 @@ class Intake:
         marks: Marks,
         sink: Sink,
         presence: Presence,
-        names: UserNames,
+        lookups: Lookups,
+        hear: Callable[[ThreadId, str], None],
         *,
         recent: Recent,
         now: Callable[[], datetime],
         max_age_s: float,
         read_from: float = 0.0,
     ) -> None:
-        self.buttons = PressedButtons(web, names)
+        self.buttons = PressedButtons(web, lookups)
+        self._lookups, self._order = lookups, anyio.Lock(fast_acquire=True)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
-        self._presence, self._recent = presence, recent
+        self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
         history = History(
             web,
             marks,
             me,
+            self._lookups,
             self._deliver,
             active_threads=self._active_threads,
             now=now,
@@ -105,21 +111,31 @@ class Intake:
                 assert_never(kind)
 
     async def _event(self, body: Mapping[str, JsonValue]) -> None:
-        parsed = parse_event(dict(body), self._me)
+        parsed = parse_event(dict(body), self._me, self._lookups.known)
         if parsed.odd:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
             self._apply(signal)
+        if parsed.line:
+            self._hear(*parsed.line)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
             self._close_gaps()
         try:
             with self._marks.taking(*parsed.moved) if parsed.moved else nullcontext():
                 await self._marks.note()  # or the next message there would be missed after a kill
-                for event in parsed.inbound:
+                for event in await self._explained(body, parsed):
                     await self._deliver(event)
         except StoreUnavailable:
             self._close_gaps()
             raise
+
+    async def _explained(self, body: Mapping[str, JsonValue], parsed: Parsed) -> Sequence[Inbound]:
+        """Return what an event says, with the names that it leaves out, and in the order in which events came."""
+        if not parsed.inbound:
+            return ()
+        async with self._order:
+            learned = await self._lookups.explain([message_in(body)], NAMED_WITHIN_S)
+        return parse_event(dict(body), self._me, self._lookups.known).inbound if learned else parsed.inbound
 
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):

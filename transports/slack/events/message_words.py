@@ -11,38 +11,80 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import unescape
 
-from transports.slack.api.json_fields import Shape, part, parts, string
+from transports.slack.api.json_fields import Shape, instant, is_stamp, part, parts, string
 from transports.slack.events.blocks import unreadable, words_of
 
 NO_PREVIEW = "[no preview available]"
 """What Slack writes in place of blocks for old apps; nobody sees it."""
 
-_TOKEN = re.compile(r"<([^<>|]*)\|[^<>]*>")
+MOST_ATTACHMENTS = 100
+"""Attachments of one message that are read; Slack takes no more."""
+
+_TOKEN = re.compile(r"<(?:!date\^[^<>|]*\||([^<>|]*)\|)[^<>]*>")
+_LIST_MARK = re.compile(r"^[ \t>]*(?:\d{1,4}|[a-z]{1,5})[.)](?=\s)", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
 
 
-def own_words(message: Shape) -> str:
-    """Return the author's words in Slack's markup, without previews and forwarded messages."""
-    own = [_attachment_words(item) for item in parts(message, "attachments") if _is_own(item)]
-    return _union([string(message, "text"), words_of(message.get("blocks")), *own])
+def own_words(message: Shape, unread: set[str] | None = None) -> str:
+    """Return the author's words in Slack's markup, without previews and forwarded messages.
+
+    Add the kinds that cannot be read to *unread*.
+    """
+    unread = set() if unread is None else unread
+    own = [item for item in parts(message, "attachments") if _is_own(item)]
+    return _union(
+        [
+            string(message, "text"),
+            words_of(message.get("blocks"), unread),
+            *(_attachment_words(item, unread) for item in own[:MOST_ATTACHMENTS]),
+            _left_out(own),
+        ]
+    )
 
 
 def forwarded(message: Shape) -> Sequence[Shape]:
     """Return the attachments that are forwarded messages."""
-    return [item for item in parts(message, "attachments") if _is_forwarded(item)]
+    found = [item for item in parts(message, "attachments") if _is_forwarded(item)]
+    return found[:MOST_ATTACHMENTS]
 
 
-def forwarded_words(attachment: Shape) -> str:
-    """Return the words of a forwarded message, in Slack's markup."""
+def forwarded_words(attachment: Shape, unread: set[str] | None = None) -> str:
+    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*."""
+    unread = set() if unread is None else unread
     inner = [part(one, "message") for one in parts(attachment, "message_blocks")]
-    return _union([_attachment_words(attachment), *map(own_words, inner)]) or (
-        "" if parts(attachment, "files") else unreadable("a forwarded message")
+    words = _union(
+        [
+            _attachment_words(attachment, unread),
+            *(own_words(one, unread) for one in inner[:MOST_ATTACHMENTS]),
+            _left_out(inner),
+        ]
     )
+    if not (words or parts(attachment, "files")):
+        words = unreadable("a forwarded message")
+    return _lines(words, _footer(attachment))
+
+
+def holders_of_files(message: Shape) -> Sequence[Shape]:
+    """Return all that may hold files in a message: itself, and what it forwards; not the previews of links."""
+    items = [item for item in parts(message, "attachments") if _is_own(item) or _is_forwarded(item)]
+    inner = [part(one, "message") for item in items for one in parts(item, "message_blocks")]
+    return [message, *items, *inner]
+
+
+def all_words(message: Shape, unread: set[str] | None = None) -> Sequence[str]:
+    """Return the author's words, and those of each forwarded message. Note the *unread* kinds."""
+    return [own_words(message, unread), *(forwarded_words(item, unread) for item in forwarded(message))]
 
 
 def author_of_forwarded(attachment: Shape) -> str:
     return string(attachment, "author_name") or string(attachment, "author_subname")
+
+
+def _left_out(items: Sequence[Shape]) -> str:
+    more = len(items) - MOST_ATTACHMENTS
+    return f"[{more} more attachments are not shown]" if more > 0 else ""
 
 
 def _is_forwarded(attachment: Shape) -> bool:
@@ -53,21 +95,31 @@ def _is_own(attachment: Shape) -> bool:
     return not (_is_forwarded(attachment) or attachment.get("from_url") or attachment.get("original_url"))
 
 
-def _attachment_words(attachment: Shape) -> str:
+def _attachment_words(attachment: Shape, unread: set[str]) -> str:
     """Return what people read in an attachment; its fallback is for those who see nothing else of it."""
-    heading = "" if _is_forwarded(attachment) else _linked(attachment, "author_name", "author_link")
-    words = [
+    is_forwarded = _is_forwarded(attachment)
+    words = _lines(
         string(attachment, "pretext"),
-        heading,
+        "" if is_forwarded else _author(attachment),
         _linked(attachment, "title", "title_link"),
         string(attachment, "text"),
-        words_of(attachment.get("blocks")),
+        words_of(attachment.get("blocks"), unread),
         *(_field(field) for field in parts(attachment, "fields")),
-        words_of(attachment.get("actions")),
-        string(attachment, "footer"),
-    ]
+        words_of(attachment.get("actions"), unread),
+        "[image]" if string(attachment, "image_url") else "",
+        "" if is_forwarded else _footer(attachment),
+    )
     fallback = string(attachment, "fallback")
-    return "\n".join(filter(None, words)) or ("" if fallback.strip() == NO_PREVIEW else fallback)
+    return words or ("" if fallback.strip() == NO_PREVIEW else fallback)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def _author(attachment: Shape) -> str:
+    names = _linked(attachment, "author_name", "author_link"), string(attachment, "author_subname")
+    return " ".join(filter(None, names))
 
 
 def _linked(attachment: Shape, name: str, link: str) -> str:
@@ -79,29 +131,36 @@ def _field(field: Shape) -> str:
     return ": ".join(filter(None, (string(field, "title"), string(field, "value"))))
 
 
+def _footer(attachment: Shape) -> str:
+    """Return the small print: a footer, and the time, which Slack shows as a date."""
+    seconds = str(attachment.get("ts", ""))
+    date = f"<!date^{int(instant(seconds))}^{{date}}>" if is_stamp(seconds) else ""
+    return " | ".join(filter(None, (string(attachment, "footer"), date)))
+
+
 def _union(texts: Sequence[str]) -> str:
     """Return the texts one below the other, without those that say nothing new.
 
     Slack sends what a person writes twice, as text and as blocks. The text beside an app's blocks may be a summary of
     them, or say something else.
     """
-    kept: list[str] = []
+    kept: list[tuple[str, str]] = []
     for text in filter(str.strip, texts):
-        if not any(_contains(other, text) for other in kept):
-            kept = [other for other in kept if not _contains(text, other)] + [text]
-    return "\n".join(kept)
+        new = text, _plain_words(text)
+        if not any(_contains(other, new) for other in kept):
+            kept = [other for other in kept if not _contains(new, other)] + [new]
+    return "\n".join(text for text, _ in kept)
 
 
-def _contains(whole: str, some: str) -> bool:
-    """Return whether *whole* says all of *some*: marks, blanks and the labels of links may differ."""
-    whole_words, some_words = _plain_words(whole), _plain_words(some)
-    if not some_words:
-        return some.strip() in whole
-    return (
-        "".join(whole_words) == "".join(some_words)
-        or f" {' '.join(some_words)} " in f" {' '.join(whole_words)} "
-    )
+def _contains(whole: tuple[str, str], some: tuple[str, str]) -> bool:
+    """Return whether *whole* says all of *some*, each a text with its words: marks and blanks may differ."""
+    (text, words), (other, sought) = whole, some
+    if not sought.strip():
+        return other.strip() in text
+    return sought in words or words.replace(" ", "") == sought.replace(" ", "")
 
 
-def _plain_words(text: str) -> list[str]:
-    return _WORD.findall(_TOKEN.sub(r"\1", text).casefold())
+def _plain_words(text: str) -> str:
+    """Return the words with a blank on each side, without markup, the labels of links and the numbers of lists."""
+    plain = _LIST_MARK.sub("", unescape(_TOKEN.sub(r"\1", text)))
+    return f" {' '.join(_WORD.findall(plain.casefold()))} "

@@ -6,7 +6,7 @@ twice, as ``message`` and ``app_mention``, with the same id and meaning, so eith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,8 +15,10 @@ from pydantic import JsonValue
 from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId
 from transports.base.text import digest
 from transports.slack.api.json_fields import Shape, identifier, is_direct, part, stamp, string
-from transports.slack.events.message_words import own_words
+from transports.slack.events.message_words import all_words, own_words
 from transports.slack.events.parse_message import (
+    NOTHING_KNOWN,
+    Known,
     Me,
     author_of,
     parse_message,
@@ -58,11 +60,15 @@ Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | EventsDropped
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content."""
+    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content.
+
+    ``line`` is the thread that the message is a reply in, and its time, unless the bot wrote it.
+    """
 
     inbound: tuple[Inbound, ...] = ()
     signals: tuple[Signal, ...] = ()
     moved: tuple[str, str] | None = None
+    line: tuple[ThreadId, str] | None = None
     odd: str = ""
 
 
@@ -71,6 +77,7 @@ class _Event:
     event: Shape
     id: str
     me: Me
+    known: Known
 
     @property
     def channel(self) -> str:
@@ -89,7 +96,7 @@ class _Event:
         return string(self.event, "channel_type") == "im" or is_direct(self.channel)
 
 
-def parse_event(body: JsonValue, me: Me) -> Parsed:
+def parse_event(body: JsonValue, me: Me, known: Known = NOTHING_KNOWN) -> Parsed:
     """Read the payload of one events_api envelope. Never raises: an unreadable one is ``odd``."""
     if not isinstance(body, dict):
         return Parsed(odd="a payload that is not an object")
@@ -100,7 +107,13 @@ def parse_event(body: JsonValue, me: Me) -> Parsed:
     read = _READERS.get(kind)
     if read is None:
         return Parsed(odd=f"an event of an unknown type: {kind[:60]!r}")
-    return read(_Event(event, identifier(body, "event_id"), me))
+    return read(_Event(event, identifier(body, "event_id"), me, known))
+
+
+def message_in(body: Mapping[str, JsonValue]) -> Shape:
+    """Return the message that an event is about."""
+    event = part(body, "event")
+    return part(event, "message") or event
 
 
 def _message(e: _Event) -> Parsed:
@@ -117,8 +130,9 @@ def _post(e: _Event) -> Parsed:
     ts, named = stamp(e.event, "ts"), string(e.event, "type") == "app_mention"
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
-    incoming = parse_message(e.event, e.channel, e.me, direct=e.direct, named=named)
-    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts))
+    incoming = parse_message(e.event, e.channel, e.me, e.known, direct=e.direct, named=named)
+    line = (e.me.thread(e.channel, e.root), ts) if e.root and not e.me.is_author(e.event) else None
+    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts), line=line)
 
 
 def _changed(e: _Event) -> Parsed:
@@ -132,17 +146,20 @@ def _changed(e: _Event) -> Parsed:
         return Parsed(() if e.me.is_author(before) else (Deleted(ts, thread),))
     if author_of(message, e.me) is None or not _reworded(message, before):
         return Parsed()
-    edited = Edited(ts, thread, text_of(message, e.me))
-    incoming = parse_message(message, e.channel, e.me, direct=e.direct)
+    edited = Edited(ts, thread, text_of(message, e.me, e.known))
+    incoming = parse_message(message, e.channel, e.me, e.known, direct=e.direct)
     added = incoming is not None and incoming.via == "mention" and not e.me.is_named_in(own_words(before))
     return Parsed((edited, incoming) if incoming is not None and added and before else (edited,))
 
 
 def _reworded(message: Shape, before: Shape) -> bool:
-    """Return whether the words changed: Slack sends the same event when it adds a preview."""
+    """Return whether the words changed: Slack sends the same event when it adds a preview.
+
+    The preview of a link to a message shows that message, as when it is forwarded.
+    """
     if not before:
         return bool(part(message, "edited"))
-    return own_words(message) != own_words(before)
+    return all_words(message) != all_words(before)
 
 
 def _deleted(e: _Event) -> Parsed:

@@ -10,21 +10,69 @@ said in the channel, not naming it    -> nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from threads.model import Attachment, Author, Incoming, Spoken, ThreadId, Via
 from threads.store.checksummed_lines import scrub
 from transports.slack.api.json_fields import Shape, count, identifier, instant, part, parts, stamp, string
-from transports.slack.events.decode import decode
-from transports.slack.events.message_words import author_of_forwarded, forwarded, forwarded_words, own_words
+from transports.slack.events.blocks import unreadable
+from transports.slack.events.decode import decode, mentioned
+from transports.slack.events.message_words import (
+    all_words,
+    author_of_forwarded,
+    forwarded,
+    forwarded_words,
+    holders_of_files,
+    own_words,
+)
 
-SAID = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+SAID = frozenset({"", "file_share", "me_message", "reply_broadcast", "thread_broadcast"})
 """The subtypes under which people say something; with ``bot_message`` another bot does."""
+
+UNSEEN = frozenset({"message_changed", "message_deleted", "message_replied"})
+"""The subtypes of what is told about other messages."""
+
+_NOTED = """
+    app_conversation_join app_conversation_leave assistant_app_thread bot_add bot_disable bot_enable bot_remove
+    channel_archive channel_canvas_updated channel_convert_to_private channel_join channel_leave channel_name
+    channel_posting_permissions channel_purpose channel_topic channel_unarchive document_mention ekm_access_denied
+    emoji_changed file_changed file_comment file_created file_deleted file_mention file_public file_shared
+    file_unshared group_archive group_join group_leave group_name group_purpose group_topic group_unarchive
+    huddle_thread joiner_notification joiner_notification_for_inviter pinned_item reminder_add sh_room_created
+    sh_room_shared share_shortcut slackbot_response tabbed_canvas_updated tombstone unpinned_item
+"""
+NOTED = frozenset(_NOTED.split())
+"""The subtypes under which Slack notes what somebody did. It is an earlier line, and said to nobody."""
+
+HUDDLES = frozenset({"huddle_thread", "sh_room_created", "sh_room_shared"})
+"""Those of them that people see as a card without a text."""
+
+NO_DOWNLOAD = frozenset({"file_access", "hidden_by_limit", "huddle_transcript", "list"})
+"""The modes of files whose address, if they have one, leads to a page of Slack's and not to their content."""
+
+CANVAS = frozenset({"canvas", "quip"})
+"""The modes of canvases, which are handed out as web pages."""
+
+LONGEST_TEXT = 100_000
+"""Characters of one message; Slack's own have about 60,000 at most."""
+
 
 _NAMES_SOMEBODY = re.compile(r"<(?:@[^<>]+|!(?:subteam\^[^<>]+|channel|here|everyone|group)(?:\|[^<>]*)?)>")
 LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was looked up, by id. A name is blank, and a file empty, if Slack does not give it."""
+
+    names: MutableMapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, Shape] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Known()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +89,7 @@ class Me:
     bots: frozenset[str] = frozenset()
 
     @property
-    def names(self) -> Mapping[str, str]:
+    def names(self) -> dict[str, str]:
         """The bot's display name by its id."""
         return {self.user: self.name or "bot"}
 
@@ -62,16 +110,22 @@ def sent_at(ts: str) -> str:
 
 
 def parse_message(
-    message: Shape, channel: str, me: Me, *, direct: bool, named: bool = False
+    message: Shape,
+    channel: str,
+    me: Me,
+    known: Known = NOTHING_KNOWN,
+    *,
+    direct: bool,
+    named: bool = False,
 ) -> Incoming | None:
     """Return a message to the bot, or None for any other. *named*: Slack says that it names us."""
-    ts, author = stamp(message, "ts"), author_of(message, me)
+    ts, author = stamp(message, "ts"), author_of(message, me, known)
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
     raw = own_words(message)
     via = _via(raw, me, direct=direct, reply=root != ts, named=named)
-    text, files = text_of(message, me), _files(message)
+    text, files = text_of(message, me, known), _files(message, known)
     if via is None or not (text or files):
         return None
     return Incoming(
@@ -86,36 +140,63 @@ def parse_message(
     )
 
 
-def spoken(message: Shape, me: Me, names: Mapping[str, str]) -> Spoken | None:
-    """Return a message as an earlier line of its thread; None if it has no words."""
-    if string(message, "subtype") not in {*SAID, "bot_message"} or message.get("hidden"):
+def spoken(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Spoken | None:
+    """Return a message as an earlier line of its thread; None if people see nothing of it."""
+    subtype = string(message, "subtype")
+    if subtype in UNSEEN or (message.get("hidden") and subtype != "tombstone"):
         return None
     # An app's post in a person's name has both ids; the person did not type it.
     user, bot, ours = identifier(message, "user"), identifier(message, "bot_id"), me.is_author(message)
     who = user if ours else bot or user
-    name = names.get(user) or string(message, "username") or string(part(message, "bot_profile"), "name")
-    known = {**me.names, **names}
-    quotes = _quoted(message, known)
-    words = [decode(own_words(message), known), *quotes]
-    words += [f"[file: {file.name}]" for file in _files(message)]
-    text = "\n".join(filter(None, words)).strip()
+    names = ChainMap(me.names, known.names)
+    quotes, files = _quoted(message, names), _files(message, known)
+    words = [decode(own_words(message), names), *quotes, *(f"[file: {file.name}]" for file in files)]
+    text = "\n".join(filter(None, words)).strip() or _words_without_text(subtype)
     if not (who and text):
         return None
-    return Spoken(Author(who, name), text, ours=ours, forwarding=bool(quotes))
+    author = Author(who, _name_in(message, known))
+    return Spoken(author, _bounded(text), ours, bool(quotes), stamp(message, "ts"), files)
 
 
-def author_of(message: Shape, me: Me) -> Author | None:
+def _words_without_text(subtype: str) -> str:
+    if subtype in HUDDLES:
+        return "[a huddle]"
+    known = subtype in NOTED or subtype in SAID or subtype == "bot_message"
+    return "" if known else unreadable("a message of an unknown type")
+
+
+def wanted(message: Shape) -> Iterator[str]:
+    """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files."""
+    yield identifier(message, "user")
+    for words in all_words(message):
+        yield from mentioned(words)
+    for holder in holders_of_files(message):
+        yield from (identifier(file, "id") for file in parts(holder, "files") if _is_withheld(file))
+
+
+def author_of(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Author | None:
     """Return the author: a person, or a listed bot; None for any other."""
     subtype = string(message, "subtype")
     user, bot = identifier(message, "user"), identifier(message, "bot_id")
-    if subtype not in SAID and subtype != "bot_message":
+    if subtype in NOTED or subtype in UNSEEN or me.is_author(message) or not (user or bot):
         return None
-    if me.is_author(message) or not (user or bot):
-        return None
+    name = _name_in(message, known)
     if not message.get("bot_id") and subtype != "bot_message":
-        return Author(user)
-    known_bot = next((one for one in (user, bot) if one and one in me.bots), "")
-    return Author(known_bot) if known_bot else None  # its messages are counted by that id
+        return Author(user, name) if user else None
+    listed = next((one for one in (user, bot) if one and one in me.bots), "")
+    return Author(listed, name) if listed else None  # its messages are counted by that id
+
+
+def _name_in(message: Shape, known: Known) -> str:
+    """Return the author's name; a person of another company brings it along."""
+    profile, bot = part(message, "user_profile"), part(message, "bot_profile")
+    names = (
+        known.names.get(identifier(message, "user"), ""),
+        *(string(profile, name) for name in ("display_name", "real_name", "name")),
+        string(message, "username"),
+        string(bot, "name"),
+    )
+    return scrub(next(filter(None, names), ""))[:LONGEST_NAME]
 
 
 def root_of(message: Shape) -> str:
@@ -123,13 +204,18 @@ def root_of(message: Shape) -> str:
     return stamp(message, "thread_ts") or stamp(message, "ts")
 
 
-def text_of(message: Shape, me: Me) -> str:
+def text_of(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> str:
     """Return the text without the bot's name at its beginning, unless it is only the name."""
-    raw = own_words(message)
+    raw, names = own_words(message), ChainMap(me.names, known.names)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
-    quotes = _quoted(message, me.names)
-    own = decode(rest, me.names).strip() or ("" if quotes else decode(raw, me.names).strip())
-    return "\n\n".join(filter(None, (own, *quotes)))
+    quotes = _quoted(message, names)
+    own = decode(rest, names).strip() or ("" if quotes else decode(raw, names).strip())
+    return _bounded("\n\n".join(filter(None, (own, *quotes))))
+
+
+def _bounded(text: str) -> str:
+    more = len(text) - LONGEST_TEXT
+    return f"{text[:LONGEST_TEXT]}\n[{more} more characters are not shown]" if more > 0 else text
 
 
 def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
@@ -151,25 +237,37 @@ def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | N
     return "overheard" if reply and not _NAMES_SOMEBODY.search(raw) else None
 
 
-def _files(message: Shape) -> tuple[Attachment, ...]:
+def _files(message: Shape, known: Known) -> tuple[Attachment, ...]:
     """Return the files of a message and of its forwarded messages, without deleted ones."""
-    files = [file for holder in (message, *forwarded(message)) for file in parts(holder, "files")]
+    files = [file for holder in holders_of_files(message) for file in parts(holder, "files")]
+    files = [
+        known.files.get(identifier(file, "id")) or file if _is_withheld(file) else file for file in files
+    ]
     user = identifier(message, "user")
-    return tuple(_attachment(file, user) for file in files if string(file, "mode") != "tombstone")
+    return tuple(attachment_of(file, user) for file in files if string(file, "mode") != "tombstone")
 
 
-def _attachment(file: Shape, user: str) -> Attachment:
+def _is_withheld(file: Shape) -> bool:
+    """Return whether a file of another company came as its id alone."""
+    return string(file, "mode") == "file_access" or string(file, "file_access") == "check_file_info"
+
+
+def attachment_of(file: Shape, user: str) -> Attachment:
     """Return one file of a message of *user*.
 
-    Its address may be blank (beyond a plan's limit) or not Slack's: the download reports it. A clip that somebody
-    else recorded, as in a forwarded message, is not the user's own voice.
+    Its address may be blank or not Slack's: the download reports it. A clip that somebody else recorded, as in a
+    forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
+    media_type, size, mode = string(file, "mimetype"), count(file, "size"), string(file, "mode")
+    if mode in CANVAS:  # its size is not that of the page
+        name, media_type, size = f"{string(file, 'title') or 'canvas'}.html", "text/html", 0
+    address = string(file, "url_private_download") or string(file, "url_private")
     return Attachment(
         id=identifier(file, "id"),
         name=scrub(name)[:LONGEST_NAME],
-        media_type=scrub(string(file, "mimetype"))[:LONGEST_NAME],
-        size=count(file, "size"),
-        url=scrub(string(file, "url_private_download") or string(file, "url_private")),
+        media_type=scrub(media_type)[:LONGEST_NAME],
+        size=size,
+        url="" if mode in NO_DOWNLOAD else scrub(address),
         voice=string(file, "subtype") == "slack_audio" and identifier(file, "user") == user,
     )

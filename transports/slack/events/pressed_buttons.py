@@ -6,20 +6,20 @@ from pydantic import JsonValue
 
 from threads.model import Feedback
 from transports.shared.buttons import THANKS, Presses
-from transports.slack.api.user_names import UserNames
 from transports.slack.api.web_api import Web
+from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_action import ButtonPress
 from transports.slack.markdown.blocks import without_actions
 
 
 class PressedButtons(Presses[ButtonPress]):
-    def __init__(self, web: Web, names: UserNames) -> None:
+    def __init__(self, web: Web, lookups: Lookups) -> None:
         super().__init__()
-        self._web, self._names = web, names
+        self._web, self._lookups = web, lookups
 
     async def retire(self, press: ButtonPress) -> None:
         """Remove the buttons of the message; may be dropped."""
-        who = await self._names.of(press.incoming.author.id)
+        who = await self._lookups.name_of(press.incoming.author.id)
         note = f"{press.label or press.incoming.text}{who and ' by '}{who}"
         before = [block for block in press.blocks if isinstance(block, dict)]
         blocks: list[JsonValue] = [*without_actions(before, note)]
