@@ -242,7 +242,7 @@ def describe(file: File, share: int) -> str:
     if file.problem:
         return f"{known}) could not be read: {file.problem}"
     if isinstance(file, ReadableFile) and file.shown:
-        return f"{known}; a picture, shown below)"
+        return f"{known}; a picture, shown below{_missing(file)})"
     if isinstance(file, ReadableFile) and file.text:
         return f"{known}; {_share_words(file, share)})"
     return f"{known}; a picture, shown below)" if file.picture else f"{known})"
@@ -259,4 +259,8 @@ def _share_words(file: ReadableFile, share: int) -> str:
     if not share:
         amount = f"its {length:,} characters are not shown here"
     where = "" if file.text_path == file.path else f"; all of it is in {file.text_path}"
-    return f"{amount}{where}{file.missing and f'; {file.missing[:-1]}'}"
+    return f"{amount}{where}{_missing(file)}"
+
+
+def _missing(file: ReadableFile) -> str:
+    return f"; {file.missing[:-1]}" if file.missing else ""
