@@ -44,8 +44,11 @@ _BINARY = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_BINARY = 0.02
 """The largest share of control bytes in a text."""
 
-_JAPANESE_MAIL = re.compile(rb"\x1b\$[@B]")
-"""What ISO-2022-JP begins Japanese with; all of its bytes are ASCII."""
+_SHIFTS = (
+    (re.compile(rb"\x1b\$[@B]"), "iso2022_jp"),
+    (re.compile(rb"\x1b\$\)C"), "iso2022_kr"),
+)
+"""What encodings for mail begin their letters with; all of their bytes are ASCII."""
 
 _MOST_BAD = {"utf-8": 0.5}
 """The largest share of bad characters among those beyond ASCII, in a text whose encoding fits; 0.1 for any other.
@@ -55,6 +58,8 @@ Hardly any text in another encoding has characters that are whole in UTF-8.
 
 _LEAST_WIDE = 0.05
 """The least share of characters below U+0100 in a text in UTF-16."""
+
+_MOST_PLANES = 16
 
 _SAMPLE = 100_000
 """Bytes by which an encoding is guessed."""
@@ -90,8 +95,7 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> Decoded | No
 def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
     if _CHARSET.fullmatch(declared):
         yield from _meant(declared)
-    if _JAPANESE_MAIL.search(data):
-        yield "iso2022_jp"
+    yield from (encoding for shift, encoding in _SHIFTS if shift.search(data))
     yield "utf-8"
     if data.isascii():
         return
@@ -103,11 +107,17 @@ def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
 
 
 def _without_mark(data: bytes) -> str:
-    """Return the form of UTF-16 that a text without a mark is in, "" if it is in none.
+    """Return the form of UTF-16 or UTF-32 that a text without a mark is in, "" if it is in none.
 
-    Its letters of Latin scripts, its blanks and its line ends have a zero on the same side.
+    In UTF-32 the highest byte of each character is zero and the next at most 16, in UTF-16 that of Latin letters, blanks and line ends.
     """
     sample = data[:_SAMPLE]
+    for encoding, highest, plane in (
+        ("utf-32-be", sample[::4], sample[1::4]),
+        ("utf-32-le", sample[3::4], sample[2::4]),
+    ):
+        if not any(highest) and max(plane, default=0) <= _MOST_PLANES and any(sample) and len(data) % 4 == 0:
+            return encoding
     even, odd = sample[::2].count(0), sample[1::2].count(0)
     if max(even, odd) < _LEAST_WIDE * len(sample) / 2 or min(even, odd) > max(even, odd) / 4:
         return ""

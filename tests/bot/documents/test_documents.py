@@ -122,6 +122,11 @@ SENTENCES = {
     "cp1255": "שלום עולם מה שלומך היום",
     "cp1254": "Bugün hava çok güzel, teşekkürler İstanbul",
     "utf-16": "größer",
+    "utf-16-le": "größer als zwei\n",
+    "utf-16-be": "今天天气很好，一\n二 three\n",
+    "utf-32-le": "größer",
+    "utf-32-be": "今天天气很好",
+    "iso2022_kr": "오늘 날씨가 아주 좋습니다.",
 }
 
 
