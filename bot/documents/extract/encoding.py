@@ -107,24 +107,29 @@ def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
 
 
 def _without_mark(data: bytes) -> str:
-    """Return the form of UTF-16 or UTF-32 that a text without a mark is in, "" if it is in none.
-
-    In UTF-32 the highest byte of each character is zero and the next at most 16, in UTF-16 that of Latin letters, blanks and line ends.
-    """
+    """Return the form of UTF-16 or UTF-32 that a text without a mark is in, "" if it is in none."""
     sample = data[:_SAMPLE]
-    for encoding, highest, plane in (
-        ("utf-32-be", sample[::4], sample[1::4]),
-        ("utf-32-le", sample[3::4], sample[2::4]),
-    ):
-        if not any(highest) and max(plane, default=0) <= _MOST_PLANES and any(sample) and len(data) % 4 == 0:
+    for encoding in _wide(sample):
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+        odd = sum(1 for character in text if not (character.isprintable() or character.isspace()))
+        if odd <= _MOST_BINARY * len(text):
             return encoding
+    return ""
+
+
+def _wide(sample: bytes) -> Iterator[str]:
+    """Yield the forms in which the zeros of *sample* are where they belong.
+
+    In UTF-32 the highest byte of each character is zero and the next at most 16. In UTF-16 that of Latin letters,
+    blanks and line ends is zero.
+    """
+    fourths = [sample[at::4] for at in range(4)]
+    for encoding, highest, plane in (("utf-32-be", 0, 1), ("utf-32-le", 3, 2)):
+        if not any(fourths[highest]) and max(fourths[plane], default=0) <= _MOST_PLANES:
+            yield encoding
     even, odd = sample[::2].count(0), sample[1::2].count(0)
-    if max(even, odd) < _LEAST_WIDE * len(sample) / 2 or min(even, odd) > max(even, odd) / 4:
-        return ""
-    encoding = "utf-16-le" if odd > even else "utf-16-be"
-    text = sample.decode(encoding, "replace")
-    odd_ones = sum(1 for character in text if not (character.isprintable() or character.isspace()))
-    return encoding if odd_ones <= _MOST_BINARY * len(text) else ""
+    if max(even, odd) >= _LEAST_WIDE * len(sample) / 2 and min(even, odd) <= max(even, odd) / 4:
+        yield "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _meant(label: str) -> Iterator[str]:
