@@ -29,6 +29,9 @@ _MOST_UNREADABLE = 0.1
 _HIDDEN = 2 | 32
 """The flags of an annotation that no page shows."""
 
+_COMBO = 1 << 17
+"""The flag of a list that shows only what is chosen."""
+
 _LEAST = 100
 """Pixels of a side of what counts as a picture: smaller ones are lines and ornaments."""
 
@@ -104,21 +107,33 @@ def _annotations(page: PageObject, words: str) -> Iterator[str]:
 
 
 def _field(widget: DictionaryObject) -> str:
+    """Return the name of a form's field and what it shows: of a list all of its entries, the chosen ones first."""
     field = widget if "/T" in widget else _held(widget, "/Parent")
     name, value = ((widget if key in widget else field).get(key, "") for key in ("/T", "/V"))
     if widget.get("/AS", value) == "/Off":
         return ""
     value = value.get_object() if isinstance(value, PdfObject) else value
-    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return clean(f"[field {name}: {shown.removeprefix('/')}]") if shown not in ("", "/Off", "None") else ""
+    options = [_option(one.get_object()) for one in _held(widget if "/Opt" in widget else field, "/Opt")]
+    named = dict(options)
+    chosen = [named.get(str(one), str(one)) for one in (value if isinstance(value, list) else [value])]
+    shown = ", ".join(filter(None, chosen)).removeprefix("/")
+    if options and not int(field.get("/Ff", 0)) & _COMBO:
+        shown = f"{shown or 'none'} (of {', '.join(named.values())})"
+    return clean(f"[field {name}: {shown}]") if shown not in ("", "Off", "None") else ""
 
 
-def _held(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a dictionary that is in another one, an empty one if there is none."""
+def _option(option: PdfObject) -> tuple[str, str]:
+    """Return the value of an entry and its words."""
+    if isinstance(option, list) and len(option) > 1:
+        return str(option[0]), str(option[1])
+    return str(option), str(option)
+
+
+def _held(holder: Mapping[str, Any], key: str) -> Any:
+    """Return a dictionary or a list that is in another one, an empty dictionary if there is none."""
     if key not in holder:
         return {}
-    held: Mapping[str, Any] = holder[key]  # this follows a reference, which `get` does not
-    return held
+    return holder[key]  # this follows a reference, which `get` does not
 
 
 def _embedded(reader: PdfReader) -> Iterator[str]:
