@@ -91,6 +91,8 @@ _SKIPPED = frozenset(
 """Groups of settings. Of those that a file itself marks as such, only the ones above are read."""
 
 _LINK = re.compile(r'\s*HYPERLINK\s+"([^"]+)"', re.IGNORECASE)
+_LINE_END = re.compile(r"(?: \| )?[ \t]*\n")
+"""With the border of a row's last cell."""
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _CHARSETS = {
     77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "gb18030", 136: "big5hkscs", 161: "cp1253",
@@ -143,9 +145,8 @@ class _Reader:
         self._flush()
         while self._outer:
             self._brace("}")
-        return _PAIR.sub(
-            lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), "".join(self._words[0])
-        )
+        words = _LINE_END.sub("\n", "".join(self._words[0]))
+        return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), words)
 
     def _byte(self, value: int) -> None:
         if self._unread:
@@ -183,7 +184,8 @@ class _Reader:
         elif name == "fldrslt":
             words, self._address = words + self._address, ""
         if words.strip() or name == "pict":
-            self._words[-1].append(_NOTES[name].replace("{}", words.strip("\n")))
+            form = _NOTES[name]
+            self._words[-1].append(words if form == "{}" else form.replace("{}", words.strip("\n")))
 
     def _sign(self, sign: str) -> None:
         if sign == "*":
