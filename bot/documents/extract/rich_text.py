@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import codecs
 import re
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from bot.documents.problems import LeftOut
 
-from .result import Extraction, text
+from .result import MAX_TEXT, SOFT_S, Extraction, text
 from .text import clean
 
 _TOKEN = re.compile(
     r"\\(?P<word>[A-Za-z]{1,32})(?P<number>-?\d{1,10})?[ ]?|\\'(?P<hex>[0-9A-Fa-f]{2})|\\(?P<sign>[^A-Za-z])"
-    r"|(?P<brace>[{}])|[\r\n]+|(?P<plain>[^\\{}\r\n])",
+    r"|(?P<brace>[{}])|[\r\n]+|(?P<plain>[^\\{}\r\n]+)",
     re.DOTALL,
 )
 _SIGNS = {
@@ -91,6 +92,10 @@ _SKIPPED = frozenset(
 """Groups of settings. Of those that a file itself marks as such, only the ones above are read."""
 
 _LINK = re.compile(r'\s*HYPERLINK\s+"([^"]+)"', re.IGNORECASE)
+_DEEPEST = 20
+"""Notes in notes, and the like."""
+_LOOKS = 10_000
+"""Tokens between two looks at the clock."""
 _LINE_END = re.compile(r"(?: \| )?[ \t]*\n")
 """With the border of a row's last cell."""
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -122,16 +127,19 @@ class _Reader:
         self._group, self._outer = _Group(), list[_Group]()
         self._words: list[list[str]] = [[]]
         self._bytes = bytearray()
-        self._unread = 0
+        self._unread = self._said = 0
         self._marked = False
         self._default, self._address = -1, ""
 
     def read(self, source: str) -> str:
-        at = 0
+        at, tokens = 0, 0
         while found := _TOKEN.search(source, at):
-            at = found.end()
-            if found["hex"] or (found["plain"] and found["plain"] > "\x7f"):
-                self._byte(int(found["hex"], 16) if found["hex"] else ord(found["plain"]))
+            at, tokens = found.end(), tokens + 1
+            if self._said > MAX_TEXT or (tokens % _LOOKS == 0 and time.process_time() > SOFT_S):
+                self._left_out.add("rest")
+                break
+            if found["hex"] or found["plain"]:
+                self._take(bytes.fromhex(found["hex"]) if found["hex"] else found["plain"].encode("latin-1"))
                 continue
             self._flush()
             if word := found["word"]:
@@ -140,22 +148,22 @@ class _Reader:
                 self._brace(found["brace"])
             elif found["sign"]:
                 self._sign(found["sign"])
-            elif found["plain"]:
-                self._say(found["plain"])
         self._flush()
         while self._outer:
             self._brace("}")
         words = _LINE_END.sub("\n", "".join(self._words[0]))
         return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), words)
 
-    def _byte(self, value: int) -> None:
-        if self._unread:
-            self._unread -= 1
-        elif not (self._group.skipped or self._group.hidden):
-            self._bytes.append(value)
+    def _take(self, data: bytes) -> None:
+        """Take letters, but those that stand for one in Unicode."""
+        skipped = min(self._unread, len(data))
+        self._unread -= skipped
+        if not (self._group.skipped or self._group.hidden):
+            self._bytes += data[skipped:]
 
     def _flush(self) -> None:
         if self._bytes:
+            self._said += len(self._bytes)
             encoding = self._fonts.get(self._group.font, self._encoding)
             self._words[-1].append(self._bytes.decode(encoding, "replace"))
             self._bytes.clear()
@@ -203,7 +211,7 @@ class _Reader:
             self._unread = self._group.skip
         elif word in _SIGNS:
             self._say(_SIGNS[word])
-        elif word in _NOTES and not self._group.skipped and not self._group.name:
+        elif word in _NOTES and not (self._group.skipped or self._group.name) and len(self._words) < _DEEPEST:
             self._open(word)
         elif marked or word in _SKIPPED:
             self._group = replace(self._group, skipped=word != "ud")

@@ -1,5 +1,6 @@
 """Files that somebody might send, harmless and hostile, as bytes."""
 
+import gzip
 import io
 import struct
 import zipfile
@@ -141,6 +142,14 @@ def packed(original: bytes, **parts: bytes) -> bytes:
         for name, content in new.items():
             archive.writestr(name, content)
     return out.getvalue()
+
+
+def packed_deep(depth: int) -> bytes:
+    """Return a text that is packed *depth* times."""
+    data = b"words"
+    for _ in range(depth):
+        data = gzip.compress(data, 1)
+    return data
 
 
 def lying(archive: bytes, size: int) -> bytes:
