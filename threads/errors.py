@@ -104,9 +104,15 @@ class TransportUnavailable(PostFailed):
 
 
 class TransportRejected(PostFailed):
-    """The platform refuses this post permanently, for example because the channel is gone."""
+    """The platform refuses this post permanently, for example because the channel is gone.
+
+    ``closed``: why the place takes no post at all, a clause for people; blank if another post may be taken.
+    ``only_thread``: that is so for its thread, not for the whole channel.
+    """
 
     code = "transport_rejected"
+    closed: str = ""
+    only_thread: bool = False
 
 
 class TransportFatal(BotError):

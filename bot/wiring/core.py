@@ -38,7 +38,7 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId
+from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId, Turn
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
 from threads.store.thread_files import Reader, ThreadFiles
@@ -122,7 +122,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         delivery=delivery,
         slots=Slots(parts.limits.running_turns, parts.limits.running_turns_per_user),
         limits=parts.limits,
-        run=observe_run(parts.run, parts.observing),
+        run=observe_run(partial(_run_if_seen, parts), parts.observing),
         files=ThreadFiles(parts.attachments, parts.outboxes.__getitem__, store.workspace, parts.reader),
         on_error=partial(_report_failure, parts),
         explain=parts.explain,
@@ -224,6 +224,14 @@ def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
 def _is_asked(parts: Parts, thread: ThreadId, message_id: str) -> bool:
     """Return whether a question about this message is open."""
     return parts.permissions.asks(thread, message_id) or parts.asked.asks(thread, message_id)
+
+
+async def _run_if_seen(parts: Parts, turn: Turn) -> str:
+    """Run a turn, unless nobody could see its answer. Raises `threads.errors.PostFailed` then, unpaid."""
+    thread = turn.incoming.thread
+    if outbox := parts.outboxes.get(thread.transport):
+        await outbox.ensure_open(thread, turn.incoming.id)
+    return await parts.run(turn)
 
 
 def _outlet(outboxes: Mapping[str, Outbox], transport: str) -> Outlet:

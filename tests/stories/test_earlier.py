@@ -16,7 +16,7 @@ from bot.agent.prompt.earlier_lines import LONGEST, MOST_CHARACTERS, MOST_LINES
 from tests.sim.loop import virtual_time
 from tests.world import ANN, T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import TransportUnavailable
-from threads.model import Author, Earlier, Spoken, Text, ThreadId, time_of
+from threads.model import Author, Earlier, Spoken, Text, time_of
 from threads.store.thread_files import EARLIER_WITHIN_S
 from transports.base.transport import Capabilities
 
@@ -148,12 +148,6 @@ async def test_what_cannot_be_read_is_said_and_the_message_is_answered(tmp_path,
     assert platform.texts == ["(I could not read what was said in this thread before.)\n\nok"]
     assert len(requests[0].messages[0].blocks) == 2
     assert anyio.current_time() - started <= EARLIER_WITHIN_S + 1
-
-
-async def test_a_thread_that_the_message_begins_has_nothing_earlier(tmp_path):
-    platform = Old(Spoken(BOB, "no"))
-    await first_of(tmp_path, platform, message(1, thread=ThreadId("fake", "W", "C1", "m1")))
-    assert platform.asked == []
 
 
 async def test_a_platform_that_cannot_tell_is_not_asked(tmp_path):

@@ -117,6 +117,15 @@ async def test_a_message_has_its_own_files_first_then_the_roots_then_the_newest_
     ]
 
 
+async def test_a_file_that_was_sent_again_or_is_in_the_message_itself_comes_once(tmp_path):
+    platform = Sharing(**{"a.txt": b"1", "b.txt": b"2"})
+    for time, name in ((1, "a.txt"), (2, "b.txt"), (3, "b.txt")):
+        platform.send(time, BOB, name)
+    read = await turn_of(tmp_path, platform, asks(4, files=(Attachment("a.txt", "a.txt"),)))
+    assert [line.split()[1] for line in listed(read)] == ["attachments/3.0-b.txt"]
+    assert platform.opened == ["a.txt", "b.txt"]
+
+
 async def test_a_stored_file_is_not_fetched_again_after_a_restart(tmp_path):
     platform = Sharing(**{"a.txt": b"1"})
     platform.send(1, BOB, "a.txt")

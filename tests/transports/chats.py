@@ -94,6 +94,25 @@ class InSlack:
         actions = {value: action for _, value, action in _slack_elements(shown)}
         await self.fake.press(user, question.id, actions.get(value, "choice:0"), value, stale=stale)
 
+    def close(self, thread, *, whole_channel):
+        """Take no posts of the bot any more, in a thread or in its channel, until `open`."""
+        code = "not_in_channel" if whole_channel else "thread_locked"
+        there = None if whole_channel else thread
+
+        def concerns(args):
+            return args["channel"] == "C1" and there in (None, args.get("thread_ts"))
+
+        for method in ("chat.postMessage", "chat.startStream", "chat.postEphemeral"):
+            self.fake.fail(method, ApiError(code), forever=True, when=concerns)
+
+    def open(self, thread):
+        self.fake.heal()
+
+    def direct(self, user):
+        """Return what the bot wrote to a person in a direct message."""
+        there = self.fake.channels[user.replace("U", "D")].messages
+        return [post.text for post in there.values() if post.ours]
+
     def alone(self, user):
         """Return what only this person was told."""
         return [post.text for post in self.fake.ephemerals if post.user == user]
@@ -207,6 +226,19 @@ class InDiscord:
         pressed = await self.fake.press(user, question.id, value, stale=stale)
         assert pressed.acked
         self.pressed.append((user, pressed))
+
+    def close(self, thread, *, whole_channel):
+        if whole_channel:
+            self.fake.deny(CHANNEL, "SEND_MESSAGES", "SEND_MESSAGES_IN_THREADS")
+        else:
+            self.fake.lock(thread)
+
+    def open(self, thread):
+        self.fake.allow(CHANNEL, "SEND_MESSAGES", "SEND_MESSAGES_IN_THREADS")
+        self.fake.set_archived(self.fake.place(thread), archived=False, locked=False)
+
+    def direct(self, user):
+        return [post.content for post in self.fake.messages(self.fake.dm(user)) if post.ours]
 
     def alone(self, user):
         return [text for who, pressed in self.pressed if who == user for text in pressed.contents if text]

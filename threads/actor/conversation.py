@@ -10,7 +10,17 @@ import anyio
 
 from threads import wording
 from threads.errors import StoreUnavailable, error_fields, retry_fields
-from threads.model import Earlier, History, Resumed, TurnEvent, Waiting, has_source, read_upto
+from threads.model import (
+    Earlier,
+    History,
+    Incoming,
+    Resumed,
+    Spoken,
+    TurnEvent,
+    Waiting,
+    has_source,
+    read_upto,
+)
 from threads.ports import Context
 
 log = logging.getLogger(__name__)
@@ -36,10 +46,14 @@ class Conversation:
         after = read_upto(self.messages)
         return None if not after and (self.messages or self.anew) else after
 
-    def without_known(self, earlier: Earlier) -> Earlier:
-        """Return the lines that it lacks; once it has begun, it has the bot's own."""
-        lines = [line for line in earlier.lines if not (line.id and has_source(self.messages, line.id))]
-        return replace(earlier, lines=tuple(line for line in lines if not (line.ours and self.messages)))
+    def without_known(self, earlier: Earlier, incoming: Incoming) -> Earlier:
+        """Return the lines that neither it nor this message has; once it has begun, it has the bot's own."""
+
+        def is_known(line: Spoken) -> bool:
+            has = line.id != "" and (line.id == incoming.alias or has_source(self.messages, line.id))
+            return has or (line.ours and bool(self.messages))
+
+        return replace(earlier, lines=tuple(line for line in earlier.lines if not is_known(line)))
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""

@@ -271,7 +271,7 @@ class ActorTurn:
         if (after := self._conversation.read_upto) is None:
             return Earlier()
         found = await self._shared.files.earlier(incoming, after, self.note)
-        return self._conversation.without_known(found)
+        return self._conversation.without_known(found, incoming)
 
     async def sent_files(self) -> Sequence[SentFile]:
         return await self._shared.files.sent_to(self.incoming.thread)

@@ -131,10 +131,10 @@ class ThreadFiles:
     async def earlier(self, incoming: Incoming, after: str, note: Callable[[str], None]) -> Earlier:
         """Return the thread's lines between two messages, or all before one. If they cannot be read, *note* says so.
 
-        Empty if the message began the thread, or is the older of the two.
+        There are none if this message is the older of the two.
         """
         thread = incoming.thread
-        if thread.root == incoming.id or (time_of(incoming.id) or inf) < (time_of(after) or 0):
+        if (time_of(incoming.id) or inf) < (time_of(after) or 0):
             return Earlier()
         try:
             with anyio.fail_after(EARLIER_WITHIN_S):

@@ -24,7 +24,7 @@ class Capabilities:
 
     ``find``: a post can be looked up by its key. ``lands_late``: a post may still appear after its process died.
     ``asks``: someone can answer a question. ``earlier``: what was said in a thread before can be read. ``files``: it
-    takes files.
+    takes files. ``closes``: a thread or a channel may take no posts, as `Transport.ensure_open` finds out.
     """
 
     find: bool = False
@@ -32,6 +32,7 @@ class Capabilities:
     asks: bool = True
     earlier: bool = False
     files: bool = False
+    closes: bool = False
 
 
 @contextmanager
@@ -80,6 +81,13 @@ class Transport(Protocol):
         """Post and return the platform's id of the post. Raises `threads.errors.PostFailed`.
 
         A thread with a blank root is the channel itself: the post begins a thread of its own there.
+        """
+        ...
+
+    async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
+        """Return if an answer to the message can be posted, as far as is known. Raises `PostFailed`.
+
+        Asks the platform only if it refused a post there before.
         """
         ...
 

@@ -110,6 +110,9 @@ class Console:
     def link(self, thread: ThreadId) -> str:  # noqa: ARG002
         return ""
 
+    async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
+        """Return: nothing that is posted here is refused."""
+
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:  # noqa: ARG002
         return Earlier()
 

@@ -32,18 +32,17 @@ from transports.discord.api.account import TakeGlobal
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.rest import Rest, open_rest
-from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
+from transports.discord.events.earlier_lines import EarlierLines
 from transports.discord.events.gateway_session import Session
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
-from transports.discord.events.parse_message import parse_spoken
 from transports.discord.events.read_marks import SNOWFLAKES
 from transports.discord.live.presence import Presence
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
-from transports.discord.post.nonces import since_of
+from transports.discord.post.nonces import nonce_of, since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Destinations
@@ -82,13 +81,23 @@ class Options:
 class _Connection(Connection[Rest]):
     me: Me
     link: GatewayLink
+    earlier: EarlierLines
     destinations: Destinations
     answers: EphemeralAnswers
     posting: Posting
     presence: Presence
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
+        if outgoing.key == message_key(outgoing.thread, outgoing.reply_to):
+            await self.presence.before_post(outgoing.thread, outgoing.reply_to)
         return await self.posting.post(outgoing, draft)
+
+    async def try_out(self, thread: ThreadId, message_id: str) -> None:
+        await self.posting.try_out(thread, message_id)
+
+    async def tell(self, person: str, text: str, key: str) -> None:
+        channel = await self.api.direct(person)
+        await self.api.send(channel, text, nonce=nonce_of(f"{key}?closed"))
 
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
         key, live = message_key(thread, message_id), self.presence.live_in(thread)
@@ -145,17 +154,8 @@ class Discord(Client[Options, Rest, _Connection]):
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
 
-    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:  # noqa: ARG002
-        """Return the earlier lines of a thread; a direct message and a chain of replies have none."""
-        connection = await self._connect()
-        destination = await connection.destinations.look_up(thread)
-        if destination.channel == thread.channel:
-            return Earlier()
-        messages = await connection.api.history(
-            destination.channel, before=before if is_snowflake(before) else ""
-        )
-        lines = tuple(line for message in messages if (line := parse_spoken(message, connection.me)))
-        return Earlier(lines)
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
+        return await (await self._connect()).earlier.of(thread, before, after)
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -211,7 +211,7 @@ class Discord(Client[Options, Rest, _Connection]):
             sink,
             destinations,
             answers,
-            self._passed.hear,
+            self._heard.hear,
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,
@@ -232,6 +232,7 @@ class Discord(Client[Options, Rest, _Connection]):
             api=rest,
             me=me,
             link=link,
+            earlier=EarlierLines(rest, channels, destinations, me),
             destinations=destinations,
             answers=answers,
             posting=posting,

@@ -6,6 +6,7 @@ are stored and shown then. The link may go down and come back; the connection st
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from threads.errors import TransportUnavailable
+from threads.errors import PostFailed, TransportRejected, TransportUnavailable, error_fields
 from threads.model import (
     UNDECIDED,
     Earlier,
@@ -36,13 +37,16 @@ from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.heard_lines import HeardLines
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
-from transports.shared.backfill.passed_lines import PassedLines
 from transports.shared.buttons import OpenQuestions, Presses
+from transports.shared.delivery.closed_places import TOLD, ClosedPlaces
 from transports.shared.link.supervisor import Reachability, Supervisor
 from transports.shared.live.background_calls import retry_sweep
 from transports.shared.live.presence import Presence
+
+log = logging.getLogger(__name__)
 
 MOST_EARLY = 2_000
 """Events of turns that are stored until the platform has said who we are; beyond, the oldest are not shown."""
@@ -91,6 +95,14 @@ class Connection(ABC, Generic[A]):
         """Post, into the *draft* messages as far as they go, and return the id of the post."""
 
     @abstractmethod
+    async def try_out(self, thread: ThreadId, message_id: str) -> None:
+        """Post a few dots where the answer to the message goes, and remove them. Raises `PostFailed`."""
+
+    @abstractmethod
+    async def tell(self, person: str, text: str, key: str) -> None:
+        """Tell a person something in a direct message. Raises `PostFailed`."""
+
+    @abstractmethod
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
         """Delete the messages of a draft that the platform took without an answer.
 
@@ -136,7 +148,7 @@ class Client(ABC, Generic[S, A, C]):
 
     name: str
     scale: Scale
-    capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True)
+    capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True, closes=True)
 
     def __init__(
         self,
@@ -153,13 +165,17 @@ class Client(ABC, Generic[S, A, C]):
         self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks, self._passed = Marks(marks, offload, now, self.scale), PassedLines(self.scale)
+        self._marks, self._heard = Marks(marks, offload, now, self.scale), HeardLines(self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
-        self._connected = anyio.Event()
+        self._connected, self._closed = anyio.Event(), ClosedPlaces()
         self._reachability = Reachability()
         self._early: deque[tuple[ThreadId, str, TurnEvent]] = deque(maxlen=MOST_EARLY)
         self.count_unread: CountUnread = lambda _: None
+
+    @abstractmethod
+    def link(self, thread: ThreadId) -> str:
+        """Return the web address of the thread, or a blank."""
 
     @property
     def state(self) -> LinkState:
@@ -192,13 +208,34 @@ class Client(ABC, Generic[S, A, C]):
         answers = outgoing.key == message_key(thread, message_id)
         draft = connection.presence.draft_of(thread, message_id) if answers else None
         live = await draft.hand_over() if draft else ()
-        with self._reachability.watch():
-            posted = await connection.post(outgoing, live)
+        try:
+            with self._reachability.watch():
+                posted = await connection.post(outgoing, live)
+        except TransportRejected as refused:
+            if self._closed.note(thread, refused, outgoing.to):
+                await self._tell_closed(connection, outgoing, refused)
+            raise
+        self._closed.opened(thread)
         if answers:
             connection.presence.posted(thread, message_id)
         if draft and draft.lost:
             await connection.sweep_lost(thread, message_id)
         return posted
+
+    async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
+        """Return if an answer to the message can be posted, as far as is known. Raises `PostFailed`."""
+        if self._closed.holds(thread):
+            await (await self._connect()).try_out(thread, message_id)
+            self._closed.opened(thread)
+
+    async def _tell_closed(self, connection: C, outgoing: Outgoing, refused: TransportRejected) -> None:
+        """Tell a person, where they can see it, why they get no answer."""
+        link = self.link(outgoing.thread)
+        try:
+            await connection.tell(outgoing.to, TOLD.format(link=link, why=refused.closed), outgoing.key)
+        except PostFailed as error:
+            fields = {"thread_id": str(outgoing.thread), **error_fields(error)}
+            log.warning("post.closed_untold: nobody was told of a closed place: %s", error, extra=fields)
 
     async def find(self, thread: ThreadId, key: str) -> str | None:
         connection = await self._connect()
@@ -222,7 +259,7 @@ class Client(ABC, Generic[S, A, C]):
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show the event; before the platform has said who we are, later."""
         if isinstance(event, Taken) or (isinstance(event, TurnSettled) and event.outcome == "answered"):
-            self._passed.take(thread, message_id)
+            self._heard.take(thread, message_id)
         if (connection := self._connection) is None:
             self._early.append((thread, message_id, event))
             return
@@ -241,8 +278,8 @@ class Client(ABC, Generic[S, A, C]):
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """See `Transport.earlier`. The platform is asked only if there may be any such lines."""
-        heard = after and self._hears_all and self._marks.heard_all_since(after)
-        if heard and not self._passed.any_after(thread, after):
+        heard_all = after and self._hears_all and self._marks.heard_all_since(after)
+        if heard_all and self._heard.has_all_after(thread, after):
             return Earlier()
         return await self._read_earlier(thread, before, after)
 
@@ -286,4 +323,9 @@ class Client(ABC, Generic[S, A, C]):
             self._connected.set()
             while self._early:
                 self.show(*self._early.popleft())
-        await self._run_link(self._connection, connected)
+
+        def up() -> None:
+            self._heard.clear()
+            connected()
+
+        await self._run_link(self._connection, up)

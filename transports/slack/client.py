@@ -25,10 +25,11 @@ from threads.model import (
     message_key,
 )
 from transports.shared.client import Client, Connection
+from transports.shared.delivery.closed_places import DOTS
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 from transports.slack.api import thread_history
-from transports.slack.api.json_fields import instant, is_stamp
+from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.rate_limits import Limits
 from transports.slack.api.socket_mode import SocketModeLink
 from transports.slack.api.web_api import Web, open_web
@@ -44,7 +45,7 @@ from transports.slack.live.presence import Presence
 from transports.slack.manifest import Features, missing_scopes
 from transports.slack.post.post_tags import since_of
 from transports.slack.post.posting import Posting
-from transports.slack.post.rewrite import DraftMessage
+from transports.slack.post.rewrite import DraftMessage, remove
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,15 @@ class _Connection(Connection[Web]):
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage]) -> str:
         links = self.presence.links_for(outgoing.thread, outgoing.reply_to, live=True)
         return await self.posting.post(outgoing, links, draft)
+
+    async def try_out(self, thread: ThreadId, message_id: str) -> None:  # noqa: ARG002 - all are in the thread
+        answer = await self.api.call(
+            "chat.postMessage", channel=thread.channel, thread_ts=thread.root or None, text=DOTS
+        )
+        await remove(self.api, thread.channel, stamp(answer, "ts"))
+
+    async def tell(self, person: str, text: str, key: str) -> None:  # noqa: ARG002 - Slack takes no key
+        await self.api.call("chat.postMessage", channel=person, text=text, unfurl_links=False)
 
     async def sweep_lost(self, thread: ThreadId, message_id: str) -> None:
         if thread.root and (since := since_of(message_key(thread, message_id))):
@@ -191,7 +201,7 @@ class Slack(Client[Options, Web, _Connection]):
 
     async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
         connection = await self._connect()
-        if not is_stamp(thread.root):
+        if before == thread.root or not is_stamp(thread.root):
             return Earlier()
         before, after = (ts if is_stamp(ts) else "" for ts in (before, after))
         section = await thread_history.newest(connection.api, thread.channel, thread.root, after, before)
@@ -254,7 +264,7 @@ class Slack(Client[Options, Web, _Connection]):
             sink,
             presence,
             lookups,
-            self._passed.hear,
+            self._heard.hear,
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,

@@ -140,6 +140,9 @@ class Web:
                 "live.failed: not shown", extra={"thread_id": str(thread), "message_id": message_id}
             )
 
+    async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
+        """Return: nothing that is posted here is refused."""
+
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:  # noqa: ARG002
         """Return nothing: a thread of the page begins with the bot."""
         return Earlier()

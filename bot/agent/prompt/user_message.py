@@ -115,7 +115,7 @@ class UserMessages:
         """Return the lines of the thread that the model lacks, with as many of their files as there is room for."""
         begins, earlier = not turn.messages, await turn.earlier(incoming)
         shown = excerpt(earlier, begins=begins)
-        sent = [] if incoming.without_files else _sent_with(shown)
+        sent = [] if incoming.without_files else _sent_with(shown, incoming)
         room = max(0, MAX_FILES - len(files))
         theirs = await self.to_text(turn, await turn.fetch(sent[:room])) if sent[:room] else ()
         upto = earlier.lines[-1].id if earlier.lines else ""
@@ -156,10 +156,19 @@ class _Above:
     upto: str
 
 
-def _sent_with(shown: Excerpt) -> list[SentFile]:
-    """Return the files of the lines in the order in which they are wanted. Nobody speaks to the bot in them."""
-    sent = [one for line in (*shown.first, *reversed(shown.rest)) for one in sent_files(line)]
-    return [replace(one, attachment=replace(one.attachment, voice=False)) for one in sent]
+def _sent_with(shown: Excerpt, incoming: Incoming) -> list[SentFile]:
+    """Return the files of the lines that the message lacks, in the order in which they are wanted.
+
+    Nobody speaks to the bot in them. A file may have been sent several times, as with a reply or a forward.
+    """
+    found = {file.id for file in incoming.files}
+    wanted: list[SentFile] = []
+    for line in (*shown.first, *reversed(shown.rest)):
+        for sent in sent_files(line):
+            if sent.attachment.id not in found:
+                found.add(sent.attachment.id)
+                wanted.append(replace(sent, attachment=replace(sent.attachment, voice=False)))
+    return wanted
 
 
 def _message(incoming: Incoming, memory: str, above: _Above, files: Sequence[File]) -> Message:

@@ -9,7 +9,7 @@ from tests.fakes.discord import rules
 from tests.fakes.discord.ids import BOT, CATEGORY, DM, FORUM_TYPE, Json, made_at
 from tests.fakes.discord.records import Attachment, Call, Channel, Message
 from tests.fakes.discord.rules import Refusal
-from tests.fakes.discord.views import message_view, redacted
+from tests.fakes.discord.views import channel_view, message_view, redacted
 from tests.fakes.discord.web import route
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ def create(discord: FakeDiscord, call: Call) -> Json:
     discord.nonces.remember(message)
     discord.put(message)
     return shown(discord, message) | ({"nonce": nonce} if nonce else {})
+
+
+@route("POST", "/users/@me/channels")
+def open_direct(discord: FakeDiscord, call: Call) -> Json:
+    user = str(call.body.get("recipient_id"))
+    if user not in discord.users:
+        raise Refusal(404, 10013, "Unknown User")
+    return channel_view(discord, discord.channels[discord.dm(user)])
 
 
 def check_sendable(discord: FakeDiscord, channel: Channel) -> None:

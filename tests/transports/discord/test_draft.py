@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +71,8 @@ class DraftCase:
         self.channel = self.place if direct else said
         self.destinations.note_question(thread, "how?")
         self.key = message_key(thread, said)
-        return Draft(thread, said, self.rest, self.destinations, self.pace, self.mode)
+        begin = anyio.lowlevel.checkpoint
+        return Draft(thread, said, self.rest, self.destinations, self.pace, self.mode, before_first=begin)
 
     def say(self, *deltas):
         for delta in deltas:

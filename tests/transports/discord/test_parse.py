@@ -175,10 +175,11 @@ def test_a_command_stays_one_though_it_replies_to_somebody(command):
     assert overheard(replying(to, command)).text == command
 
 
-def test_a_reply_to_what_was_deleted_or_is_not_given_along_is_its_own_words():
+def test_a_reply_to_what_was_deleted_or_is_not_given_along_says_so():
     to = said("gone", BOB, id_=EARLIER)
-    for along in (False, ...):
-        assert parsed(replying(to, f"{AT_BOT} why?", given=along)).text == "why?"
+    for along, words in ((False, "it is deleted"), (..., "I cannot read it")):
+        text = parsed(replying(to, f"{AT_BOT} why?", given=along)).text
+        assert text == f"why?\n\n> In reply to a message:\n> [{words}]"
 
 
 # -- who speaks ------------------------------------------------------------------------------------------------
@@ -305,8 +306,15 @@ def test_stickers_and_polls_are_named_where_the_bot_is_meant_and_nothing_where_i
 
 def test_an_earlier_line_tells_who_said_it_and_what():
     line = parse_spoken(message(said(f"see <@{BOB}>", mentions=[BOB], attachments=[file()])), ME)
-    assert line == Spoken(Author(ANN, "Ann"), "see @Bob\n[file: notes.txt]")
-    assert parse_spoken(message(said("42", BOT)), ME) == Spoken(Author(BOT, "Threadfast"), "42", ours=True)
+    assert (line.author, line.text, line.ours, line.id) == (
+        Author(ANN, "Ann"),
+        "see @Bob\n[file: notes.txt]",
+        False,
+        ID,
+    )
+    assert [one.id for one in line.files] == [f"{TEXT}/{ID}/1174110000000000001"]
+    ours = Spoken(Author(BOT, "Threadfast"), "42", ours=True, id=ID)
+    assert parse_spoken(message(said("42", BOT)), ME) == ours
     assert parse_spoken(message(said("alarm", WEBHOOK, webhook_id=WEBHOOK)), ME).author.name == "Hook"
     assert parse_spoken(message(said("done", OTHER_BOT, type=20)), ME).text == "done"
 
@@ -316,16 +324,16 @@ def test_an_earlier_line_with_a_forwarded_message_says_so():
     assert not parse_spoken(message(said("hello")), ME).forwarding
 
 
-def test_what_nobody_said_is_no_line():
-    assert parse_spoken(message(said("", type=7)), ME) is None
+def test_a_message_without_words_is_no_line():
     assert parse_spoken(message(said("")), ME) is None
 
 
 def test_the_first_line_of_a_thread_is_the_message_it_was_opened_from():
     to = said("a question", BOB, id_=EARLIER)
     pointer = {**replying(to, "", OTHER_BOT), "type": 21, "channel_id": THREAD}
-    assert parse_spoken(message(pointer), ME) == Spoken(Author(BOB, "Bob"), "a question")
-    assert parse_spoken(message({**pointer, "referenced_message": None}), ME) is None
+    assert parse_spoken(message(pointer), ME) == Spoken(Author(BOB, "Bob"), "a question", id=EARLIER)
+    gone = parse_spoken(message({**pointer, "referenced_message": None}), ME).text
+    assert gone == "[The message that this thread was opened from is deleted, or hidden from me.]"
 
 
 # -- edits -------------------------------------------------------------------------------------------------------

@@ -315,22 +315,6 @@ async def test_a_message_that_was_deleted_is_not_taken_for_the_answer(case, aliv
     assert case.visible() == ["because"]
 
 
-async def test_a_thread_that_is_locked_is_told_of_once_in_its_channel(case):
-    await case.post("first")
-    case.discord.lock(case.thread.root)
-    other = await case.follow_up()
-
-    for text in ("second", "third"):
-        case.discord.later(400)
-        with pytest.raises(PostFailed) as failed:
-            await other.post(text, key=f"{case.key}{text}")
-        assert not failed.value.retryable
-
-    assert case.visible() == ["first"]
-    [notice] = case.posts(CHANNEL)
-    assert (notice.reply_to, f"<#{case.thread.root}> is locked" in notice.content) == (case.question, True)
-
-
 async def test_an_archived_thread_is_opened_by_the_answer(case):
     draft = await case.draft("beca")
     case.discord.archive(case.thread.root)

@@ -308,7 +308,7 @@ async def test_typing_goes_on_every_eight_seconds_while_the_turn_runs():
 
 
 async def test_nobody_types_while_a_person_must_decide():
-    async with presence_case(reactions=False) as case:
+    async with presence_case(reactions=False, streaming="off") as case:
         case.show(Taken())
         await anyio.sleep(1)
         case.show(Waiting("rate limited", 20))
@@ -320,6 +320,41 @@ async def test_nobody_types_while_a_person_must_decide():
         case.show(Resumed())
         await anyio.sleep(1)
         assert len(case.times(TYPING)) == 4
+
+
+async def test_nobody_types_once_the_growing_text_shows_the_work():
+    async with presence_case(reactions=False) as case:
+        case.show(Taken(), TurnStarted())
+        await anyio.sleep(7.5)
+        gate = case.discord.gate(TYPING)
+        await gate.reached()
+        case.show(TextDelta("a paragraph\n\n"))
+        await anyio.sleep(1)
+        assert case.times(SEND) == [], "the sign that is on its way would be shown after the text"
+        gate.open()
+        for _ in range(20):
+            case.show(TextDelta("more "), Waiting("your decision", math.inf), Resumed())
+            await anyio.sleep(1)
+        assert len(case.times(TYPING)) == 2
+        assert case.times(SEND)[0] > case.times(TYPING)[-1]
+        later = case.asks(case.question)
+        case.show(TurnSettled("answered"))
+        case.show(Taken(), TurnStarted(), id=later)
+        await anyio.sleep(1)
+        assert len(case.times(TYPING)) == 3
+
+
+async def test_no_sign_follows_an_answer():
+    async with presence_case(reactions=False, streaming="off") as case:
+        case.show(Taken(), TurnStarted())
+        gate = case.discord.gate(TYPING)
+        await gate.reached()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(case.presence.before_post, case.thread, case.question)
+            await anyio.sleep(0.5)
+            gate.open()
+        await anyio.sleep(20)
+        assert len(case.times(TYPING)) == 1
 
 
 async def test_a_turn_right_after_another_one_is_typed_at_once():
@@ -361,8 +396,10 @@ async def test_typing_that_fails_is_told_once_and_goes_on(caplog):
 async def test_typing_that_is_refused_is_not_asked_for_again_in_that_turn():
     async with presence_case(reactions=False) as case:
         case.discord.fail(TYPING, Refused(403, 50013), forever=True)
-        case.show(Taken(), TextDelta("text\n\n"))
+        case.show(Taken())
         await anyio.sleep(60)
+        case.show(TextDelta("text\n\n"))
+        await anyio.sleep(1)
         assert len(case.times(TYPING)) == 1
         assert len(case.discord.posts(case.question)) == 1
 

@@ -23,7 +23,9 @@ from tests.transports.discord.payloads import (
     said,
 )
 from threads.errors import TransportRejected, TransportUnavailable
+from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.events import reply_chains
+from transports.discord.events.parse_message import parse_message
 from transports.discord.events.reply_chains import ReplyChains
 from transports.discord.post import thread_opening
 from transports.discord.post.thread_opening import Destinations
@@ -238,3 +240,26 @@ async def test_a_look_up_that_fails_is_made_again(channel, found):
     reply = channel.say(BOB, channel.say(BOT, further))
     channel.failures = [TransportUnavailable("no")] * 2
     assert await found(reply) == question
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (None, "the alarm"),
+        (DiscordRefused("message", 404, 10008), "it is deleted"),
+        (DiscordRefused("message", 403, 50001), "I cannot read it"),
+        (TransportUnavailable("no"), "I cannot read it"),
+    ],
+)
+@pytest.mark.parametrize("place", [CHANNEL, IN_THREAD, DIRECT])
+async def test_what_a_reply_is_about_is_asked_for_once_where_it_is_not_given_along(
+    channel, failure, words, place
+):
+    alarm = channel.say(BOB)
+    reply = message(replying(said("the alarm", BOB, id_=alarm), f"<@{BOT}> why?", given=...))
+    channel.said[alarm] = (BOB, None)
+    channel.failure = failure
+    channel.event = lambda id_: message(said("the alarm", BOB, id_=id_))
+    await ReplyChains(channel, ME, Destinations(channel)).ask_for_target(reply)
+    assert channel.calls == [alarm]
+    assert words in parse_message(reply, place, ME).text

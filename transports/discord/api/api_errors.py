@@ -5,6 +5,7 @@ Codes: https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import aiohttp
@@ -66,6 +67,14 @@ FRIENDLY: dict[Kind, str] = {
 }
 """For people in a thread."""
 
+CLOSED: Mapping[Kind, str] = {
+    "forbidden": "I do not have the permission to write there",
+    "locked": "the thread is locked",
+    "gone": "it is not there any more",
+    "unsupported": "it takes no messages",
+}
+"""Why a place takes no post, for people."""
+
 NEEDED: dict[str, str] = {
     "open_thread": "Create Public Threads",
     "react": "Add Reactions and Read Message History",
@@ -102,6 +111,8 @@ class DiscordRefused(TransportRejected):
         self.call, self.status, self.number = call, status, number
         self.kind: Kind = KINDS.get(number) or BY_STATUS.get(status, "other")
         self.friendly = FRIENDLY[self.kind]
+        self.closed = CLOSED.get(self.kind, "") if call == "send" else ""
+        self.only_thread = self.kind in ("locked", "gone")
         needed = NEEDED.get(call, "") if self.kind == "forbidden" else ""
         if needed:
             self.friendly += f" I need: {needed}."

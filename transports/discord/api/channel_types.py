@@ -61,7 +61,8 @@ def place_of(channel: object) -> Place | None:
         case discord.DMChannel():
             return Place(str(channel.id), "direct")
         case discord.Thread():
-            return Place(str(channel.id), "thread", str(channel.guild.id), parent=str(channel.parent_id))
+            guild, parent = str(channel.guild.id), str(channel.parent_id)
+            return Place(str(channel.id), "thread", guild, parent, title=channel.name)
         case discord.abc.GuildChannel():
             threads = isinstance(channel, discord.TextChannel)
             return Place(str(channel.id), "channel", str(channel.guild.id), threads=threads)

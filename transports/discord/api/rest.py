@@ -216,6 +216,14 @@ class Rest(Account):
 
         return await self._ask("channel", fetch)
 
+    async def direct(self, user: str) -> str:
+        """Return the channel of direct messages with a person."""
+
+        async def start() -> str:
+            return str((await self._library.http.start_private_message(int(user)))["id"])
+
+        return await self._ask("direct", start)
+
     async def roles_of(self, guild: str, user: str) -> tuple[str, ...]:
         """Return the ids of the roles that a member has."""
 

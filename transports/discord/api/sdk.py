@@ -18,7 +18,8 @@ These undocumented parts of the library (2.7.1) are used; check them when it is 
 | `before_identify_hook`, `dispatch`, overridden         | gateway      | one session a run; events in their order  |
 | `_connection.parsers`, replaced                        | gateway      | one odd event must not end the session    |
 | `_connection.create_message`, `logs_from`, `get_message` | rest       | one odd message must not hide the others  |
-| `HTTPClient.start_thread_with_message`, `get_member`   | rest         | by ids alone                              |
+| `HTTPClient.start_thread_with_message`, `get_member`,  | rest         | by ids alone                              |
+| `start_private_message`                                |              |                                           |
 | `Member._roles`                                        | parse_message | `roles` knows those of cached guilds only |
 """
 

@@ -68,13 +68,17 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A channel. ``parent`` is a thread's channel; ``threads``: threads can be opened from its messages."""
+    """A channel. ``parent`` is a thread's channel; ``threads``: threads can be opened from its messages.
+
+    ``title`` is a thread's name, when it was last seen.
+    """
 
     id: str
     kind: Literal["direct", "channel", "thread"]
     guild: str = DIRECT
     parent: str = ""
     threads: bool = False
+    title: str = field(default="", compare=False)
 
     def thread(self, message_id: str = "") -> ThreadId:
         """Return the conversation of a message in this channel, if it does not continue another one.

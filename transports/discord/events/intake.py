@@ -7,6 +7,7 @@ The gateway calls its hooks from within its reading, so each event is queued for
 | a message that is not for us         | moves its channel's mark, unless others wait before it                   |
 | a message in an unknown channel      | its queue asks Discord for the channel                                   |
 | a reply in a channel                 | its queue looks for the conversation that it continues                   |
+| a forward                            | its queue waits for words about it (`Forwards`)                          |
 | too many wait, or the disk refuses   | missed: the catch-up reads it later                                      |
 | a press, a slash command             | made durable, then acknowledged within Discord's 3 s                     |
 """
@@ -33,6 +34,7 @@ from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
 from transports.discord.events.catch_up import History
 from transports.discord.events.channel_queue import ChannelQueues
+from transports.discord.events.forwards import Forwards, is_forward
 from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_and_acknowledge
 from transports.discord.events.message_text import is_ours
 from transports.discord.events.parse_message import parse_edit, parse_message
@@ -92,7 +94,7 @@ class Intake:
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
         self._holds_question, self._now = holds_question, now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
-        self._loop_guard = BotLoopGuard(bots)
+        self._forwards, self._loop_guard = Forwards(rest), BotLoopGuard(bots)
         self._history = History(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
@@ -120,12 +122,14 @@ class Intake:
         """Take a message in. Never waits."""
         if message.flags.ephemeral:
             return  # our own answer to one person; without its guild it looks like a direct message
+        self._forwards.hear(message)
         place, channel, at = self._channels.see(message.channel), str(message.channel.id), str(message.id)
         guild = place.guild if place else str(getattr(message.channel, "guild_id", None) or DIRECT)
         where = path(guild, channel)
         if place and not self._queues.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
-            self._note_line(message, place)
+            if place.kind == "thread":
+                self._note_line(message, place)
         elif not self._queues.put(channel, partial(self._take, message, where)):
             log.warning(
                 "intake.full: more comes in than can be taken in: what is said in %s waits there", where
@@ -219,8 +223,14 @@ class Intake:
             return False
         return self._parse(message, place) is None
 
-    def _parse(self, message: discord.Message, place: Place, root: str = "") -> Incoming | None:
-        return parse_message(message, place, self._me, root=root, bots=self._bots)
+    def _parse(
+        self,
+        message: discord.Message,
+        place: Place,
+        root: str = "",
+        forward: discord.Message | None = None,
+    ) -> Incoming | None:
+        return parse_message(message, place, self._me, root=root, bots=self._bots, forward=forward)
 
     async def _take_missed(self, message: discord.Message) -> None:
         if is_ours(message, self._me):
@@ -238,12 +248,18 @@ class Intake:
         except TransportRejected as refused:
             log.info("intake.unseen: a message in a channel that cannot be looked at: %s", refused)
             return
-        self._note_line(message, place)
-        root = await self._reply_chains.root_of(message, place) if message.reference else ""
+        root = await self._root_of(message, place)
         if not (incoming := self._parse(message, place, root)):
+            self._note_line(message, place, root, live=live)
             return
+        old = not live and (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
+        if is_forward(message) and not old:
+            if await self._forwards.is_followed(message, live=live):
+                return
+        elif forward := await self._forwards.before(message, place, live=live or old):
+            incoming = self._parse(message, place, root, forward) or incoming
+        self._note_line(message, place, root, live=live)
         if not live:
-            old = (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
             incoming = replace(incoming, author=await self._with_roles(incoming.author, place), stale=old)
         if place.kind == "thread":
             self._destinations.note_thread(incoming.thread)
@@ -251,9 +267,15 @@ class Intake:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
 
-    def _note_line(self, message: discord.Message, place: Place) -> None:
-        if place.kind == "thread" and not is_ours(message, self._me):
-            self._hear(place.thread(), str(message.id))
+    def _note_line(
+        self, message: discord.Message, place: Place, root: str = "", *, live: bool = True
+    ) -> None:
+        if live and not is_ours(message, self._me):
+            self._hear(place.thread(root or str(message.id)), str(message.id))
+
+    async def _root_of(self, message: discord.Message, place: Place) -> str:
+        await self._reply_chains.ask_for_target(message)
+        return await self._reply_chains.root_of(message, place)
 
     async def _hand_over(self, incoming: Incoming) -> None:
         if not self._loop_guard.admits(incoming):
@@ -282,8 +304,10 @@ class Intake:
     async def _edit(self, event: discord.RawMessageUpdateEvent) -> None:
         place = await self._channels.of(str(event.channel_id))
         known = self._threads.get(str(event.message_id))
-        root = known.root if known else await self._reply_chains.root_of(event.message, place)
-        for inbound in parse_edit(event, place, self._me, root=root, bots=self._bots):
+        root = await self._root_of(event.message, place)
+        root = known.root if known else root
+        forward = await self._forwards.before(event.message, place, live=True)
+        for inbound in parse_edit(event, place, self._me, root=root, bots=self._bots, forward=forward):
             if isinstance(inbound, Incoming):
                 await self._hand_over(inbound)
             else:

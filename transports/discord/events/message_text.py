@@ -8,7 +8,7 @@ https://docs.discord.com/developers/reference#message-formatting
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,6 +19,7 @@ from threads.store.checksummed_lines import scrub
 from transports.base.text import without_controls
 from transports.discord.api.values import Me
 from transports.discord.events import components
+from transports.discord.events.notices import COMMAND_TYPES, NOTICES, SPOKEN_TYPES, STARTER, UNKNOWN
 
 LONGEST_NAME, LONGEST_PERSON = 255, 100
 """Characters of a name that are kept; Discord lets a person's have 32."""
@@ -26,11 +27,15 @@ LONGEST_NAME, LONGEST_PERSON = 255, 100
 LONGEST_FILE = 1_000
 """Characters of a file's name; its ending tells its type."""
 
+SOMEBODY = "somebody"
+
 LONGEST_QUOTE = 2_000
 """Characters of a quoted message."""
 
 NameOf = Callable[[str], str]
 """Returns the name of ``@ID`` (a user), ``@&ID`` (a role) or ``#ID`` (a channel), "" if it is not known."""
+
+MINUTE = "%Y-%m-%d %H:%M UTC"
 
 _MARKUP = re.compile(
     r"<(?:(?P<kind>@!?|@&|#)(?P<id>[0-9]{1,20})"
@@ -42,39 +47,62 @@ _COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def text_of(message: discord.Message, me: Me) -> str:
-    """Return the text without the bot's name at its beginning, unless it is only the name."""
+def text_of(message: discord.Message, me: Me, forward: discord.Message | None = None) -> str:
+    """Return the text without the bot's name at its beginning, unless it is only the name.
+
+    *forward* is another message, a forward that this one is about.
+    """
     name_of = _name_lookup(message, me)
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
     own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
     if _COMMAND.fullmatch(own):
         return own
-    quotes = [*_forwarded(message, name_of), *_replied(message, me)]
+    about = _forwarded(forward, _name_lookup(forward, me)) if forward else []
+    quotes = [*about, *_forwarded(message, name_of), *_replied(message, me)]
     return "\n\n".join(filter(None, (own, *quotes))) or decode(raw, name_of).strip()
 
 
 def words_of(message: discord.Message, me: Me) -> str:
     """Return a message as a line of a conversation, with forwarded messages and file names."""
     name_of = _name_lookup(message, me)
-    words = [decode(content_of(message), name_of).strip(), *_extras(message, name_of)]
+    words = [_content(message, name_of), *_extras(message, name_of)]
     files = [f"[file: {_name(file)}]" for file in message.attachments]
     return "\n".join(filter(None, [*words, *_forwarded(message, name_of), *files]))
 
 
-def files_of(message: discord.Message, me: Me) -> tuple[Attachment, ...]:
-    """Return the files of a message, of its forwarded messages, and of the message that it replies to.
+def _content(message: discord.Message, name_of: NameOf) -> str:
+    """Return a message's text; of one that Discord itself wrote, what that says."""
+    text = decode(content_of(message), name_of).strip()
+    if message.type in (*SPOKEN_TYPES, *COMMAND_TYPES):
+        return text
+    notice = NOTICES.get(message.type) if isinstance(message.type.value, int) else None
+    if notice is None:
+        return f"[{UNKNOWN.format(kind=str(message.type.value)[:20])}]\n{text}".strip()
+    whom = [person_name(person) for person in getattr(message, "mentions", ())[:1]]
+    who = author_name(message) or SOMEBODY
+    return f"[{notice.format(who=who, whom=''.join(whom) or SOMEBODY, what=text)}]"
+
+
+def files_of(
+    message: discord.Message, me: Me, forward: discord.Message | None = None
+) -> tuple[Attachment, ...]:
+    """Return the files of a message, of its forwarded messages, and of the messages that it is about.
 
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
+    other = replied_to(message)
+    about = [*filter(None, [forward]), *([other] if other and not is_ours(other, me) else [])]
+    return tuple(file for one in (message, *about) for file in own_files(one))
+
+
+def own_files(message: discord.Message) -> tuple[Attachment, ...]:
+    """Return the files of a message and of its forwarded messages."""
     voice = isinstance(message.flags.value, int) and message.flags.voice
-    files = [
+    return tuple(
         replace(_attachment(message, file), voice=voice and file in message.attachments)
         for file in attachments_of(message)
-    ]
-    if (other := replied_to(message)) and not is_ours(other, me):
-        files += [_attachment(other, file) for file in other.attachments]
-    return tuple(files)
+    )
 
 
 def attachments_of(message: discord.Message) -> list[discord.Attachment]:
@@ -86,6 +114,14 @@ def attachments_of(message: discord.Message) -> list[discord.Attachment]:
 def replied_to(message: discord.Message) -> discord.Message | None:
     """Return the message that this one replies to, if Discord includes it."""
     if message.type != discord.MessageType.reply or message.reference is None:
+        return None
+    resolved = message.reference.resolved
+    return resolved if isinstance(resolved, discord.Message) else None
+
+
+def starter_of(message: discord.Message) -> discord.Message | None:
+    """Return the message that a thread was opened from, if this one points to it and Discord includes it."""
+    if message.type != STARTER or message.reference is None:
         return None
     resolved = message.reference.resolved
     return resolved if isinstance(resolved, discord.Message) else None
@@ -158,6 +194,10 @@ def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf)
     words = [f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]" for sticker in message.stickers]
     if isinstance(message, discord.Message) and message.poll:
         words.append(_poll(message.poll))
+    if isinstance(message, discord.Message) and message.activity:
+        words.append(
+            f"[invitation: {_string(message.application.name if message.application else '') or 'an activity'}]"
+        )
     words.append(decode(components.words_of(message.components), name_of))
     words += [decode(_embedded(embed), name_of) for embed in message.embeds if _is_content(embed, message)]
     return [word for word in words if word]
@@ -178,21 +218,29 @@ def _poll(poll: discord.Poll) -> str:
 
 
 def _embedded(embed: discord.Embed) -> str:
-    """Return what people read in an embed, from top to bottom; pictures have no words."""
+    """Return what people read in an embed, from top to bottom."""
+    if embed.type == "poll_result":
+        return _poll_result({str(field.name): str(field.value) for field in embed.fields})
     fields = [f"{field.name}: {field.value}" for field in embed.fields]
-    return "\n".join(
-        filter(
-            None,
-            (
-                embed.provider.name,
-                _linked(embed.author.name, embed.author.url),
-                _linked(embed.title, embed.url),
-                embed.description,
-                *fields,
-                embed.footer.text,
-            ),
-        )
+    words = (
+        embed.provider.name,
+        _linked(embed.author.name, embed.author.url),
+        _linked(embed.title, embed.url),
+        embed.description,
+        *fields,
+        "[image]" if embed.image.url or embed.thumbnail.url else "",
+        "[video]" if embed.video.url else "",
+        embed.footer.text,
+        f"{embed.timestamp:{MINUTE}}" if embed.timestamp else "",
     )
+    return "\n".join(filter(None, words))
+
+
+def _poll_result(fields: Mapping[str, str]) -> str:
+    """Return how a poll ended; Discord tells no winner of a draw."""
+    votes, total = fields.get("victor_answer_votes", "0"), fields.get("total_votes", "0")
+    won = f"{fields.get('victor_answer_text', 'nothing')}: {votes} of {total} votes"
+    return f"[poll: {fields.get('poll_question_text', '')} {won}]"
 
 
 def _linked(words: str | None, url: str | None) -> str:
@@ -211,12 +259,16 @@ def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
 
 def _replied(message: discord.Message, me: Me) -> list[str]:
     """Return the message that this one replies to as a quote, unless it is the bot's."""
-    other = replied_to(message)
-    if other is None or is_ours(other, me):
+    if message.type != discord.MessageType.reply or message.reference is None:
+        return []
+    other = message.reference.resolved
+    if not isinstance(other, discord.Message):
+        return [_quote("In reply to a message:", "[it is deleted]" if other else "[I cannot read it]")]
+    if is_ours(other, me):
         return []
     words = words_of(other, me)
     cut = f"{words[:LONGEST_QUOTE]}…" if len(words) > LONGEST_QUOTE else words
-    return [_quote(f"In reply to {author_name(other) or 'somebody'}:", cut)]
+    return [_quote(f"In reply to {author_name(other) or SOMEBODY}:", cut)]
 
 
 def _quote(heading: str, words: str) -> str:
@@ -246,7 +298,7 @@ def decode(text: str, name_of: NameOf) -> str:
             kind = found["kind"].replace("!", "")
             return kind[0] + (name_of(kind + found["id"]) or found["id"])
         if found["time"]:
-            return datetime.fromtimestamp(int(found["time"]), UTC).strftime("%Y-%m-%d %H:%M UTC")
+            return datetime.fromtimestamp(int(found["time"]), UTC).strftime(MINUTE)
         return found["emoji"] or found["command"]
 
     return _MARKUP.sub(decoded, text)

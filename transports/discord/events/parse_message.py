@@ -28,34 +28,37 @@ from transports.discord.events.message_text import (
     is_from_bot,
     is_ours,
     mentions_in,
+    own_files,
     person_name,
     replied_to,
+    starter_of,
     text_of,
     words_of,
 )
-
-SPOKEN_TYPES = (discord.MessageType.default, discord.MessageType.reply)
-"""The types of messages that people write."""
-
-COMMAND_TYPES = (discord.MessageType.chat_input_command, discord.MessageType.context_menu_command)
-"""The types of a bot's answers to commands."""
+from transports.discord.events.notices import SPOKEN_TYPES
 
 MENTION_WITHIN = timedelta(minutes=30)
 """How long an edit that adds the bot's name counts as a new message."""
 
 
 def parse_message(
-    message: discord.Message, place: Place, me: Me, *, root: str = "", bots: frozenset[str] = frozenset()
+    message: discord.Message,
+    place: Place,
+    me: Me,
+    *,
+    root: str = "",
+    bots: frozenset[str] = frozenset(),
+    forward: discord.Message | None = None,
 ) -> Incoming | None:
     """Return a message to the bot, or None for any other. Never raises.
 
     *root* is the first message of the conversation that it continues in a channel (`ReplyChains`). *bots* are the
-    users of other bots, or webhooks, that may write to this one.
+    users of other bots, or webhooks, that may write to this one. *forward* is what it is about (`Forwards`).
     """
     author, via = accepted_author(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:
         return None
-    text, files = text_of(message, me), files_of(message, me)
+    text, files = text_of(message, me, forward), files_of(message, me, forward)
     if not (text or files):
         return None
     id_ = str(message.id)
@@ -67,6 +70,7 @@ def parse_message(
         sent_at=sent_at(id_),
         via=via,
         files=files,
+        alias=str(forward.id) if forward else "",
     )
 
 
@@ -77,6 +81,7 @@ def parse_edit(
     *,
     root: str = "",
     bots: frozenset[str] = frozenset(),
+    forward: discord.Message | None = None,
 ) -> tuple[Edited | Incoming, ...]:
     """Read an edit; one that adds the bot's name is also a new message to it.
 
@@ -87,8 +92,8 @@ def parse_edit(
     if edited_at is None or accepted_author(message, me, bots) is None:
         return ()
     id_ = str(message.id)
-    edited = Edited(id_, place.thread(root or id_), text_of(message, me))
-    incoming = parse_message(message, place, me, root=root, bots=bots)
+    edited = Edited(id_, place.thread(root or id_), text_of(message, me, forward))
+    incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
     if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > MENTION_WITHIN:
         return (edited,)
     return (edited, incoming)
@@ -99,14 +104,19 @@ def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
 
     A thread's history begins with a pointer to the message that the thread was opened from.
     """
-    if message.type == discord.MessageType.thread_starter_message:
-        starter = message.reference.resolved if message.reference else None
-        return parse_spoken(starter, me) if isinstance(starter, discord.Message) else None
+    if starter := starter_of(message):
+        return parse_spoken(starter, me)
     author, text = author_of(message), words_of(message, me)
-    if author is None or not text or message.type not in (*SPOKEN_TYPES, *COMMAND_TYPES):
+    if author is None or not text:
         return None
-    who, forwarding = Author(str(author.id), author_name(message)), bool(message.message_snapshots)
-    return Spoken(who, text, ours=is_ours(message, me), forwarding=forwarding)
+    return Spoken(
+        Author(str(author.id), author_name(message)),
+        text,
+        ours=is_ours(message, me),
+        forwarding=bool(message.message_snapshots),
+        id=str(message.id),
+        files=own_files(message),
+    )
 
 
 def accepted_author(message: discord.Message, me: Me, bots: frozenset[str]) -> Author | None:

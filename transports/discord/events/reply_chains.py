@@ -22,6 +22,7 @@ import anyio
 import discord
 
 from threads.errors import PostFailed, TransportRejected
+from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Me, Place
 from transports.discord.events.message_text import is_ours, replied_to
@@ -48,6 +49,20 @@ class _Walk:
 class ReplyChains:
     def __init__(self, rest: Rest, me: Me, destinations: Destinations) -> None:
         self._rest, self._me, self._destinations = rest, me, destinations
+
+    async def ask_for_target(self, message: discord.Message) -> None:
+        """Ask once for the message that a reply is about, where Discord does not give it along. Never raises."""
+        reference = message.reference
+        if message.type != discord.MessageType.reply or reference is None or reference.resolved:
+            return
+        channel, target = str(reference.channel_id), str(reference.message_id)
+        try:
+            with anyio.fail_after(LONGEST_WALK_S):
+                reference.resolved = await self._rest.message(channel, target)
+        except (PostFailed, TimeoutError) as failure:
+            if isinstance(failure, DiscordRefused) and failure.kind == "gone":
+                reference.resolved = discord.DeletedReferencedMessage(reference)
+            log.info("discord.reply_unread: the message that a reply is about cannot be read: %s", failure)
 
     async def root_of(self, message: discord.Message, place: Place) -> str:
         """Return the id of the first message of the conversation that a message continues, "" if it continues none.

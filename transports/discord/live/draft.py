@@ -17,6 +17,7 @@ draft has a Stop button with the nonce of its post; a message without one is mea
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import anyio
@@ -72,13 +73,16 @@ class Draft:
         destinations: Destinations,
         pace: Pace,
         mode: Mode = "edits",
+        *,
+        before_first: Callable[[], Awaitable[None]],
     ) -> None:
+        """*before_first* is awaited before the first message is sent."""
         self.lost = False
         """Whether Discord may show another message of this draft, whose id is unknown."""
         self._thread, self._question = thread, message_id
         self._key = message_key(thread, message_id)
         self._rest, self._destinations, self._pace = rest, destinations, pace
-        self._content = DraftContent(mode)
+        self._content, self._before_first = DraftContent(mode), before_first
         self._buttons = (stop_button(nonce_of(self._key)),)
         self._parts: list[_Part] = []
         self._destination: Destination | None = None
@@ -220,6 +224,8 @@ class Draft:
 
     async def _send(self, destination: Destination, number: int, page: DraftPage) -> None:
         """Send a part. After a lost answer it is sent again: its nonce makes Discord keep one message."""
+        if not self._parts:
+            await self._before_first()
         resends, self.lost = self.lost, True  # until the answer is there
         self._sending = True
         try:

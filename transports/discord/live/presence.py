@@ -7,7 +7,7 @@ on one that waits behind another one of its thread.
 |------------------------|--------------------------------------------------------------------------------|
 | `Taken`                | eyes, or typing                                                                |
 | `TurnStarted`          | typing, in the thread, which is opened for it                                  |
-| text, tools, waits     | the draft                                                                      |
+| text, tools, waits     | the draft, and no typing once it is there                                      |
 | `Waiting` for a person | no typing, until `Resumed`                                                     |
 | its post is out        | no typing                                                                      |
 | `TurnSettled`          | the outcome's reaction in place of eyes, no typing, draft closed unless handed |
@@ -72,11 +72,12 @@ MOST_JOBS = 4_000
 
 @dataclass(slots=True)
 class _Live(LiveMessage):
-    """``again``: an earlier process may have left eyes on it."""
+    """``again``: an earlier process may have left eyes on it. ``shown``: its draft or its post shows the work."""
 
     draft: Draft | None = None
     types: bool = False
     again: bool = False
+    shown: bool = False
 
 
 class Presence(shared.Presence[_Live, Draft]):
@@ -94,6 +95,11 @@ class Presence(shared.Presence[_Live, Draft]):
         self._streaming = streaming
         self._reactions = Reactions(rest, self._pace, self.soon) if reactions else None
         self._typing = Typing(rest, destinations, self._pace, self.soon) if typing else None
+
+    async def before_post(self, thread: ThreadId, message_id: str) -> None:
+        """End the typing, so that none is shown after the answer to the message."""
+        if live := self._messages.get((thread, message_id)):
+            await self._finish_typing(live)
 
     def posted(self, thread: ThreadId, message_id: str) -> None:
         """Note that the post of the message is out: nobody types any more."""
@@ -128,18 +134,29 @@ class Presence(shared.Presence[_Live, Draft]):
 
     def _start_typing(self, live: _Live) -> None:
         live.types = True
-        if self._typing and live.thread.root and not live.posted:
+        if self._typing and live.thread.root and not (live.shown or live.posted):
             self._typing.begin(live.thread)
 
     def _stop_typing(self, live: _Live) -> None:
         if self._typing and live.types:
             self._typing.end(live.thread)
 
+    async def _finish_typing(self, live: _Live) -> None:
+        live.shown = True
+        if self._typing and live.types:
+            await self._typing.finish(live.thread)
+
     def _update_draft(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         begins = isinstance(event, TextDelta | ToolStarted | Waiting | StagesChanged) and live.thread.root
         if live.draft is None and begins and self._streaming != "off":
             live.draft = Draft(
-                live.thread, message_id, self._rest, self._destinations, self._pace, self._streaming
+                live.thread,
+                message_id,
+                self._rest,
+                self._destinations,
+                self._pace,
+                self._streaming,
+                before_first=partial(self._finish_typing, live),
             )
             self.soon(live.draft.run)
         if live.draft:

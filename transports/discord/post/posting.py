@@ -12,7 +12,7 @@ posted are remembered, so that a repeated post goes on where it stopped.
     is the sixth                              a file with the whole text; if refused, as the others
 
 A refusal that no other form can fix (the place, the token, a permission) is raised: an answer in another place than
-its question would be worse than none. That a thread is locked is said once, in its channel.
+its question would be worse than none.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from pathlib import Path
 from cachetools import LRUCache
 
 from threads.errors import PostFailed
-from threads.model import Outgoing, ThreadId
+from threads.model import Outgoing, ThreadId, message_key
 from threads.store.attachments import safe_name
 from transports.base.transport import progress
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
-from transports.discord.api.values import DIRECT, Upload
+from transports.discord.api.values import Upload
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
 from transports.discord.post.message_pages import MAX_PARTS, Page, pages, with_file, with_note
 from transports.discord.post.nonces import nonce_of, question_of, since_of
@@ -41,6 +41,7 @@ from transports.discord.post.post_lookup import PostState, read
 from transports.discord.post.rewrite import DraftMessage, remove
 from transports.discord.post.thread_opening import Destination, Destinations
 from transports.shared.buttons import OpenQuestions
+from transports.shared.delivery.closed_places import DOTS
 from transports.shared.delivery.files import size_of
 from transports.shared.retry import retry
 
@@ -48,12 +49,11 @@ log = logging.getLogger(__name__)
 
 MOST_SWEPT = 10
 REMEMBERED = 1_000
-"""Posts, and locked threads, that are known."""
+"""Posts that are known."""
 
 UPLOAD_PAUSE_S = 1.0
 
 MAY_NOT_UPLOAD = "I may not send files here: someone who manages this server has to let me attach files."
-LOCKED = "<#{root}> is locked, so I cannot answer there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,6 @@ class Posting:
         self._upload_limit, self._now, self._feedback = upload_limit, now, feedback
         self._states: LRUCache[str, PostState] = LRUCache(REMEMBERED)
         self.questions: OpenQuestions[Question] = OpenQuestions()
-        self._locked: LRUCache[ThreadId, None] = LRUCache(REMEMBERED)
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the id of the first part.
@@ -162,6 +161,18 @@ class Posting:
                 refused.friendly = MAY_NOT_UPLOAD
             raise
 
+    async def try_out(self, thread: ThreadId, message_id: str) -> None:
+        """Post a few dots where the answer to the message goes, and remove them. Raises `PostFailed`."""
+        nonce = nonce_of(f"{message_key(thread, message_id)}?open")
+        destination = await self._destinations.open(thread)
+        try:
+            sent = await self._rest.send(destination.channel, DOTS, nonce=nonce)
+        except DiscordRefused as refused:
+            if not self._destinations.fall_back(thread, message_id, refused):
+                raise
+            sent = await self._rest.send(thread.channel, DOTS, nonce=nonce)
+        await remove(self._rest, str(sent.channel.id), str(sent.id))
+
     def holds_question(self, message_id: str) -> bool:
         """Return whether that message holds a question which is open, as far as this process knows."""
         return any(question.id == message_id for question in self.questions.values())
@@ -202,8 +213,6 @@ class Posting:
         try:
             await self._publish(outgoing, draft, state)
         except DiscordRefused as refused:
-            if refused.kind == "locked":
-                await self._report_locked(outgoing.thread)
             if state.posted or not self._destinations.fall_back(outgoing.thread, outgoing.reply_to, refused):
                 raise
             state.destination = None
@@ -262,23 +271,6 @@ class Posting:
                 extra={"thread_id": str(thread), "post_id": message},
             )
             await remove(self._rest, destination.channel, message)
-
-    async def _report_locked(self, thread: ThreadId) -> None:
-        """Say in its channel, once, that a thread is locked: people would wait there for an answer."""
-        log.warning(
-            "post.locked: a thread is locked, so nothing can be posted there",
-            extra={"thread_id": str(thread)},
-        )
-        if thread in self._locked or not thread.root or thread.workspace == DIRECT:
-            return
-        self._locked[thread] = None
-        try:
-            nonce = nonce_of(f"{thread}#locked")
-            await self._rest.send(
-                thread.channel, LOCKED.format(root=thread.root), nonce=nonce, reply_to=thread.root
-            )
-        except PostFailed as error:
-            log.info("post.locked_untold: nobody was told of a locked thread: %s", error)
 
     def _note_answers(self, thread: ThreadId, state: PostState) -> None:
         if state.destination and state.destination.reply_to:

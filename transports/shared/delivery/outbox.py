@@ -74,13 +74,15 @@ class Outbox:
     async def find(self, thread: ThreadId, key: str) -> str | None:
         return await self._bounded(self._transport.find(thread, key), thread)
 
+    async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
+        """See `Transport.ensure_open`."""
+        if self._transport.capabilities.closes:
+            await self._bounded(self._transport.ensure_open(thread, message_id), thread)
+
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
-        asked = self._transport.capabilities.earlier
-        return (
-            await self._bounded(self._transport.earlier(thread, before, after), thread)
-            if asked
-            else Earlier()
-        )
+        if not self._transport.capabilities.earlier:
+            return Earlier()
+        return await self._bounded(self._transport.earlier(thread, before, after), thread)
 
     def download(self, attachment: Attachment) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._transport.download(attachment)

@@ -80,6 +80,29 @@ ADVICE: dict[Kind, str] = {
 NO_CODE = "no_code"
 
 
+CLOSED: Mapping[str, str] = {
+    "is_archived": "the channel is archived",
+    "not_in_channel": "I am not in that channel",
+    "channel_not_found": "I am not in that channel",
+    "thread_locked": "the thread is locked",
+    "restricted_action_thread_locked": "the thread is locked",
+    **dict.fromkeys(
+        (
+            "access_denied",
+            "no_permission",
+            "restricted_action",
+            "restricted_action_read_only_channel",
+            "restricted_action_thread_only_channel",
+            "restricted_action_non_threadable_channel",
+        ),
+        "I may not write there",
+    ),
+}
+"""Why a place takes no post, by Slack's code, for people."""
+
+THREAD_LOCKED = ("thread_locked", "restricted_action_thread_locked")
+
+
 class SlackRefused(TransportRejected):
     """Slack refused the call; nothing was done.
 
@@ -89,7 +112,8 @@ class SlackRefused(TransportRejected):
     def __init__(self, method: str, error: str, needed: str = "") -> None:
         self.method, self.error, self.needed = method, error, needed
         self.kind = kind_of(error)
-        self.friendly = FRIENDLY[self.kind]
+        self.friendly, self.closed = FRIENDLY[self.kind], CLOSED.get(error, "")
+        self.only_thread = error in THREAD_LOCKED
         scope = f" (needs {needed})" if needed else ""
         advice = ADVICE[self.kind]
         super().__init__(f"{method}: {error}{scope}{advice and ': '}{advice}")

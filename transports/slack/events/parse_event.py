@@ -62,7 +62,7 @@ Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | EventsDropped
 class Parsed:
     """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content.
 
-    ``line`` is the thread that the message is a reply in, and its time, unless the bot wrote it.
+    ``line`` is the thread that the message is in, and its time, unless the bot wrote it or it is only in the channel.
     """
 
     inbound: tuple[Inbound, ...] = ()
@@ -131,7 +131,8 @@ def _post(e: _Event) -> Parsed:
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
     incoming = parse_message(e.event, e.channel, e.me, e.known, direct=e.direct, named=named)
-    line = (e.me.thread(e.channel, e.root), ts) if e.root and not e.me.is_author(e.event) else None
+    is_line = incoming or (e.root and not e.me.is_author(e.event))
+    line = (e.me.thread(e.channel, e.root or ts), ts) if is_line else None
     return Parsed((incoming,) if incoming else (), moved=(e.channel, ts), line=line)
 
 
