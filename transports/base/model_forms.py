@@ -9,6 +9,7 @@ import re
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
 
 from transports.base.text import trim_address
 
@@ -18,7 +19,7 @@ _HALVES = re.compile(r"<([^<>|\n]{1,2000})\|([^<>|\n]{1,2000})>")
 _TARGET = re.compile(r"(?:https?://\w|mailto:\w)\S*", re.IGNORECASE)
 
 
-_NAME = re.compile(r"__([A-Za-z][A-Za-z0-9_]*?)__(?!\w)", re.ASCII)
+_NAME = re.compile(r"__([A-Za-z][A-Za-z0-9_]{0,60}?)__(?!\w)", re.ASCII)
 _NUMBERED = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_\w+|[0-9]\w*)", re.ASCII)
 _KNOWN = re.compile(
     r"COUNTER|DATE|FILE|FUNCTION|LINE|TIME|abs|add|aenter|aexit|aiter|all|and|anext|"
@@ -57,7 +58,9 @@ def _labelled(state: StateInline, silent: bool) -> bool:
         label, target = parts
         state.push("link_open", "a", 1).attrs = {"href": target}
         if label and "://" not in label:
-            state.md.inline.parse(label, state.md, state.env, state.tokens)
+            inside: list[Token] = []  # of its own: the parser goes through the whole list at its end
+            state.md.inline.parse(label, state.md, state.env, inside)
+            state.tokens += inside
         else:
             state.push("text", "", 0).content = label or target
         state.push("link_close", "a", -1)

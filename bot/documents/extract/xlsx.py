@@ -23,12 +23,15 @@ MAX_ROWS, MAX_COLUMNS = 50_000, 200
 
 
 class _Parser(WorkSheetParser):
-    """Gives the formula of a cell that has no value, as programs write it that do not calculate."""
+    """Gives the formula of a cell that has no value, as programs write it that do not calculate.
+
+    A formula that cells share is written in the first one alone.
+    """
 
     def parse_cell(self, element: Any) -> dict[str, Any]:
         cell: dict[str, Any] = super().parse_cell(element)
         formula = element.find(FORMULA_TAG)
-        if formula is not None and (cell["value"] is None or formula.get("t") == "shared"):
+        if formula is not None and (cell["value"] is None or (formula.get("t") == "shared" and formula.text)):
             written: Any = self.parse_formula(element)  # type: ignore[no-untyped-call]
             if cell["value"] is None:
                 cell["value"] = getattr(written, "text", None) or written
