@@ -39,6 +39,8 @@ _MOST_COLUMNS, _MOST_ROWS = 200, 1_000
 
 def open_document(package: Package) -> Extraction:
     """Return a document's text; raises `Unreadable`, or any error of the parser for a broken one."""
+    if b"encryption-data" in package.bytes_of("META-INF/manifest.xml"):
+        raise Unreadable("password")
     roots = [package.root(name) for name in ("styles.xml", "content.xml")]
     left_out = set[LeftOut]()
     return text(_parts(roots, package.root, left_out), title=package.title("meta.xml"), left_out=left_out)

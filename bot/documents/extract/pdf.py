@@ -57,13 +57,14 @@ def _parts(reader: PdfReader, left_out: set[LeftOut]) -> Iterator[str]:
         if number > MAX_PAGES or time.process_time() > SOFT_S:
             left_out.add("rest")
             break
+        lines: list[str] = []
         try:
-            lines = list(filter(None, _page(page, left_out)))
+            for line in _page(page, left_out):
+                lines += [line] if line else []  # each as it comes: what is broken costs only itself
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - whatever pypdf raises for a page costs only that page
+        except Exception:  # noqa: BLE001 - whatever pypdf raises for a page costs only the rest of that page
             left_out.add("pages")
-            continue
         if lines:
             yield "\n".join([f"[page {number}]", *lines]) + "\n\n"
     for name in _embedded(reader):

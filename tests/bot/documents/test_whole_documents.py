@@ -133,6 +133,21 @@ async def test_a_list_in_a_form_shows_its_entries_by_their_words():
     assert "[field colour: blue (of red, blue)]" in await body(made.saved(writer.write))
 
 
+async def test_what_is_broken_on_a_page_of_a_pdf_costs_no_words_beside_it():
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(made.pdf("kept"))))
+    writer.pages[0][NameObject("/Annots")] = ArrayObject([NumberObject(7)])
+    found = await read(made.saved(writer.write))
+    assert found.text == "[page 1]\nkept"
+    assert found.problem == left_out(["pages"])
+
+
+async def test_an_open_document_with_a_password_is_told_so():
+    locked = made.packed(
+        office.OPEN_TEXT, **{"META-INF__manifest": b"<m:encryption-data/>", "content": b"\0\1"}
+    )
+    assert (await read(locked)).problem == WHY["password"]
+
+
 async def test_an_archive_is_listed_and_says_that_it_is_only_a_list():
     found = await read(office.packed({"a/b.txt": "x" * 1234, "c.bin": ""}))
     assert "a/b.txt (1,234 bytes)" in found.text
