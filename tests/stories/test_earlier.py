@@ -279,10 +279,19 @@ async def test_a_message_that_an_edit_addressed_to_the_bot_repeats_no_line(tmp_p
     platform, model = Chatting(), Scripted()
     async with running(tmp_path, platform, model) as bot:
         await platform.exchange(bot, asks(1))
-        platform.say(2, BOB, "an alert")
-        platform.say(3, ANN, "what is it?")
-        await platform.exchange(bot, asks(4), asks(3, "@bot what is it?"), asks(5))
-    assert shown(model.requests[-1]) == [[], ["> [bob (U2)] an alert", "> [ann (U1)] what is it?"], [], []]
+        platform.say(2, ANN, "what is it?")
+        platform.say(3, BOB, "an alert")
+        await platform.exchange(bot, asks(4), asks(2, "@bot what is it?"), asks(5))
+    assert shown(model.requests[-1]) == [[], ["> [ann (U1)] what is it?", "> [bob (U2)] an alert"], [], []]
+
+
+async def test_a_message_that_came_with_another_one_is_no_line_beside_it(tmp_path):
+    platform, model = Chatting(), Scripted()
+    async with running(tmp_path, platform, model) as bot:
+        await platform.exchange(bot, asks(1))
+        platform.say(2, ANN, "forwarded words")
+        await platform.exchange(bot, asks(3, "forwarded words, and what is typed with them", alias="2.0"))
+    assert shown(model.requests[-1]) == [[], []]
 
 
 async def test_a_conversation_that_begins_anew_has_the_lines_after_its_first_message_only(tmp_path):
