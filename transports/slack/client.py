@@ -29,7 +29,7 @@ from transports.shared.delivery.closed_places import DOTS
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
 from transports.slack.api import thread_history
-from transports.slack.api.json_fields import instant, is_stamp
+from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.rate_limits import Limits
 from transports.slack.api.socket_mode import SocketModeLink
 from transports.slack.api.web_api import Web, open_web

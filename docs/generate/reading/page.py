@@ -22,7 +22,11 @@ def page() -> str:
         *_section("Slack: buttons, menus and fields", slack.ELEMENTS),
         *_section("Slack: rich text", slack.RICH_TEXT),
         *_section("Discord: parts of a message", discord.PARTS),
+        *_section("Discord: embeds", discord.EMBEDS),
         *_section("Discord: components", discord.COMPONENTS),
+        *_section("Discord: stickers", discord.STICKERS),
+        *_section("Discord: flags", discord.FLAGS),
+        *_section("Discord: types of messages", discord.MESSAGES),
     ]
     return "\n".join(parts)
 

@@ -83,7 +83,7 @@ class People(Events):
                 "flags": of.flags,
                 "mentions": [],
                 "mention_roles": [],
-                "components": [],
+                "components": list(of.components),
             }
         ]
 
