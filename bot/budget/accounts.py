@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Protocol
@@ -29,6 +30,7 @@ from bot.budget.money import dollars, usd
 from bot.config.settings import Budget
 from bot.ports.model import Usage
 from bot.ports.status import Spend
+from threads.delivery import retry_until_stored
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +102,8 @@ class Accounts:
         return cls(ledger, Policy.of(budget, day_limits))
 
     async def open(self, thread_id: str, user: str, turn: str) -> Account:
-        """Return the account of one turn, brought up to date; raises `StoreUnavailable`."""
-        await self.ledger.read(self._call(thread_id, user, turn).keys)
+        """Return the account of one turn, brought up to date. Waits for the store: the turn needs it anyway."""
+        await retry_until_stored(partial(self.ledger.read, self._call(thread_id, user, turn).keys))
         return self.account(thread_id, user, turn)
 
     def account(self, thread_id: str, user: str, turn: str) -> Account:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import is_
 
+from threads.delivery import retry_until_stored
 from threads.errors import Fenced, StoreUnavailable
 from threads.model import Message, ThreadId
 from threads.store.checksummed_lines import encode, read_records
@@ -31,6 +32,10 @@ class PostgresContext:
         self._messages: list[Message] = []
 
     async def load(self) -> Loaded:
+        """Load the conversation. Waits for the server, because a turn needs it anyway."""
+        return await retry_until_stored(self._load)
+
+    async def _load(self) -> Loaded:
         try:
             rows = await self._reader.rows(LOAD, (str(self._thread),))
             [[archived]] = await self._reader.rows(ARCHIVED, (str(self._thread),))

@@ -8,16 +8,19 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import repeat
 
 import anyio
 import psycopg
 import pytest
 
 from bot.admin.cli.serve import _serve
+from bot.budget import postgres_ledger
 from bot.config.load import Loaded
 from bot.config.settings import Settings
 from bot.ports.config_error import EX_CONFIG
-from bot.store.postgres.session import SessionRefused, is_mistake, outage, refusal
+from bot.store.postgres import context
+from bot.store.postgres.session import Session, SessionLost, SessionRefused, is_mistake, outage, refusal
 from bot.store.postgres.store import PostgresStore
 from bot.store.postgres.worker import LEASE_S
 from tests.bot.store.postgres.workers import rows
@@ -129,6 +132,25 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
     assert len(posts) == len(rows(dsn, "SELECT FROM message WHERE outcome = 'answered'"))
     assert rows(dsn, "SELECT count(*) FROM message WHERE outcome IN ('answered', 'merged')") == [(13,)]
     assert any(record.startswith("worker.cut_off") for record in caplog.messages)
+
+
+async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(dsn, tmp_path, monkeypatch):
+    monkeypatch.setattr("threads.delivery.retry_pauses", lambda: repeat(0.01))
+    to_refuse, rows_of = {context.LOAD, context.ARCHIVED, postgres_ledger.READ}, Session.rows
+
+    async def refuse_once(session, statement, parameters=()):
+        if statement in to_refuse:
+            to_refuse.remove(statement)
+            raise SessionLost("away", "57P01")
+        return await rows_of(session, statement, parameters)
+
+    chat, store = Chat(), {"kind": "postgres", "dsn": "env:DATABASE_URL"}
+    environ = {**KEYS, "DATABASE_URL": dsn}
+    async with serving(tmp_path, {"store": store}, model="offline/demo", environ=environ, chat=chat):
+        monkeypatch.setattr(Session, "rows", refuse_once)
+        await chat.say("hello")
+    assert not to_refuse
+    assert rows(dsn, "SELECT outcome FROM message") == [("answered",)]
 
 
 def start(dsn, tmp_path):
