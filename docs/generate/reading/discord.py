@@ -188,6 +188,15 @@ PARTS = (
     ),
     Row(
         "message_snapshots",
+        "a forwarded message of which the app is told nothing",
+        {
+            "message_reference": {"type": 1, "message_id": "1", "channel_id": "2"},
+            "message_snapshots": [{"message": {**SNAPSHOT, "content": "", "embeds": []}}],
+        },
+        "> Forwarded message:\n> [nothing that I can read]",
+    ),
+    Row(
+        "message_snapshots",
         "a forwarded message of Components V2",
         {
             "message_reference": {"type": 1, "message_id": "1", "channel_id": "2"},

@@ -35,8 +35,10 @@ LONGEST_FILE = 1_000
 
 SOMEBODY = "somebody"
 
-LONGEST_QUOTE = 2_000
-"""Characters of a quoted message."""
+LONGEST_QUOTE = 10_000
+"""Characters of a quoted message: one with cards has no more."""
+
+NO_WORDS = "[nothing that I can read]"
 
 NameOf = Callable[[str], str]
 """Returns the name of ``@ID`` (a user), ``@&ID`` (a role) or ``#ID`` (a channel), "" if it is not known."""
@@ -278,11 +280,14 @@ def _linked(words: str | None, url: str | None) -> str:
 
 def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
     """Return the forwarded messages as quotes; Discord does not tell their authors."""
-    texts = [
-        [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
-        for snapshot in message.message_snapshots
-    ]
-    return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in texts]
+    return [_quote("Forwarded message:", _held(held, name_of)) for held in message.message_snapshots]
+
+
+def _held(snapshot: discord.MessageSnapshot, name_of: NameOf) -> str:
+    words = [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
+    return "\n".join(filter(None, words)) or "\n".join(
+        f"[file: {_name(file)}]" for file in snapshot.attachments
+    )
 
 
 def _replied(message: discord.Message, me: Me) -> list[str]:
@@ -295,13 +300,13 @@ def _replied(message: discord.Message, me: Me) -> list[str]:
     if is_ours(other, me):
         return []
     words = words_of(other, me)
-    cut = f"{words[:LONGEST_QUOTE]}…" if len(words) > LONGEST_QUOTE else words
+    more = len(words) - LONGEST_QUOTE
+    cut = f"{words[:LONGEST_QUOTE]}… (cut: {more:,} more characters)" if more > 0 else words
     return [_quote(f"In reply to {author_name(other) or SOMEBODY}:", cut)]
 
 
 def _quote(heading: str, words: str) -> str:
-    lines = words.splitlines()
-    return "\n".join(f"> {line}" for line in [heading, *lines]) if lines else ""
+    return "\n".join(f"> {line}" for line in [heading, *(words or NO_WORDS).splitlines()])
 
 
 def _name(file: discord.Attachment) -> str:
