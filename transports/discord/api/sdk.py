@@ -177,7 +177,8 @@ def read_message(read: Callable[[Any], T], data: Any, count: Count = uncounted) 
         try:
             found = read(fields)
         except Exception:  # the boundary of a transport: one odd message, and the next one is read
-            log.exception("link.unreadable: a message cannot be read, so it is tried without a part")
+            level = logging.DEBUG if without else logging.ERROR
+            log.log(level, "link.unreadable: a message cannot be read whole", exc_info=True)
         else:
             if without:
                 count(f"message {without}")
