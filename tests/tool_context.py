@@ -21,6 +21,10 @@ async def nobody(_question: Question) -> Answer | None:
     """Return None: there is nobody to ask."""
 
 
+async def no_files(*_sent: object) -> list[Any]:
+    return []
+
+
 async def no_spill(_name: str, _text: str, *, outside: bool) -> str:
     raise StoreUnavailable("there is no folder for it")
 
@@ -37,6 +41,8 @@ def tool_context(
         "attach": nowhere,
         "note": lambda _text: None,
         "ask": nobody,
+        "sent_files": no_files,
+        "fetch": no_files,
         "spill": no_spill,
         "tainted": False,
         "sees": True,

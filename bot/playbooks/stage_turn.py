@@ -19,6 +19,7 @@ from threads.model import (
     Incoming,
     Message,
     Question,
+    SentFile,
     TextDelta,
     TextReset,
     ThinkingDelta,
@@ -136,8 +137,14 @@ class StageTurn:
     async def with_text(self, file: File, text: str) -> File:
         return await self.playing.with_text(file, text)
 
-    async def earlier(self) -> Earlier:
-        return await self.playing.earlier()
+    async def earlier(self, incoming: Incoming) -> Earlier:
+        return await self.playing.earlier(incoming)
+
+    async def sent_files(self) -> Sequence[SentFile]:
+        return await self.playing.sent_files()
+
+    async def fetch(self, sent: Sequence[SentFile]) -> Sequence[File]:
+        return await self.playing.fetch(sent)
 
     async def picture(self, image: Image) -> Image:
         return await self.playing.picture(image)

@@ -21,7 +21,19 @@ from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
 from bot.ports.risk import Risk
 from bot.ports.wording import recoverable
-from threads.model import Answer, Author, Image, OnEvent, Question, ThreadId, ToolCall, ToolResult, Turn
+from threads.model import (
+    Answer,
+    Author,
+    File,
+    Image,
+    OnEvent,
+    Question,
+    SentFile,
+    ThreadId,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from threads.store.checksummed_lines import scrub
 from threads.store.data_folder import Spill
 
@@ -48,10 +60,11 @@ class ToolContext:
 
     ``asker`` wrote the message ``message_id`` that the call works for. ``attach`` posts a file to the thread (the
     call's id, the file, its name) and raises `threads.errors.PostFailed`. ``note`` adds a line above the answer.
-    ``ask`` asks the people of the thread. ``spill`` saves a long text under a name and returns its path in the
-    workspace; it raises `StoreUnavailable`. ``tainted`` means that the model has read text from outside, ``sees``
-    that it can read images. ``private`` means that the asker alone reads what is posted. ``deadline`` is on anyio's
-    clock: a tool with partial output returns before it. ``images`` collects images for the model.
+    ``ask`` asks the people of the thread. ``sent_files`` and ``fetch`` are those of `threads.model.Turn`. ``spill``
+    saves a long text under a name and returns its path in the workspace; it raises `StoreUnavailable`. ``tainted``
+    means that the model has read text from outside, ``sees`` that it can read images. ``private`` means that the
+    asker alone reads what is posted. ``deadline`` is on anyio's clock: a tool with partial output returns before it.
+    ``images`` collects images for the model.
     """
 
     workspace: Path
@@ -61,6 +74,8 @@ class ToolContext:
     attach: Callable[[str, Path, str], Awaitable[None]]
     note: Callable[[str], None]
     ask: Callable[[Question], Awaitable[Answer | None]]
+    sent_files: Callable[[], Awaitable[Sequence[SentFile]]]
+    fetch: Callable[[Sequence[SentFile]], Awaitable[Sequence[File]]]
     spill: Spill
     tainted: bool
     sees: bool
@@ -86,6 +101,8 @@ class ToolContext:
             turn.attach,
             turn.note,
             turn.ask,
+            turn.sent_files,
+            turn.fetch,
             spill,
             tainted(turn.messages),
             sees,

@@ -223,11 +223,19 @@ class Orchestrator:
                 yield pending.received
 
     def _serve_again(self, pending: PendingMessage, failed: Received, ways: Sequence[Way]) -> Ending | None:
-        files = () if "without-files" in ways else failed.files
+        without = "without-files" in ways
+        files = () if without else failed.files
         first: Way | Literal[""] = next((way for way in ways if way != "without-files"), "")
         if ways and not self._controls.decides(pending.incoming.author.id, failed.author.id):
             return Ending("refused", NOT_YOURS, "notice")
-        again = replace(pending.incoming, author=failed.author, text=failed.text, files=files, first=first)
+        again = replace(
+            pending.incoming,
+            author=failed.author,
+            text=failed.text,
+            files=files,
+            first=first,
+            without_files=without,
+        )
         if not self._admission.allowed(again):
             return Ending("refused", wording.NOT_ALLOWED, "refusal")
         pending.incoming = again

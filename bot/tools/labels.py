@@ -25,6 +25,7 @@ VERBS = {
     "edit_file": "editing",
     "list_files": "looking through",
     "attach": "attaching",
+    "fetch_file": "getting",
     "shell": "running",
     "web_fetch": "reading",
     "browser": "browsing",

@@ -122,6 +122,7 @@ async def serve(
     outbox = partial(Outbox, ensure_ownership=store.ensure_ownership, max_age_s=settings.recovery.max_age_s)
     outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
+    has_earlier = any(transport.capabilities.earlier for transport in transports)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
@@ -129,7 +130,13 @@ async def serve(
         async with (
             aclosing(SharedHttp()) as http,
             open_tool_set(
-                settings, environ, resources, storage, attach=takes_files, is_admin=access.is_admin
+                settings,
+                environ,
+                resources,
+                storage,
+                attach=takes_files,
+                fetch=has_earlier,
+                is_admin=access.is_admin,
             ) as tool_set,
             leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),

@@ -36,6 +36,7 @@ from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
 from bot.tools.files.edit import EditFile
+from bot.tools.files.fetch import FetchFile
 from bot.tools.files.quota import Quota
 from bot.tools.files.read import ListFiles, ReadFile
 from bot.tools.files.search import SearchFiles
@@ -181,9 +182,12 @@ async def open_tool_set(
     storage: Storage,
     *,
     attach: bool,
+    fetch: bool = False,
     is_admin: Callable[[str], bool],
 ) -> AsyncIterator[ToolSet]:
-    """Yield the tools that the settings enable for anybody. *attach*: a transport takes files.
+    """Yield the tools that the settings enable for anybody.
+
+    *attach*: a transport takes files. *fetch*: in one, files are sent to threads without the bot.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
@@ -199,6 +203,8 @@ async def open_tool_set(
             tool_set.add("files", WriteFile(writer), EditFile(writer))
             if attach:
                 tool_set.add("files", Attach(work, resources.mask))
+            if fetch:
+                tool_set.add("files", FetchFile())
         if "shell" in enabled:
             await _shell(tool_set, settings, resources)
         if "memory" in enabled:

@@ -24,6 +24,7 @@ from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult
 from bot.wiring.store import Resources, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
+from tests.tool_context import no_files
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
@@ -162,6 +163,8 @@ class Harness:
             self._attach,
             self.notes.append,
             self._ask,
+            no_files,
+            no_files,
             self._spill,
             self.tainted,
             sees=True,

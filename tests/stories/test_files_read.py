@@ -45,15 +45,6 @@ class Reading:
         return found
 
 
-@pytest.fixture
-def reading(monkeypatch):
-    def read(reader):
-        monkeypatch.setattr("bot.wiring.core.ThreadFiles", lambda *given: ThreadFiles(*given[:3], reader))
-        return reader
-
-    return read
-
-
 def named(*names):
     return with_files(*(Attachment("F", name) for name in names))
 
@@ -181,7 +172,7 @@ async def test_a_large_picture_is_shown_small_and_kept_large(tmp_path, reading):
     sent = await answer(tmp_path, Giving(F=LARGE), named("cat.png"))
     path = "attachments/.shown/m1-cat.png.png"
     assert Image(path, "image/png", PNG) in sent.blocks
-    assert "a picture, shown below, made smaller" in sent.text
+    assert "a picture, shown below)" in sent.text
     assert (workspace(tmp_path) / path).read_bytes() == PNG
     assert (workspace(tmp_path) / "attachments/m1-cat.png").read_bytes() == LARGE
     again = Scripted()
@@ -190,11 +181,11 @@ async def test_a_large_picture_is_shown_small_and_kept_large(tmp_path, reading):
     assert len(reader.asked) == 1
 
 
-async def test_a_small_picture_is_left_alone(tmp_path, reading):
-    reader = reading(Reading())
-    sent = await answer(tmp_path, Giving(F=PNG), named("cat.png"))
-    assert Image("attachments/m1-cat.png", "image/png", PNG) in sent.blocks
-    assert reader.asked == []
+async def test_a_small_picture_is_shown_as_the_reader_gives_it_too(tmp_path, reading):
+    reader = reading(Reading(picture=ModelImage(b"upright", "image/png")))
+    await answer(tmp_path, Giving(F=PNG), named("cat.png"))
+    assert (workspace(tmp_path) / "attachments/.shown/m1-cat.png.png").read_bytes() == b"upright"
+    assert reader.asked == [("m1-cat.png",)]
 
 
 async def test_a_picture_that_cannot_be_shown_is_told(tmp_path, reading):

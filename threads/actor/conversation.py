@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 
 from threads import wording
 from threads.errors import StoreUnavailable, error_fields, retry_fields
-from threads.model import History, Resumed, TurnEvent, Waiting
+from threads.model import (
+    Earlier,
+    History,
+    Incoming,
+    Resumed,
+    Spoken,
+    TurnEvent,
+    Waiting,
+    has_source,
+    read_upto,
+)
 from threads.ports import Context
 
 log = logging.getLogger(__name__)
@@ -28,6 +39,21 @@ class Conversation:
         self.messages = History()
         self.loaded, self.saved, self.anew = False, True, False
         self._context = context
+
+    @property
+    def read_upto(self) -> str | None:
+        """The id after which it may lack lines of its thread: blank if it has none, None if it is to get none."""
+        after = read_upto(self.messages)
+        return None if not after and (self.messages or self.anew) else after
+
+    def without_known(self, earlier: Earlier, incoming: Incoming) -> Earlier:
+        """Return the lines that neither it nor this message has; once it has begun, it has the bot's own."""
+
+        def is_known(line: Spoken) -> bool:
+            has = line.id != "" and (line.id == incoming.alias or has_source(self.messages, line.id))
+            return has or (line.ours and bool(self.messages))
+
+        return replace(earlier, lines=tuple(line for line in earlier.lines if not is_known(line)))
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""

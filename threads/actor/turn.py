@@ -33,6 +33,7 @@ from threads.model import (
     QuestionClosed,
     Resumed,
     Run,
+    SentFile,
     Text,
     TextDelta,
     TextReset,
@@ -41,6 +42,7 @@ from threads.model import (
 )
 from threads.ports import Store
 from threads.scheduled_messages import headings
+from threads.store.attachments import sent_files
 from threads.store.thread_files import ThreadFiles
 
 from .conversation import Conversation
@@ -251,7 +253,7 @@ class ActorTurn:
         self.incoming = self._pending.incoming  # with its last edit
 
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
-        files = await self._shared.files.files(incoming)
+        files = await self.fetch(sent_files(incoming))
         for file in files:
             if file.problem:
                 self.note(wording.unread(file.name, file.problem))
@@ -263,10 +265,17 @@ class ActorTurn:
     async def with_text(self, file: File, text: str) -> File:
         return await self._shared.files.with_text(self.incoming.thread, file, text)
 
-    async def earlier(self) -> Earlier:
-        if self._conversation.anew:
+    async def earlier(self, incoming: Incoming) -> Earlier:
+        if (after := self._conversation.read_upto) is None:
             return Earlier()
-        return await self._shared.files.earlier(self.incoming, self.note)
+        found = await self._shared.files.earlier(incoming, after, self.note)
+        return self._conversation.without_known(found, incoming)
+
+    async def sent_files(self) -> Sequence[SentFile]:
+        return await self._shared.files.sent_to(self.incoming.thread)
+
+    async def fetch(self, sent: Sequence[SentFile]) -> Sequence[File]:
+        return await self._shared.files.fetch(self.incoming.thread, sent)
 
     async def picture(self, image: Image) -> Image:
         return await self._shared.files.picture(self.incoming.thread, image)
@@ -336,7 +345,8 @@ class ActorTurn:
                     return
                 sources = self._sources("user")
                 if render and (new := [o.incoming for o in joined if o.received.message_id not in sources]):
-                    self.add(*[await render(incoming) for incoming in new])
+                    for incoming in new:  # each has the lines since the one before
+                        self.add(await render(incoming))
                     if not await self._conversation.checkpoint(self.tell):
                         self.messages.replace(self.messages[:before])
                         self._mailbox.put_back(joined)

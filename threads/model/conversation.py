@@ -9,6 +9,8 @@ from typing import Annotated, Literal, TypeVar, cast
 
 from pydantic import Field, JsonValue
 
+from .ids import time_of
+
 Known = TypeVar("Known")
 
 
@@ -81,7 +83,8 @@ class Message:
     ``provider/model`` that wrote an assistant entry. ``tokens`` is the length of the conversation up to this entry,
     system prompt and tools included, as that provider counted it; 0 if unknown. ``at`` is when the entry was added
     (UTC, ISO 8601). `why` shows it, and no model reads it. ``setup`` is what the turn of a user entry ran with, blank
-    where nothing changed (see `bot.agent.prompt.setup_changes`); no model reads it either.
+    where nothing changed (see `bot.agent.prompt.setup_changes`); no model reads it either. ``upto`` is the id of the
+    newest line of the thread that the entry quotes or sums up, blank if it has none.
     """
 
     role: Literal["user", "assistant"]
@@ -91,6 +94,7 @@ class Message:
     tokens: int = 0
     at: str = field(default="", compare=False)
     setup: str = field(default="", compare=False)
+    upto: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -99,7 +103,9 @@ class Message:
     def stamped(self, at: str) -> Message:
         """Return this message, added *at* that time."""
         # Not `dataclasses.replace`: it takes half as long again, and every message is stamped.
-        return Message(self.role, self.blocks, self.source, self.model, self.tokens, at, self.setup)
+        return Message(
+            self.role, self.blocks, self.source, self.model, self.tokens, at, self.setup, self.upto
+        )
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -150,12 +156,27 @@ def known(messages: Sequence[Message], fact: Fact[Known]) -> Known:
 
 def places_of(messages: Sequence[Message], source: str) -> list[int]:
     """Return the indexes of the messages with this source."""
-    if source not in known(messages, _sources):
+    if not has_source(messages, source):
         return []
     return [place for place, message in enumerate(messages) if message.source == source]
+
+
+def has_source(messages: Sequence[Message], source: str) -> bool:
+    """Return whether any message has this source."""
+    return source in known(messages, _sources)
 
 
 def _sources(before: set[str] | None, new: Sequence[Message]) -> set[str]:
     sources = set() if before is None else before
     sources.update(map(attrgetter("source"), new))
     return sources
+
+
+def read_upto(messages: Sequence[Message]) -> str:
+    """Return the id of the newest message of the thread that the conversation has, blank if no id is known."""
+    return known(messages, _read_upto)
+
+
+def _read_upto(before: str | None, new: Sequence[Message]) -> str:
+    ids = [before or "", *(id_ for message in new for id_ in (message.source, message.upto))]
+    return max(filter(time_of, ids), key=lambda id_: time_of(id_) or 0, default="")

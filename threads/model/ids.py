@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import lru_cache
+
+_TIME = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,14 @@ class ThreadId:
 def message_key(thread: ThreadId, message_id: str) -> str:
     """Return the identity of a message. It is the same for every event that carries the message."""
     return f"{thread.transport}:{thread.workspace}:{thread.channel}:{message_id}"
+
+
+def time_of(message_id: str) -> Decimal | None:
+    """Return a message's id as a number that grows with the time of writing, as chat platforms give them.
+
+    Returns None for an id that no platform knows, as of a schedule.
+    """
+    return Decimal(message_id) if _TIME.fullmatch(message_id) else None
 
 
 @dataclass(frozen=True, slots=True)

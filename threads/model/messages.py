@@ -57,6 +57,7 @@ class Incoming:
     of its own. If it is a ``control``, that is all it does, and no model reads it.
     ``alias`` is a second id that the platform may deliver the same message with. A ``stale`` message was missed while
     the bot was down, and is too old to answer.
+    ``without_files``: its person leaves out all files, also those of the lines before it.
     ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
     logged.
     """
@@ -72,6 +73,7 @@ class Incoming:
     files: tuple[Attachment, ...] = ()
     alias: str = ""
     stale: bool = False
+    without_files: bool = False
     reply_address: str = field(default="", repr=False)
 
     @property
@@ -157,6 +159,15 @@ class Earlier:
     lines: tuple[Spoken, ...] = ()
     left_out: int = 0
     title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file that somebody sent to a thread. ``path`` is its place in the thread's workspace, once it is stored."""
+
+    attachment: Attachment
+    path: str
+    author: Author
 
 
 Inbound = Incoming | Edited | Deleted | Feedback

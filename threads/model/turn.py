@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 from .conversation import Image, Message
 from .events import TurnEvent
-from .messages import Earlier, File, Incoming
+from .messages import Earlier, File, Incoming, SentFile
 from .questions import Answer, Question
 
 
@@ -84,8 +84,19 @@ class Turn(Protocol):
         """Return an attached file with its text, which is stored beside it. Raises OSError."""
         ...
 
-    async def earlier(self) -> Earlier:
-        """Return the thread's messages from before the bot joined it, oldest first. A note tells of a failure."""
+    async def earlier(self, incoming: Incoming) -> Earlier:
+        """Return the lines of the thread before a message that are not in the conversation, oldest first.
+
+        For the first message of a conversation these are all lines. A note tells of a failure.
+        """
+        ...
+
+    async def sent_files(self) -> Sequence[SentFile]:
+        """Return the files that people sent to the thread, newest first. Raises `threads.errors.PostFailed`."""
+        ...
+
+    async def fetch(self, sent: Sequence[SentFile]) -> Sequence[File]:
+        """Return these files, complete and on disk. A file with a problem says so."""
         ...
 
     async def picture(self, image: Image) -> Image:

@@ -70,6 +70,15 @@ def paths(message_id: str, names: Sequence[str]) -> Iterator[str]:
         yield f"{FOLDER}/{owner}-{unique}"
 
 
+def sent_files(message: model.Incoming | model.Spoken) -> list[model.SentFile]:
+    """Return the files of a message with their places."""
+    places = paths(message.id, [attachment.name for attachment in message.files])
+    return [
+        model.SentFile(attachment, path, message.author)
+        for attachment, path in zip(message.files, places, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file on disk: its size in bytes, and its first bytes."""

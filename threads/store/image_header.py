@@ -45,15 +45,8 @@ class Picture:
     @property
     def fits(self) -> bool:
         """Whether every provider accepts a picture of this type and size."""
-        return self._within(MAX_SIDE)
-
-    @property
-    def small(self) -> bool:
-        """Whether it fits, and scaling it down would gain nothing."""
-        return self._within(LONG_SIDE)
-
-    def _within(self, side: int) -> bool:
-        return self.media_type in ACCEPTED_TYPES and 0 < self.width <= side and 0 < self.height <= side
+        accepted = self.media_type in ACCEPTED_TYPES
+        return accepted and 0 < self.width <= MAX_SIDE and 0 < self.height <= MAX_SIDE
 
 
 def read_header(head: bytes) -> Picture | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path, PurePath
 from typing import Literal, Protocol
 
@@ -14,7 +15,7 @@ import anyio
 
 from threads import wording
 from threads.errors import FileUnavailable, PostFailed
-from threads.model import Attachment, Earlier, File, Image, Incoming, ThreadId
+from threads.model import Attachment, Earlier, File, Image, Incoming, SentFile, ThreadId, time_of
 
 from .attachments import (
     PICTURES,
@@ -24,8 +25,8 @@ from .attachments import (
     ModelImage,
     ReadableFile,
     StoredFile,
-    paths,
     safe_name,
+    sent_files,
     unavailable,
 )
 from .image_header import MAX_BYTES, read_header
@@ -33,7 +34,7 @@ from .image_header import MAX_BYTES, read_header
 log = logging.getLogger(__name__)
 
 MAX_FILES = 10
-"""Files of one message that are stored."""
+"""Files that one message brings, its own and those of the lines before it."""
 
 WITHIN_S = 120.0
 """Seconds that the download of one file may take."""
@@ -43,6 +44,9 @@ OPENED_WITHIN_S = 60.0
 
 EARLIER_WITHIN_S = 8.0
 """Seconds that an answer may wait for the thread's earlier messages."""
+
+MOST_LOOKS, LOOKED_WITHIN_S = 25, 30.0
+"""How often a platform is asked for lines to find the files of a thread, and the seconds that all of it may take."""
 
 AUDIO = (".flac", ".m4a", ".mp3", ".mpga", ".oga", ".ogg", ".opus", ".wav", ".webm")
 """The endings of recordings, for files whose media type does not say what they are."""
@@ -82,7 +86,7 @@ class Reader(Protocol):
 class ThreadFiles:
     """The files of all threads. ``source`` returns a transport by its name, ``workspace`` a thread's folder.
 
-    Without a ``reader`` files are stored and named, but a model sees only pictures that need no scaling.
+    Without a ``reader`` files are stored and named, but a model sees only pictures that need no scaling, as they are.
     """
 
     store: AttachmentStore
@@ -90,19 +94,12 @@ class ThreadFiles:
     workspace: Callable[[ThreadId], Awaitable[Path]]
     reader: Reader | None = None
 
-    async def files(self, incoming: Incoming) -> list[File]:
-        """Return the message's files, each complete and read, or with its problem."""
-        attachments = incoming.files[:MAX_FILES]
-        places = paths(incoming.id, [attachment.name for attachment in attachments])
-        files = [
-            await self._file(incoming.thread, attachment, path)
-            for attachment, path in zip(attachments, places, strict=True)
-        ]
+    async def fetch(self, thread: ThreadId, sent: Sequence[SentFile]) -> list[File]:
+        """Return files of the thread, each complete and read, or with its problem; the last stands for too many."""
+        files = [await self._file(thread, one.attachment, one.path) for one in sent[:MAX_FILES]]
         until = anyio.current_time() + OPENED_WITHIN_S
-        files = [
-            await self._with_content(incoming.thread, file, until) if file.path else file for file in files
-        ]
-        if (more := len(incoming.files) - MAX_FILES) > 0:
+        files = [await self._with_content(thread, file, until) if file.path else file for file in files]
+        if (more := len(sent) - MAX_FILES) > 0:
             files.append(File(wording.more_files(more), problem=wording.too_many_files(MAX_FILES)))
         return files
 
@@ -131,21 +128,41 @@ class ThreadFiles:
         await self.store.put(await self.workspace(thread), text_path, text.encode())
         return _readable(file, text, text_path)
 
-    async def earlier(self, incoming: Incoming, note: Callable[[str], None]) -> Earlier:
-        """Return the thread's messages from before the bot joined it. If they cannot be read, *note* says so.
+    async def earlier(self, incoming: Incoming, after: str, note: Callable[[str], None]) -> Earlier:
+        """Return the thread's lines between two messages, or all before one. If they cannot be read, *note* says so.
 
-        Empty if the message began the thread.
+        There are none if this message is the older of the two.
         """
         thread = incoming.thread
-        if thread.root == incoming.id:
+        if (time_of(incoming.id) or inf) < (time_of(after) or 0):
             return Earlier()
         try:
             with anyio.fail_after(EARLIER_WITHIN_S):
-                return await self.source(thread.transport).earlier(thread, incoming.id)
+                return await self.source(thread.transport).earlier(thread, incoming.id, after)
         except (PostFailed, OSError) as error:
             log.warning("earlier.unread: %s", error, extra={"thread_id": str(thread)})
             note(wording.EARLIER_UNREAD)
             return Earlier()
+
+    async def sent_to(self, thread: ThreadId) -> list[SentFile]:
+        """Return the files of the thread, newest first: of its root, and as far back as `MOST_LOOKS` looks reach.
+
+        Raises `PostFailed` if the platform cannot be asked at all.
+        """
+        files, before = dict[str, SentFile](), ""
+        if not thread.root:  # the channel itself
+            return []
+        with anyio.move_on_after(LOOKED_WITHIN_S):
+            for _ in range(MOST_LOOKS):
+                part = await self.source(thread.transport).earlier(thread, before)
+                root, lines = part.lines[:1], part.lines[1:]
+                for line in (*reversed(lines), *root):
+                    files |= {sent.path: sent for sent in sent_files(line) if sent.path not in files}
+                oldest = lines[0].id if part.left_out and lines else ""
+                if oldest in ("", before):
+                    break
+                before = oldest
+        return list(files.values())
 
     async def _file(self, thread: ThreadId, attachment: Attachment, path: str) -> File:
         name, ids = safe_name(attachment.name), {"thread_id": str(thread)}
@@ -162,9 +179,9 @@ class ThreadFiles:
             return File(name, problem=wording.DISK_FULL if full else wording.DISK_REFUSES)
         header = read_header(stored.head)
         claimed = "" if attachment.media_type.startswith("image/") else attachment.media_type
-        right_size = header is not None and (header.small if self.reader else header.fits)
+        shown_as_is = header is not None and header.fits and self.reader is None
         media_type = header.media_type if header else claimed
-        picture = right_size and stored.size <= MAX_BYTES
+        picture = shown_as_is and stored.size <= MAX_BYTES
         return File(name, path, media_type, stored.size, picture=picture, audio=audio_kind(attachment))
 
     async def _with_content(self, thread: ThreadId, file: File, until: float) -> File:

@@ -154,7 +154,7 @@ class Discord(Client[Options, Rest, _Connection]):
             where = f"{thread.channel}/{thread.root}"
         return f"{WEB}/{thread.workspace}/{where}"
 
-    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
         return await (await self._connect()).earlier.of(thread, before, after)
 
     @asynccontextmanager
@@ -212,6 +212,7 @@ class Discord(Client[Options, Rest, _Connection]):
             sink,
             destinations,
             answers,
+            self._heard.hear,
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,

@@ -23,9 +23,11 @@ from anyio.abc import TaskGroup
 from threads.errors import PostFailed, TransportRejected, TransportUnavailable, error_fields
 from threads.model import (
     UNDECIDED,
+    Earlier,
     Outgoing,
     QuestionClosed,
     Sink,
+    Taken,
     ThreadId,
     TurnEvent,
     TurnSettled,
@@ -35,6 +37,7 @@ from threads.store.disk import Disk, Offload
 from threads.store.mark_file import MarkStore
 from transports.base.transport import Capabilities, LinkState
 from transports.shared.backfill.catch_up import Recent
+from transports.shared.backfill.heard_lines import HeardLines
 from transports.shared.backfill.marks import Marks
 from transports.shared.backfill.message_time import Scale
 from transports.shared.buttons import OpenQuestions, Presses
@@ -161,7 +164,7 @@ class Client(ABC, Generic[S, A, C]):
         self._hold = hold
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
-        self._marks = Marks(marks, offload, now, self.scale)
+        self._marks, self._heard = Marks(marks, offload, now, self.scale), HeardLines(self.scale)
         self._supervisor = Supervisor(self.name)
         self._connection: C | None = None
         self._connected, self._closed = anyio.Event(), ClosedPlaces()
@@ -261,6 +264,8 @@ class Client(ABC, Generic[S, A, C]):
 
     def show(self, thread: ThreadId, message_id: str, event: TurnEvent) -> None:
         """Show the event; before the platform has said who we are, later."""
+        if isinstance(event, Taken) or (isinstance(event, TurnSettled) and event.outcome == "answered"):
+            self._heard.take(thread, message_id)
         if (connection := self._connection) is None:
             self._early.append((thread, message_id, event))
             return
@@ -276,9 +281,25 @@ class Client(ABC, Generic[S, A, C]):
         if press := connection.presses.pop_accepted(message_id, event):
             soon(partial(connection.retire, press))
 
+    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+        """See `Transport.earlier`. The platform is asked only if there may be any such lines."""
+        heard_all = after and self._hears_all and self._marks.heard_all_since(after)
+        if heard_all and self._heard.has_all_after(thread, after):
+            return Earlier()
+        return await self._read_earlier(thread, before, after)
+
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None:
         connection = await self._connect()
         await connection.posting.attach(thread, key, file, name)
+
+    @property
+    def _hears_all(self) -> bool:
+        """Whether everything that is said comes in here, and now."""
+        return self.state == "connected"
+
+    @abstractmethod
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
+        """Ask the platform for lines; see `Transport.earlier`."""
 
     @abstractmethod
     def _open_api(self) -> AbstractAsyncContextManager[A]:
@@ -307,4 +328,9 @@ class Client(ABC, Generic[S, A, C]):
             self._connected.set()
             while self._early:
                 self.show(*self._early.popleft())
-        await self._run_link(self._connection, connected)
+
+        def up() -> None:
+            self._heard.clear()
+            connected()
+
+        await self._run_link(self._connection, up)

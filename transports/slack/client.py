@@ -103,6 +103,7 @@ class _Connection(Connection[Web]):
     presses: PressedButtons
     lookups: Lookups
     url: str
+    reads_files: bool
     leftovers: dict[ThreadId, _Leftovers] = field(default_factory=dict)
     sweeping: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -195,9 +196,13 @@ class Slack(Client[Options, Web, _Connection]):
         message = f"/p{thread.root.replace('.', '')}" if is_stamp(thread.root) else ""
         return f"{url}archives/{thread.channel}{message}"
 
-    async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
+    @property
+    def _hears_all(self) -> bool:
+        return super()._hears_all and self.limits is None  # of several workers, each hears a part
+
+    async def _read_earlier(self, thread: ThreadId, before: str, after: str) -> Earlier:
         connection = await self._connect()
-        if not is_stamp(thread.root):
+        if before == thread.root or not is_stamp(thread.root):
             return Earlier()
         before, after = (ts if is_stamp(ts) else "" for ts in (before, after))
         section = await thread_history.newest(connection.api, thread.channel, thread.root, after, before)
@@ -214,7 +219,11 @@ class Slack(Client[Options, Web, _Connection]):
         own = own_origin(options.api_base_url)
         attachment = await located(attachment, connection.lookups)
         async with open_download(
-            connection.api.session, attachment, token=options.bot_token, own=own
+            connection.api.session,
+            attachment,
+            token=options.bot_token,
+            own=own,
+            granted=connection.reads_files,
         ) as chunks:
             yield chunks
 
@@ -260,6 +269,7 @@ class Slack(Client[Options, Web, _Connection]):
             sink,
             presence,
             lookups,
+            self._heard.hear,
             recent=self._recent,
             now=self._now,
             max_age_s=options.max_age_s,
@@ -276,4 +286,5 @@ class Slack(Client[Options, Web, _Connection]):
             presses=intake.buttons,
             lookups=lookups,
             url=identity.url,
+            reads_files=not identity.scopes or "files:read" in identity.scopes,
         )

@@ -49,6 +49,7 @@ from threads.model import (
     ToolStarted,
     Turn,
     TurnEvent,
+    read_upto,
 )
 from threads.store.data_folder import Spill
 
@@ -305,7 +306,7 @@ async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | Non
 def _entry(summary: str, of: Sequence[Message]) -> Message:
     """Return the message that replaces others. If they have text from outside, the summary counts as such, too."""
     text = Text(f"{OPENING}\n\n{summary}", outside=tainted(of))
-    return Message("user", (text,), setup=answered_setup(of))
+    return Message("user", (text,), setup=answered_setup(of), upto=read_upto(of))
 
 
 def _length(request: Request, messages: Sequence[Message]) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.agent.prompt.token_estimate import request_size
-from bot.agent.prompt.user_message import user_message
+from bot.agent.prompt.user_message import has_files, user_message
 from bot.ports import wording
 from bot.ports.errors import ContextOverflow
 from bot.ports.model import Request
@@ -39,7 +39,9 @@ def too_long(request: Request, incoming: Incoming, window: int | None, *, compac
     ways: list[Way] = []
     if could_fit:
         ways += ["compact", "new"] if compacts and others else ["new"]
-    if incoming.files and fits(replace(request, messages=[user_message(incoming)]), window):
+    if (incoming.files or any(map(has_files, own.messages))) and fits(
+        replace(request, messages=[user_message(incoming)]), window
+    ):
         ways.append("without-files")
     size = request_size(request if could_fit else own)
     error = overflow(size, window)

@@ -54,8 +54,14 @@ class FakeTurn:
     async def steer(self, render):
         self.add()
 
-    async def earlier(self):
+    async def earlier(self, incoming):
         return Earlier()
+
+    async def sent_files(self):
+        return []
+
+    async def fetch(self, sent):
+        return []
 
     attach = staticmethod(nowhere)
     ask = staticmethod(nobody)

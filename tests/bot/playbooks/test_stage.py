@@ -72,8 +72,14 @@ class Turn(SimpleNamespace):
     async def checkpoint(self):
         pass
 
-    async def earlier(self):
+    async def earlier(self, incoming):
         return Earlier()
+
+    async def sent_files(self):
+        return []
+
+    async def fetch(self, sent):
+        return []
 
     async def tell(self, event):
         pass

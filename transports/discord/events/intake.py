@@ -72,6 +72,7 @@ class Intake:
         sink: Sink,
         destinations: Destinations,
         answers: EphemeralAnswers,
+        hear: Callable[[ThreadId, str], None],
         *,
         bots: frozenset[str],
         roles: Callable[[], frozenset[str]],
@@ -80,14 +81,16 @@ class Intake:
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
-        """*bots* are other bots that may write to this one.
+        """*hear* gets each line of a thread, by its id, also what is not for the bot.
+
+        *bots* are other bots that may write to this one.
 
         *roles* returns the roles that give rights, all others are dropped. *holds_question* tells whether a message
         holds an open question.
         """
         self.presses: Presses[ButtonPress] = Presses()
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
-        self._sink, self._destinations, self._answers = sink, destinations, answers
+        self._sink, self._destinations, self._answers, self._hear = sink, destinations, answers, hear
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
         self._holds_question, self._now = holds_question, now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
@@ -125,6 +128,8 @@ class Intake:
         where = path(guild, channel)
         if place and not self._queues.busy(channel) and self._is_chatter(message, place):
             self._marks.move(where, at)
+            if place.kind == "thread":
+                self._note_line(message, place)
         elif not self._queues.put(channel, partial(self._take, message, where)):
             log.warning(
                 "intake.full: more comes in than can be taken in: what is said in %s waits there", where
@@ -245,6 +250,7 @@ class Intake:
             return
         root = await self._root_of(message, place)
         if not (incoming := self._parse(message, place, root)):
+            self._note_line(message, place, root, live=live)
             return
         old = not live and (self._now() - instant(incoming.id)).total_seconds() > self._max_age_s
         if is_forward(message) and not old:
@@ -252,6 +258,7 @@ class Intake:
                 return
         elif forward := await self._forwards.before(message, place, live=live or old):
             incoming = self._parse(message, place, root, forward) or incoming
+        self._note_line(message, place, root, live=live)
         if not live:
             incoming = replace(incoming, author=await self._with_roles(incoming.author, place), stale=old)
         if place.kind == "thread":
@@ -259,6 +266,12 @@ class Intake:
         elif incoming.thread.root == incoming.id:
             self._destinations.note_question(incoming.thread, incoming.text)
         await self._hand_over(incoming)
+
+    def _note_line(
+        self, message: discord.Message, place: Place, root: str = "", *, live: bool = True
+    ) -> None:
+        if live and not is_ours(message, self._me):
+            self._hear(place.thread(root or str(message.id)), str(message.id))
 
     async def _root_of(self, message: discord.Message, place: Place) -> str:
         await self._reply_chains.ask_for_target(message)

@@ -70,6 +70,7 @@ def parse_message(
         sent_at=sent_at(id_),
         via=via,
         files=files,
+        alias=str(forward.id) if forward else "",
     )
 
 

@@ -197,6 +197,10 @@ class Marks:
         """The time until which everything surely came in: a dead link may go unnoticed for a while."""
         return self.scale.later(self._first, self.scale.before(self._alive.mark, UNNOTICED_S))
 
+    def heard_all_since(self, at: str) -> bool:
+        """Return whether all that was said after *at* came in live, as far as is known while the link is up."""
+        return not self.scale.is_before(self.scale.before(at, SKEW_S), self._gap_at)
+
     def alive(self) -> None:
         """Note that the link works, and messages come in."""
         self._alive.seen = self.clock()

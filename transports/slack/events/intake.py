@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, Inbound, Incoming, Sink
+from threads.model import Feedback, Inbound, Incoming, Sink, ThreadId
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class Intake:
-    """Takes the events of one workspace.
+    """Takes the events of one workspace. *hear* gets each line of a thread, by its id, also what is not for the bot.
 
     A missed message older than ``max_age_s`` is stale. Missed messages are not read before ``read_from`` on the clock
     of `anyio.current_time`.
@@ -64,6 +64,7 @@ class Intake:
         sink: Sink,
         presence: Presence,
         lookups: Lookups,
+        hear: Callable[[ThreadId, str], None],
         *,
         recent: Recent,
         now: Callable[[], datetime],
@@ -73,7 +74,7 @@ class Intake:
         self.buttons = PressedButtons(web, lookups)
         self._lookups, self._order = lookups, anyio.Lock(fast_acquire=True)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
-        self._presence, self._recent = presence, recent
+        self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
         history = History(
             web,
@@ -115,6 +116,8 @@ class Intake:
             log.info("intake.ignored: nothing to do with %s", parsed.odd)
         for signal in parsed.signals:
             self._apply(signal)
+        if parsed.line:
+            self._hear(*parsed.line)
         if parsed.moved and self._marks.begins_late(*parsed.moved):
             self._close_gaps()
         try:

@@ -60,11 +60,15 @@ Signal: TypeAlias = SessionRenamed | HomeOpened | Joined | EventsDropped
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content."""
+    """``moved`` is the channel and the time that a message carries; ``odd`` is a reason to log, without content.
+
+    ``line`` is the thread that the message is in, and its time, unless the bot wrote it or it is only in the channel.
+    """
 
     inbound: tuple[Inbound, ...] = ()
     signals: tuple[Signal, ...] = ()
     moved: tuple[str, str] | None = None
+    line: tuple[ThreadId, str] | None = None
     odd: str = ""
 
 
@@ -127,7 +131,9 @@ def _post(e: _Event) -> Parsed:
     if not (e.channel and ts):
         return Parsed(odd="a message without a channel or a time")
     incoming = parse_message(e.event, e.channel, e.me, e.known, direct=e.direct, named=named)
-    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts))
+    is_line = incoming or (e.root and not e.me.is_author(e.event))
+    line = (e.me.thread(e.channel, e.root or ts), ts) if is_line else None
+    return Parsed((incoming,) if incoming else (), moved=(e.channel, ts), line=line)
 
 
 def _changed(e: _Event) -> Parsed:

@@ -1,0 +1,107 @@
+"""What is said in a joined thread without the bot is there in its next turn, and costs one call; nothing new costs none.
+
+Slack's and Discord's clocks are ahead of ours here: what was said just before the link came up may be missed.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import anyio
+import pytest
+
+from tests.fakes.discord import FakeDiscord
+from tests.fakes.slack import FakeSlack
+from tests.transports.chats import InDiscord, InSlack, told
+from tests.world import Scripted, says
+from transports.discord.api.rest import MAX_PAGE
+from transports.slack.api.rate_limits import Limits
+
+pytestmark = pytest.mark.anyio
+
+AHEAD_S = 60
+
+
+def ahead():
+    return time.time() + AHEAD_S
+
+
+@pytest.fixture(params=[(FakeSlack, InSlack), (FakeDiscord, InDiscord)], ids=["slack", "discord"])
+async def chat(request):
+    fake, seen = request.param
+    async with fake(wall=ahead) as server:
+        yield seen(server)
+
+
+@pytest.fixture
+def bot(chat, tmp_path):
+    return partial(chat.running, tmp_path)
+
+
+def messages(chat, thread):
+    return chat.fake.thread("C1", thread) if chat.name == "slack" else chat.fake.messages(thread)
+
+
+def looks(chat):
+    """Return how often the lines of a thread before a message were asked for."""
+    if chat.name == "slack":
+        return sum("latest" in call.args for call in chat.fake.calls_to("conversations.replies"))
+    asked = (call.query for call in chat.fake.calls_to("GET /channels/{}/messages"))
+    return sum("before" in query and query["limit"] == f"{MAX_PAGE}" for query in asked)
+
+
+async def test_lines_that_are_not_for_the_bot_are_in_its_next_turn_and_are_asked_for_once(chat, bot):
+    model = Scripted(*map(says, ("one", "two", "three", "four")))
+    async with bot(model):
+        thread = await chat.ask("hi")
+        await told(chat, thread, "one")
+        await chat.say(thread, "and now?")
+        await told(chat, thread, "two")
+        assert looks(chat) == 0, "nobody said anything before, or without the bot"
+        await chat.bots_say(thread)
+        await chat.say(thread, f"<@{chat.bob}> shall we roll back?")
+        await chat.say(thread, f"{chat.mention} what do you think?")
+        await told(chat, thread, "three")
+        assert looks(chat) == 1
+        await chat.say(thread, "thanks")
+        await told(chat, thread, "four")
+        assert looks(chat) == 1
+    last = model.requests[-1].messages
+    text = last[4].text
+    assert "beep" in text
+    assert "shall we roll back?" in text
+    assert last[4].blocks[0].outside
+    assert not any(words in text for words in ("] hi", "and now?", "> [you]"))
+    assert str(last).count("beep") == 1
+
+
+async def test_what_was_said_while_the_bot_was_away_is_asked_for_once(chat, bot):
+    async with bot(Scripted(says("one"))):
+        thread = await chat.ask("hi")
+        await told(chat, thread, "one")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(chat.bots_say, thread)
+        await chat.fake.until(lambda: any("beep" in str(message) for message in messages(chat, thread)))
+        tasks.cancel_scope.cancel()  # nobody takes the event
+    async with bot(model := Scripted(says("two"), says("three"))):
+        await chat.say(thread, "what is it?")
+        await told(chat, thread, "two")
+        assert looks(chat) == 1
+        await chat.say(thread, "thanks")
+        await told(chat, thread, "three")
+        assert looks(chat) == 1
+    assert "beep" in model.requests[0].messages[2].text
+
+
+async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_path):
+    async with FakeSlack(wall=ahead) as fake:
+        chat = InSlack(fake)
+        async with chat.running(tmp_path, Scripted(*map(says, ("one", "two", "three")))) as edge:
+            edge.limits = Limits(workers=lambda: 2)
+            thread = await chat.ask("hi")
+            await told(chat, thread, "one")
+            for looked, words in enumerate(("two", "three"), 1):
+                await chat.say(thread, "and now?")
+                await told(chat, thread, words)
+                assert looks(chat) == looked
