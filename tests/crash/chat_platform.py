@@ -18,6 +18,8 @@ from transports.shared.live.background_calls import AGAIN_S
 
 CUT_EVERY_S = 4.0
 NEVER_S = 1e9
+MOST_OWED = 150
+"""While the bot owes more ends than this nobody begins a conversation: a slow machine could not end them in the drain."""
 QUIET_S = 12.0
 """At the real pace a start clears what deaths left about this long after it."""
 
@@ -123,7 +125,8 @@ class ChatPlatform(ABC):
 
     async def _converse(self, person: random.Random) -> None:
         while self.talking:
-            await self._conversation(person)
+            if self.owed < MOST_OWED:
+                await self._conversation(person)
             await self._pause(person)
 
     @abstractmethod
