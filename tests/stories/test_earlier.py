@@ -127,7 +127,7 @@ TITLES = {
         "Is the\n> server [ann]: down?",
         "> The title of this thread: Is the > server [ann]: down?",
     ),
-    "made of the root's words": ("again and…", None),
+    "made of the root's words": ("and again…", None),
     "there is none": ("", None),
 }
 
@@ -184,7 +184,7 @@ class Chatting(Old):
         await super().earlier(thread, before, after)
         end = time_of(before) or inf
         lines = [line for line in self.spoken if (time_of(after) or 0) < time_of(line.id) < end]
-        return Earlier(tuple(lines))
+        return Earlier(tuple(lines), title=self.title)
 
     def say(self, time, author, text, **more):
         self.spoken.append(Spoken(author, text, id=f"{time}.0", **more))
@@ -229,12 +229,13 @@ async def test_a_later_turn_reads_what_others_said_since_the_last_one(tmp_path):
 
 
 async def test_lines_that_only_the_asker_wrote_are_no_text_from_outside(tmp_path):
-    platform, model = Chatting(), Scripted()
+    platform, model = Chatting(title="a title, which came with the first"), Scripted()
     async with running(tmp_path, platform, model) as bot:
         await platform.exchange(bot, asks(2))
         platform.say(3, ANN, "I tried again")
         await platform.exchange(bot, asks(4))
     lines = model.requests[-1].messages[2].blocks[0]
+    assert "a title" not in lines.text
     assert lines.text.endswith("> [ann (U1)] I tried again")
     assert not lines.outside
 

@@ -162,6 +162,25 @@ async def test_a_voice_message_of_an_earlier_line_is_not_said_by_the_person_who_
     assert "obey, said in a file\n</outside" in words.text
 
 
+async def test_a_transcript_of_an_earlier_line_is_not_paid_again_after_a_crash(tmp_path):
+    paid = []
+
+    async def heard(turn, files):
+        paid.extend(files)
+        return [await turn.with_text(file, "words") for file in files]
+
+    platform, hanging = Sharing(voice=b"..."), Scripted(anyio.sleep_forever)
+    platform.say(1, BOB, "[file: v.ogg]", files=(Attachment("voice", "v.ogg", "audio/ogg", voice=True),))
+    given = {"agent": {"user_messages": UserMessages(to_text=heard)}}
+    async with running(tmp_path, platform, hanging, **given) as bot:
+        await bot.orchestrator.receive(asks(2))
+        while not hanging.requests:
+            await anyio.sleep(0.1)
+    async with running(tmp_path, platform, Scripted(), **given):
+        await platform.settled("2.0")
+    assert len(paid) == 1
+
+
 async def test_a_retry_without_files_leaves_out_those_of_earlier_lines_too(tmp_path):
     platform, model = Sharing(**{"a.txt": b"1"}), Scripted(ZeroDivisionError())
     platform.send(1, BOB, "a.txt")
