@@ -103,6 +103,7 @@ class _Connection(Connection[Web]):
     presses: PressedButtons
     lookups: Lookups
     url: str
+    reads_files: bool
     leftovers: dict[ThreadId, _Leftovers] = field(default_factory=dict)
     sweeping: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -218,7 +219,11 @@ class Slack(Client[Options, Web, _Connection]):
         own = own_origin(options.api_base_url)
         attachment = await located(attachment, connection.lookups)
         async with open_download(
-            connection.api.session, attachment, token=options.bot_token, own=own
+            connection.api.session,
+            attachment,
+            token=options.bot_token,
+            own=own,
+            granted=connection.reads_files,
         ) as chunks:
             yield chunks
 
@@ -255,7 +260,7 @@ class Slack(Client[Options, Web, _Connection]):
         tasks.start_soon(presence.run)
         has_pending = any(isinstance(event, Taken) and event.again for *_, event in self._early)
         posting = Posting(web, identity, feedback=options.feedback)
-        lookups = Lookups(web, me, self.count_unread)
+        lookups = Lookups(web, me, lambda kind: self.count_unread(kind))  # noqa: PLW0108 - it may be set later
         intake = Intake(
             tasks,
             web,
@@ -281,4 +286,5 @@ class Slack(Client[Options, Web, _Connection]):
             presses=intake.buttons,
             lookups=lookups,
             url=identity.url,
+            reads_files=not identity.scopes or "files:read" in identity.scopes,
         )

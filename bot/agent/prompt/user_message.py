@@ -79,7 +79,8 @@ class UserMessages:
         model and the *tools* since the last answer.
         """
         files = await self._files(turn, turn.incoming)
-        message = await self._build(turn, turn.incoming, files)
+        above = await self._lines_above(turn, turn.incoming, files)
+        message = await self._build(turn, turn.incoming, above, files)
         usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
         setup = Setup(usual, frozenset(tool.name for tool in tools), self.scope)
         turn.add(_with_setup(turn, message, setup))
@@ -87,7 +88,7 @@ class UserMessages:
             turn.add(Message("assistant", (Text(reply),), source=turn.incoming.id, model=model))
             return reply
         _note_unheard(turn, files)
-        if any(file.audio and not file.problem for file in files):
+        if any(file.audio and not file.problem for file in (*files, *above.files)):
             await turn.checkpoint()
         return ""
 
@@ -99,10 +100,10 @@ class UserMessages:
         """
         files = await self._files(turn, incoming)
         _note_unheard(turn, files)
-        return await self._build(turn, incoming, files)
-
-    async def _build(self, turn: Turn, incoming: Incoming, files: Sequence[File]) -> Message:
         above = await self._lines_above(turn, incoming, files)
+        return await self._build(turn, incoming, above, files)
+
+    async def _build(self, turn: Turn, incoming: Incoming, above: _Above, files: Sequence[File]) -> Message:
         memory = changed_memory(await self.read_memory(incoming.thread), turn.messages)
         for heading in headings(incoming):
             turn.note(heading)

@@ -21,8 +21,17 @@ def page() -> str:
         *_section("Slack: texts in blocks", slack.TEXTS),
         *_section("Slack: buttons, menus and fields", slack.ELEMENTS),
         *_section("Slack: rich text", slack.RICH_TEXT),
+        *_section("Slack: fields of attachments", slack.ATTACHMENTS),
+        *_section("Slack: modes of files", slack.FILES),
+        *_section("Slack: messages", slack.SAID),
+        *_section("Slack: notes among the messages", slack.NOTED),
+        *_section("Slack: changes", slack.UNSEEN),
         *_section("Discord: parts of a message", discord.PARTS),
+        *_section("Discord: embeds", discord.EMBEDS),
         *_section("Discord: components", discord.COMPONENTS),
+        *_section("Discord: stickers", discord.STICKERS),
+        *_section("Discord: flags", discord.FLAGS),
+        *_section("Discord: types of messages", discord.MESSAGES),
     ]
     return "\n".join(parts)
 
@@ -32,7 +41,7 @@ def _section(title: str, rows: Iterable[Row]) -> Iterable[str]:
     yield "| kind | what people see | what the model reads of an example | why not more |"
     yield "|---|---|---|---|"
     for row in rows:
-        yield f"| `{row.kind}` | {row.sees} | {_cell(row.reads)} | {row.why} |"
+        yield f"| {row.kind and f'`{row.kind}`'} | {row.sees} | {_cell(row.reads)} | {row.why} |"
     yield ""
 
 

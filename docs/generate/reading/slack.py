@@ -343,3 +343,262 @@ RICH_TEXT = (
     ),
     Row("workflow_mention", "a workflow", {"text": "Onboard"}, "[workflow: Onboard]"),
 )
+
+PREVIEW = "a page's words are not those of whoever names it; the model reads the address"
+NO_WORDS = "it has no words"
+NOT_SHOWN = "people do not see it"
+
+ATTACHMENTS = (
+    Row("pretext", "a line above", {"pretext": "disk of db1"}, "disk of db1"),
+    Row("author_name", "an author", {"author_name": "Grafana"}, "Grafana"),
+    Row(
+        "author_link", "the author's link", {"author_name": "Sentry", "author_link": LINK}, f"Sentry ({LINK})"
+    ),
+    Row("author_subname", "more of the author", {"author_name": "Eve", "author_subname": "eve2"}, "Eve eve2"),
+    Row("title", "a heading", {"title": "Alarm 7"}, "Alarm 7"),
+    Row("title_link", "the heading's link", {"title": "Alarm 8", "title_link": LINK}, f"Alarm 8 ({LINK})"),
+    Row("text", "text", {"text": "/var is *full* &amp; hot"}, "/var is *full* & hot"),
+    Row(
+        "fields",
+        "a small table",
+        {"fields": [{"title": "Host", "value": "db1", "short": True}, {"value": "urgent"}]},
+        "Host: db1\nurgent",
+    ),
+    Row(
+        "blocks",
+        "blocks, as a pasted table",
+        {"blocks": [{"type": "table", "rows": TABLE[1:]}]},
+        "| Tea | 9.50 |\n| --- | --- |",
+    ),
+    Row(
+        "actions",
+        "buttons and menus of an old app",
+        {"actions": [{"type": "button", "text": "Restart", "url": LINK}], "fallback": "no buttons here"},
+        f"[button: Restart ({LINK})]",
+    ),
+    Row(
+        "image_url",
+        "a picture",
+        {"title": "CPU", "image_url": LINK},
+        "CPU\n[image]",
+        "it is not fetched from other hosts",
+    ),
+    Row("footer", "small print", {"text": "saved", "footer": "by cron"}, "saved\nby cron"),
+    Row(
+        "ts",
+        "a time",
+        {"text": "failed", "footer": "CI", "ts": 1700000000},
+        "failed\nCI | 2023-11-14 22:13 UTC",
+    ),
+    Row(
+        "fallback",
+        "nothing where it can be shown",
+        {"fallback": "load is high"},
+        "load is high",
+        "only where nothing else of it can be read",
+    ),
+    Row(
+        "is_share",
+        "a forwarded message",
+        {
+            "is_share": True,
+            "author_name": "Ann",
+            "text": "see <@U2>",
+            "ts": "1700000000.000100",
+            "footer": "Posted in #general",
+        },
+        "> Forwarded message from Ann:\n> see @Ann\n> Posted in #general | 2023-11-14 22:13 UTC",
+    ),
+    Row(
+        "message_blocks",
+        "a forwarded message of blocks",
+        {
+            "is_share": True,
+            "fallback": "[no preview available]",
+            "message_blocks": [{"message": {"blocks": [{"type": "header", "text": text("Plan B")}]}}],
+        },
+        "> Forwarded message:\n> Plan B",
+    ),
+    Row(
+        "is_msg_unfurl",
+        "a linked message",
+        {"is_msg_unfurl": True, "from_url": LINK, "author_subname": "Ben", "text": "it works"},
+        "> Forwarded message from Ben:\n> it works",
+    ),
+    Row(
+        "files",
+        "files of a forwarded message",
+        {"is_share": True, "files": [{"id": "F1", "name": "a.txt"}]},
+        "",
+        "they come as files",
+    ),
+    Row("from_url", "a preview of a page", {"from_url": LINK, "title": "Buy"}, "", PREVIEW),
+    Row("original_url", "a preview of a page", {"original_url": LINK, "text": "Buy"}, "", PREVIEW),
+    Row(
+        "is_app_unfurl",
+        "a preview by an app",
+        {"is_app_unfurl": True, "from_url": LINK, "text": "Buy"},
+        "",
+        PREVIEW,
+    ),
+    Row("service_name", "whose preview it is", {"from_url": LINK, "service_name": "GitHub"}, "", PREVIEW),
+    *(
+        Row(kind, "a small picture", {kind: LINK, "fallback": "[no preview available]"}, "", NO_WORDS)
+        for kind in ("author_icon", "footer_icon", "service_icon", "thumb_url")
+    ),
+    Row("color", "a coloured bar", {"color": "#ff0000"}, "", NO_WORDS),
+    *(
+        Row(kind, "nothing", {kind: "x1"}, "", NOT_SHOWN)
+        for kind in (
+            "attachment_type",
+            "author_id",
+            "callback_id",
+            "channel_id",
+            "id",
+            "msg_subtype",
+            "mrkdwn_in",
+            "short",
+        )
+    ),
+)
+
+FILES = (
+    Row("hosted", "a file", {}, "hello"),
+    Row("snippet", "a snippet of text or code", {"filetype": "python"}, "hello"),
+    Row("post", "a post", {"filetype": "post"}, "hello"),
+    Row("space", "a post of an older kind", {"filetype": "space"}, "hello"),
+    Row("email", "a mail that was sent to Slack", {"filetype": "email", "mimetype": "text/html"}, "hello"),
+    Row(
+        "canvas",
+        "a canvas",
+        {"title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999},
+        "hello",
+    ),
+    Row(
+        "quip",
+        "a canvas",
+        {"title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999},
+        "hello",
+    ),
+    Row("file_access", "a file of another company", {}, "hello"),
+    Row(
+        "external",
+        "a file of another service",
+        {"url_private": "https://docs.example/d/1", "url_private_download": None, "size": 0},
+        "it is kept outside of Slack, and I only read files that Slack keeps.",
+        "the bot has no account there",
+    ),
+    Row(
+        "list",
+        "a list of Slack's",
+        {"filetype": "list"},
+        "it is a Slack List, which I cannot read. I can read a CSV file that is exported from it.",
+        "Slack gives lists to apps with a permission of their own",
+    ),
+    Row(
+        "hidden_by_limit",
+        "a notice",
+        {"url_private": None, "url_private_download": None},
+        "Slack hides it, because this workspace has reached the limit of its plan.",
+        "people do not see it either",
+    ),
+    Row(
+        "huddle_transcript",
+        "the transcript of a huddle",
+        {},
+        "it is the transcript of a huddle, which Slack does not give to apps.",
+        "Slack does not hand it out",
+    ),
+    Row("tombstone", "a notice", {}, "", "the file was deleted"),
+)
+
+SAID = (
+    Row("", "a message", {"text": "hi &amp; bye"}, "hi & bye"),
+    Row(
+        "bot_message",
+        "a message of an app",
+        {"text": "disk full", "bot_id": "B2"},
+        "disk full",
+        "it is for the bot only if the app is listed",
+    ),
+    Row("file_share", "a message with files", {"text": "look"}, "look"),
+    Row("me_message", "an action: /me", {"text": "waves"}, "waves"),
+    Row("reply_broadcast", "a reply that the channel sees too", {"text": "done"}, "done"),
+    Row("thread_broadcast", "a reply that the channel sees too", {"text": "done"}, "done"),
+)
+"""Messages that are for the bot in a direct message, or if they name it."""
+
+_DOES = {
+    "app_conversation_join": "an app joins",
+    "app_conversation_leave": "an app leaves",
+    "assistant_app_thread": "a conversation with an app begins",
+    "bot_add": "an app is added",
+    "bot_disable": "an app is disabled",
+    "bot_enable": "an app is enabled",
+    "bot_remove": "an app is removed",
+    "channel_archive": "a channel is archived",
+    "channel_canvas_updated": "a channel's canvas changes",
+    "channel_convert_to_private": "a channel becomes private",
+    "channel_join": "somebody joins",
+    "channel_leave": "somebody leaves",
+    "channel_name": "a channel is renamed",
+    "channel_posting_permissions": "the right to post changes",
+    "channel_purpose": "a channel's purpose changes",
+    "channel_topic": "a channel's topic changes",
+    "channel_unarchive": "a channel is taken out of the archive",
+    "document_mention": "a canvas names somebody",
+    "ekm_access_denied": "a message is locked by its company's keys",
+    "emoji_changed": "an emoji changes",
+    "file_changed": "a file changes",
+    "file_comment": "a comment on a file",
+    "file_created": "a file is made",
+    "file_deleted": "a file is deleted",
+    "file_mention": "a file is named",
+    "file_public": "a file becomes public",
+    "file_shared": "a file is shared",
+    "file_unshared": "a file is not shared any more",
+    "group_archive": "a private channel is archived",
+    "group_join": "somebody joins a private channel",
+    "group_leave": "somebody leaves a private channel",
+    "group_name": "a private channel is renamed",
+    "group_purpose": "a private channel's purpose changes",
+    "group_topic": "a private channel's topic changes",
+    "group_unarchive": "a private channel is taken out of the archive",
+    "joiner_notification": "somebody is new in the workspace",
+    "joiner_notification_for_inviter": "an invited person has joined the workspace",
+    "pinned_item": "something is pinned",
+    "reminder_add": "a reminder is set",
+    "share_shortcut": "a shortcut is shared",
+    "slackbot_response": "an automatic answer of Slack's",
+    "tabbed_canvas_updated": "a canvas changes",
+    "tombstone": "a deleted message that has replies",
+    "unpinned_item": "something is unpinned",
+}
+
+NOTED = (
+    *(Row(kind, sees, {"text": f"{sees}: <@U2>"}, f"{sees}: @Ann") for kind, sees in _DOES.items()),
+    *(
+        Row(
+            kind,
+            "a card of a huddle",
+            {"text": "", "room": {"id": "R1"}},
+            "[a huddle]",
+            "what was spoken is nowhere written",
+        )
+        for kind in ("huddle_thread", "sh_room_created", "sh_room_shared")
+    ),
+)
+"""What Slack notes. It is an earlier line, and never for the bot."""
+
+UNSEEN = tuple(
+    Row(kind, sees, {"text": "x"}, "", why)
+    for kind, sees, why in (
+        (
+            "message_changed",
+            "an edit",
+            "the new text takes the place of the old one, until the bot begins to answer",
+        ),
+        ("message_deleted", "a message is gone", "the message is taken back, until it is answered"),
+        ("message_replied", "nothing", "it only counts the replies of a thread"),
+    )
+)

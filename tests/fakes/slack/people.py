@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any, Literal
 
 from tests.fakes.slack.deliveries import Delivery
@@ -51,12 +52,15 @@ class People(Pressing):
         client_msg_id: str | None = None,
         order: Order = "message_first",
         quiet: bool = False,
+        blocks: list[Json] | None = None,
+        attachments: list[Json] | None = None,
         **more: Any,
     ) -> Said:
         """Say *text* (as on the wire: ``&lt;`` and ``<@U1>``) and deliver the event, or both twins for a mention.
 
         Subtypes: file_share (set when there are files), thread_broadcast, me_message. A client that sends again is
-        the same ``client_msg_id`` twice. *more* are further fields of the event, ``name=None`` leaves one out.
+        the same ``client_msg_id`` twice. ``blocks`` and ``attachments`` stand in place of those that a client would
+        send along; *more* are further fields of the event, ``name=None`` leaves one out.
         *quiet*: the message is there, but its events got lost.
         """
         if files and subtype is None:
@@ -71,7 +75,8 @@ class People(Pressing):
                 subtype=subtype,
                 client_msg_id=client_msg_id or f"c-{next(self.serial)}",
                 files=list(files),
-                blocks=None if subtype else _rich_text(text),
+                blocks=blocks or (None if subtype else _rich_text(text)),
+                attachments=attachments,
             )
         )
         return Said(message, [] if quiet else self._twins(message, order, more))
@@ -107,12 +112,13 @@ class People(Pressing):
         raise NotImplementedError
 
     def edit(self, ts: str, text: str) -> Said:
-        """A person edits their message: message_changed."""
+        """A person edits their message: message_changed. What was pasted or forwarded with it stays."""
         message = self.message(ts)
         before = message.view()
         message.text = text
         message.texts.append(text)
-        message.blocks = _rich_text(text) if message.blocks else None
+        if message.blocks and message.blocks[0].get("block_id") == "r1":
+            message.blocks = [*_rich_text(text), *message.blocks[1:]]
         message.edited = {"user": message.user, "ts": self.next_ts()}
         return Said(message, [self.echo_change(message, before, force=True)])
 
@@ -196,12 +202,12 @@ _MENTION = re.compile(r"<@(\w+)>")
 
 
 def _rich_text(text: str) -> list[Json]:
-    """The blocks that a client sends along with a person's text."""
+    """The blocks that a client sends along with a person's text. Their text is plain, without entities."""
     elements: list[Json] = []
     for place, part in enumerate(_MENTION.split(text)):
         if part:
             elements.append(
-                {"type": "user", "user_id": part} if place % 2 else {"type": "text", "text": part}
+                {"type": "user", "user_id": part} if place % 2 else {"type": "text", "text": unescape(part)}
             )
     return [
         {

@@ -59,10 +59,18 @@ class Slack:
         self.channels.setdefault(channel, {})[ts] = message
         return ts
 
+    @property
+    def limits(self):
+        return self
+
+    async def take(self, method, *, urgent):
+        """Look-ups of names are not limited here."""
+
+    async def ask(self, method, *, user):
+        return {"user": {"id": user, "name": "ann"}}
+
     async def call(self, method, *, channel="", urgent=True, **arguments):
         assert not urgent
-        if method == "users.info":
-            return {"user": {"id": arguments["user"], "name": "ann"}}
         self.calls.append((method, channel))
         await anyio.sleep(self.pause)
         if error := self.refuses.get(channel or method):

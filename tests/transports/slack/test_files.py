@@ -12,14 +12,17 @@ from yarl import URL
 
 from tests.fakes.http import Cut as CutMidway
 from tests.fakes.http import FakeHttp, Garbage, Reply, Stall
-from tests.fakes.slack import Cut, FakeSlack, Html, RateLimited
+from tests.fakes.slack import ApiError, Cut, FakeSlack, Html, RateLimited
 from tests.patience import WITHIN_S
 from threads.errors import FileUnavailable
 from threads.model import Attachment
 from transports.shared import downloads as files
 from transports.shared.link.proxy import own_origin
 from transports.slack.api.http_session import HOSTS, open_session, trusted
-from transports.slack.events.downloads import open_download
+from transports.slack.api.web_api import open_web
+from transports.slack.events.downloads import WITHHELD, located, open_download
+from transports.slack.events.lookups import Lookups
+from transports.slack.events.parse_message import Me, attachment_of
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +94,57 @@ async def test_an_html_file_is_a_file_but_the_login_page_in_its_place_is_not(ses
     assert await download(session, slack, page) == b"<h1>Mine</h1>"
     slack.scopes.discard("files:read")
     assert "files:read" in await refused(session, slack, page)
+
+
+async def test_a_canvas_is_a_page_and_the_login_page_in_its_place_is_not(session, slack):
+    shown = {"mode": "quip", "title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999}
+    file = slack.new_file("plan", b"<h1>Plan</h1>", "text/html", shown=shown)
+    canvas = attachment_of(file.view(), "U1")
+    assert (canvas.name, canvas.media_type) == ("Plan.html", "text/html")
+    assert await download(session, slack, canvas) == b"<h1>Plan</h1>"
+    slack.scopes.discard("files:read")
+    assert "files:read" in await refused(session, slack, canvas, granted=False)
+
+
+async def where(slack, attachment):
+    async with open_web(slack.api_base_url, slack.bot_token) as web:
+        return await located(attachment, Lookups(web, Me("T1", "UBOT"), lambda _: None))
+
+
+async def test_a_file_of_another_company_is_asked_for_by_its_id(session, slack):
+    file = slack.new_file("plan.txt", b"the plan", "text/plain", withheld=True)
+    found = await where(slack, attachment_of(file.view(), "U1"))
+    assert await download(session, slack, found) == b"the plan"
+    kept = Attachment(file.id, "plan.txt", url=file.url)
+    slack.calls.clear()
+    assert await where(slack, kept) == kept
+    assert slack.calls == [], "one with an address needs no call"
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (ApiError("file_not_found"), "not there any more"),
+        (ApiError("file_deleted"), "not there any more"),
+        (ApiError("missing_scope"), "files:read"),
+        (ApiError("access_denied"), "does not let me see it"),
+        (Html(503), "Sending it again may help"),
+        (RateLimited(600), "Sending it again may help"),
+    ],
+)
+async def test_a_file_that_slack_does_not_describe_has_the_true_reason(slack, fault, told):
+    file = slack.new_file("plan.txt", b"the plan", "text/plain", withheld=True)
+    slack.fail("files.info", fault)
+    with pytest.raises(FileUnavailable) as error:
+        await where(slack, attachment_of(file.view(), "U1"))
+    assert told in error.value.friendly
+
+
+async def test_a_file_that_stays_withheld_belongs_to_another_company(slack):
+    file = slack.new_file("plan.txt", b"x", "text/plain", withheld=True, shown={"mode": "file_access"})
+    with pytest.raises(FileUnavailable) as error:
+        await where(slack, attachment_of(file.view(), "U1"))
+    assert error.value.friendly == WITHHELD
 
 
 @pytest.mark.parametrize(

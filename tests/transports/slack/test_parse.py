@@ -244,12 +244,15 @@ def test_a_clip_in_a_forwarded_message_is_the_voice_of_its_own_author():
 
 def test_a_file_that_cannot_be_had_is_kept_so_that_the_person_is_told_and_one_taken_back_is_not():
     files = [
-        {"id": "F2", "file_access": "check_file_info"},
+        {"id": "F2", "mode": "file_access", "file_access": "check_file_info"},
         {"id": "F3", "name": "old.pdf", "mode": "hidden_by_limit", "size": True},
         {"id": "F4", "mode": "tombstone"},
     ]
     incoming = heard("<@UBOT> read", subtype="file_share", files=files)
-    assert incoming.files == (Attachment("F2", "file"), Attachment("F3", "old.pdf"))
+    assert incoming.files == (
+        Attachment("F2", "file", url="mode:file_access"),
+        Attachment("F3", "old.pdf", url="mode:hidden_by_limit"),
+    )
 
 
 # -- edits, deletes, and the rest ------------------------------------------------------------------------------
@@ -584,7 +587,7 @@ def test_whatever_arrives_nothing_breaks_and_what_comes_out_is_sound(body):
     action, slash = parse_action(body, ME), parse_command(body, ME)
     if isinstance(body, dict):
         spoken(body, ME)
-        list(wanted(body))
+        list(wanted(body, set()))
     found = [one for one in parsed.inbound if isinstance(one, Incoming)]
     found += [action.incoming] if isinstance(action, ButtonPress) else []
     found += [slash] if slash else []

@@ -5,17 +5,33 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from slack_sdk.models.attachments import Attachment, AttachmentField, BlockAttachment, InteractiveAttachment
 from slack_sdk.models.blocks import Block, BlockElement
 from slack_sdk.models.blocks.basic_components import RawNumberObject, RawTextObject, TextObject
 
 from docs.generate.reading import slack as catalogue
 from transports.slack.events.blocks import DEEPEST, KINDS, MOST_CELLS, MOST_PARTS, words_of
 from transports.slack.events.decode import decode
+from transports.slack.events.downloads import REASONS
 from transports.slack.events.message_words import MOST_ATTACHMENTS
-from transports.slack.events.parse_message import LONGEST_TEXT, Me, text_of
+from transports.slack.events.parse_message import (
+    CANVAS,
+    LONGEST_TEXT,
+    NO_DOWNLOAD,
+    NOTED,
+    NOTHING_KNOWN,
+    SAID,
+    UNSEEN,
+    Known,
+    Me,
+    parse_message,
+    spoken,
+    text_of,
+)
 
 ROWS = [*catalogue.BLOCKS, *catalogue.TEXTS, *catalogue.ELEMENTS, *catalogue.RICH_TEXT]
 NAMES = {"U2": "Ann", "C2": "general"}
+ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
 
 def read(*blocks):
@@ -40,13 +56,54 @@ def _kinds_of(*classes):
     return found.union(*(_kinds_of(*one.__subclasses__()) for one in classes))
 
 
+@pytest.mark.parametrize("row", catalogue.ATTACHMENTS, ids=lambda row: row.kind)
+def test_each_field_of_an_attachment_is_read_as_the_catalogue_says(row):
+    assert said("", attachments=[row.shape], known=Known(NAMES)) == row.reads
+    assert row.reads or row.why, "nothing without a reason"
+
+
+def test_the_catalogue_has_every_field_of_an_attachment_that_the_sdk_has():
+    built = [
+        InteractiveAttachment(text="a", fallback="b", callback_id="c", actions=[]),
+        BlockAttachment(blocks=[]),
+        AttachmentField(),
+    ]
+    fields = set(Attachment.attributes).union(*(one.attributes for one in built), {"actions"})
+    assert fields - {"value"} <= {row.kind for row in catalogue.ATTACHMENTS}
+    assert {"button", "select"} <= set(KINDS), "what stands in actions"
+
+
+@pytest.mark.parametrize(
+    "row", [*catalogue.SAID, *catalogue.NOTED, *catalogue.UNSEEN], ids=lambda row: row.kind or "none"
+)
+def test_each_subtype_of_a_message_is_read_as_the_catalogue_says(row):
+    message = {"type": "message", "ts": "1.2", "user": "U1", "subtype": row.kind, **row.shape}
+    line = spoken(message, ME, Known(NAMES))
+    assert (line.text if line else "") == row.reads
+    mine = Me("T1", "UBOT", "BBOT", bots=frozenset({"B2"}))
+    incoming = parse_message(message, "D1", mine, Known(NAMES), direct=True)
+    assert (incoming.text if incoming else None) == (row.reads if row in catalogue.SAID else None)
+    assert row.reads or row.why, "nothing without a reason"
+
+
+def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_new_one_is_said_or_named():
+    assert {row.kind for row in catalogue.SAID} == SAID | {"bot_message"}
+    assert {row.kind for row in catalogue.NOTED} == NOTED
+    assert {row.kind for row in catalogue.UNSEEN} == UNSEEN
+    assert {row.kind for row in catalogue.FILES} >= NO_DOWNLOAD | CANVAS
+    assert {*REASONS, "file_access"} == NO_DOWNLOAD
+    new = {"type": "message", "ts": "1.2", "user": "U1", "subtype": "voice_of_tomorrow"}
+    assert parse_message({**new, "text": "hi"}, "D1", ME, direct=True).text == "hi"
+    assert spoken(new, ME).text == "[a message of an unknown type that I cannot read]"
+
+
 # -- a message as a whole --------------------------------------------------------------------------------------
 
-ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
-
-def said(text="", **more):
-    return text_of({"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}, ME)
+def said(text="", known=NOTHING_KNOWN, **more):
+    return text_of(
+        {"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}, ME, known
+    )
 
 
 def section(words):
@@ -138,6 +195,72 @@ MESSAGES = {
         {"blocks": [{"type": "<@U2>"}]},
         "[a block of an unknown type that I cannot read]",
     ),
+    "what a person types with marks that text and blocks write differently": (
+        {
+            "text": "&gt; a\n&gt; b\n1. one\n    a. two\n<#C2|> at <!date^1720710212^{date}|July 11> "
+            ":wave::skin-tone-2: ok",
+            "blocks": [
+                {
+                    "type": "rich_text",
+                    "elements": [
+                        {"type": "rich_text_quote", "elements": [{"type": "text", "text": "a\nb"}]},
+                        *(
+                            {
+                                "type": "rich_text_list",
+                                "style": "ordered",
+                                "indent": indent,
+                                "elements": [
+                                    {
+                                        "type": "rich_text_section",
+                                        "elements": [{"type": "text", "text": word}],
+                                    }
+                                ],
+                            }
+                            for indent, word in enumerate(("one", "two"))
+                        ),
+                        {
+                            "type": "rich_text_section",
+                            "elements": [
+                                {"type": "channel", "channel_id": "C2"},
+                                {"type": "text", "text": " at "},
+                                {
+                                    "type": "date",
+                                    "timestamp": 1720710212,
+                                    "format": "{date}",
+                                    "fallback": "July 11",
+                                },
+                                {"type": "text", "text": " "},
+                                {"type": "emoji", "name": "wave", "skin_tone": 2},
+                                {"type": "text", "text": " ok"},
+                            ],
+                        },
+                    ],
+                }
+            ],
+        },
+        "> a\n> b\n1. one\n    a. two\n#a-channel (C2) at July 11 :wave::skin-tone-2: ok",
+    ),
+    "a label beside an address that stands elsewhere": (
+        {"text": "https://a.example/x", "blocks": [section("<https://a.example/x|the report>")]},
+        "the report (https://a.example/x)",
+    ),
+    "an address with marks of its own": (
+        {"blocks": [catalogue.rich({"type": "link", "url": "https://a.example/?q=a|b>c&d", "text": "x"})]},
+        "x (https://a.example/?q=a%7Cb%3Ec&d)",
+    ),
+    "a forward in a forward": (
+        {
+            "attachments": [
+                {
+                    "is_share": True,
+                    "message_blocks": [
+                        {"message": {"text": "see", "attachments": [{**FORWARD, "author_name": "Eve"}]}}
+                    ],
+                }
+            ]
+        },
+        "> Forwarded message:\n> see\n> Forwarded message from Eve:\n> the *details*",
+    ),
     "a short word that is part of a longer one": (
         {"text": "no", "blocks": [section("nothing")]},
         "no\nnothing",
@@ -201,3 +324,64 @@ def test_lists_in_lists_without_end_are_read_to_a_depth():
 def test_no_shape_of_blocks_is_too_odd_to_read(value):
     words_of(value, set())
     said("hi", blocks=value, attachments=value)
+
+
+# -- what a person types, which Slack sends as text and as blocks -------------------------------------------------
+
+TYPED = st.text(st.sampled_from("ab9 <>&*_~`é漢😀.!?'-"), min_size=1, max_size=12).filter(
+    lambda text: text.strip(" >*_~`-") != ""
+)
+STYLES = {"bold": "*", "italic": "_", "strike": "~", "code": "`"}
+
+
+def escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@st.composite
+def styled(draw):
+    text, style = draw(TYPED), draw(st.sampled_from(["", *STYLES]))
+    mark = STYLES.get(style, "")
+    element = {"type": "text", "text": text} | ({"style": {style: True}} if style else {})
+    return element, f"{mark}{escaped(text)}{mark}"
+
+
+INLINE = st.one_of(
+    styled(),
+    st.just(({"type": "user", "user_id": "U2"}, "<@U2>")),
+    st.just(({"type": "channel", "channel_id": "C2"}, "<#C2|>")),
+    st.just(({"type": "emoji", "name": "wave", "skin_tone": 3}, ":wave::skin-tone-3:")),
+    st.just(({"type": "broadcast", "range": "here"}, "<!here>")),
+    st.just(({"type": "link", "url": "https://a.example/?a=1&b=2"}, "<https://a.example/?a=1&amp;b=2>")),
+    st.just(({"type": "link", "url": "https://a.example/x", "text": "docs"}, "<https://a.example/x|docs>")),
+)
+LINE = st.lists(INLINE, min_size=1, max_size=4)
+
+
+@st.composite
+def typed(draw):
+    """Return the elements of a rich text, and the text that Slack makes of them."""
+    kind = draw(st.sampled_from(["section", "quote", "preformatted", "bullet", "ordered"]))
+    lines = draw(st.lists(LINE, min_size=1, max_size=3))
+    texts = ["".join(text for _, text in line) for line in lines]
+    elements = [[element for element, _ in line] for line in lines]
+    if kind in ("bullet", "ordered"):
+        items = [{"type": "rich_text_section", "elements": line} for line in elements]
+        marks = ["•"] * len(lines) if kind == "bullet" else [f"{n}." for n in range(1, len(lines) + 1)]
+        listed = {"type": "rich_text_list", "style": kind, "elements": items}
+        return listed, "\n".join(f"{mark} {text}" for mark, text in zip(marks, texts, strict=True))
+    inner = [one for line in elements for one in (*line, {"type": "text", "text": "\n"})][:-1]
+    mark = {"quote": "&gt; ", "section": "", "preformatted": ""}[kind]
+    text = "\n".join(f"{mark}{text}" for text in texts)
+    return {
+        "type": f"rich_text_{kind}",
+        "elements": inner,
+    }, f"```{text}```" if kind == "preformatted" else text
+
+
+@given(st.lists(typed(), min_size=1, max_size=3))
+def test_what_a_person_types_is_read_once_though_slack_sends_it_as_text_and_as_blocks(parts):
+    text = "\n".join(text for _, text in parts)
+    rich = {"type": "rich_text", "elements": [element for element, _ in parts]}
+    both, blocks = said(text, blocks=[rich]), said("", blocks=[rich])
+    assert both in (said(text), blocks)

@@ -18,21 +18,20 @@ from threads.model import Attachment
 from transports.shared.downloads import GONE, FileHost, opened, read, unavailable
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.http_session import trusted
-from transports.slack.api.json_fields import string
 from transports.slack.events.lookups import Lookups
-from transports.slack.events.parse_message import attachment_of
+from transports.slack.events.parse_message import attachment_of, withheld_as
 
 WITHHELD = (
     "it belongs to another company, and Slack does not give it to me. I can read a copy that is sent here."
 )
 REASONS = {
-    "file_access": WITHHELD,
     "hidden_by_limit": "Slack hides it, because this workspace has reached the limit of its plan.",
     "huddle_transcript": "it is the transcript of a huddle, which Slack does not give to apps.",
     "list": "it is a Slack List, which I cannot read. I can read a CSV file that is exported from it.",
 }
 """Why a file cannot be read, by its mode, in a sentence for people."""
 
+HIDDEN = "Slack does not let me see it. I can read a copy that is sent here."
 UNHEARD = "Slack does not tell me where it is. Sending it again may help."
 NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
 
@@ -42,19 +41,26 @@ async def located(attachment: Attachment, lookups: Lookups) -> Attachment:
 
     Raises `FileUnavailable`.
     """
-    if attachment.url or not attachment.id:
+    if reason := _reason(attachment):
+        raise unavailable(attachment.url, reason)
+    if attachment.url not in ("", withheld_as("file_access")) or not attachment.id:
         return attachment
     try:
-        file = await lookups.file(attachment.id)
+        found = attachment_of(await lookups.file(attachment.id), "")
     except SlackRefused as refused:
         raise unavailable(str(refused), _refusal(refused)) from None
     except PostFailed as error:
         raise unavailable(str(error), UNHEARD) from None
-    found = attachment_of(file, "")
-    if not found.url:
-        mode = string(file, "mode")
-        raise unavailable(f"no address, mode {mode!r}", REASONS.get(mode, GONE))
+    if reason := _reason(found):
+        raise unavailable(found.url, reason)
+    if found.url == withheld_as("file_access"):
+        raise unavailable(found.url, WITHHELD)
     return replace(attachment, url=found.url, size=found.size)
+
+
+def _reason(attachment: Attachment) -> str:
+    """Return why a file of this mode cannot be read, blank for others."""
+    return next((reason for mode, reason in REASONS.items() if attachment.url == withheld_as(mode)), "")
 
 
 def _refusal(refused: SlackRefused) -> str:
@@ -64,7 +70,7 @@ def _refusal(refused: SlackRefused) -> str:
         case "scope" | "token":
             return NO_ACCESS
         case _:
-            return WITHHELD
+            return HIDDEN
 
 
 @asynccontextmanager
@@ -74,22 +80,26 @@ async def open_download(
     *,
     token: str,
     own: URL | None = None,
+    granted: bool = True,
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Open the file's content, in chunks of 64 KB at most; it ends only when all of it was read.
 
-    *own* is what `own_origin` says. Raises `FileUnavailable`, also midway: what was read until then is incomplete.
+    *own* is what `own_origin` says, and *granted* whether the bot may read files. Raises `FileUnavailable`, also
+    midway: what was read until then is incomplete.
     """
     slack = FileHost("Slack", partial(trusted, own=own), NO_ACCESS, {"Authorization": f"Bearer {token}"})
     async with opened(session, attachment.url, slack) as response:
-        _check(response, attachment)
+        _check(response, attachment, granted=granted)
         yield read(response, attachment.size)
 
 
-def _check(response: aiohttp.ClientResponse, attachment: Attachment) -> None:
+def _check(response: aiohttp.ClientResponse, attachment: Attachment, *, granted: bool) -> None:
+    """Tell a login page from the file. The size of a canvas, which is a page too, is not known before."""
+    if response.content_type != "text/html":
+        return
     length = response.content_length
-    if response.content_type == "text/html" and (
-        not _is_html(attachment) or (length is not None and attachment.size and length != attachment.size)
-    ):
+    differs = not granted if not attachment.size else length not in (None, attachment.size)
+    if differs or not _is_html(attachment):
         raise unavailable("a login page in place of the file", NO_ACCESS)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
 import anyio
 from cachetools import LRUCache, TTLCache
@@ -17,7 +16,6 @@ from transports.shared.client import CountUnread
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, part, string
 from transports.slack.api.web_api import Web
-from transports.slack.events.message_words import all_words
 from transports.slack.events.parse_message import Known, Me, wanted
 
 log = logging.getLogger(__name__)
@@ -58,12 +56,13 @@ class Lookups:
 
         Their parts of a kind that cannot be read are counted.
         """
+        ids: list[str] = []
         for message in messages:
             unread: set[str] = set()
-            all_words(message, unread)
+            ids += wanted(message, unread)
             for kind in unread:
                 self._count_unread(kind)
-        return await self._learn(chain.from_iterable(map(wanted, messages)), within_s)
+        return await self._learn(ids, within_s)
 
     async def name_of(self, user: str) -> str:
         """Return a person's name, or "" if it cannot be read now."""
@@ -87,6 +86,7 @@ class Lookups:
         with anyio.move_on_after(within_s):
             async with anyio.create_task_group() as tasks:
                 for one in unknown[:MOST_AT_ONCE]:
+                    await self._web.limits.take(ABOUT[one[0]][0], urgent=False)
                     tasks.start_soon(self._look_up, one, answered)
         if not answered:
             self._rest_until = anyio.current_time() + REST_S
@@ -96,7 +96,7 @@ class Lookups:
     async def _look_up(self, one: str, answered: list[str]) -> None:
         method, name = ABOUT[one[0]]
         try:
-            found = part(await self._web.call(method, urgent=False, **{name: one}), name)
+            found = part(await self._web.ask(method, **{name: one}), name)
         except SlackRefused as refused:
             log.info("names.refused: Slack does not say what an id stands for: %s", refused)
             found = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from html import unescape
+from html import escape, unescape
 
 from transports.slack.api.json_fields import Shape, instant, is_stamp, part, parts, string
 from transports.slack.events.blocks import unreadable, words_of
@@ -22,8 +22,14 @@ NO_PREVIEW = "[no preview available]"
 MOST_ATTACHMENTS = 100
 """Attachments of one message that are read; Slack takes no more."""
 
-_TOKEN = re.compile(r"<(?:!date\^[^<>|]*\||([^<>|]*)\|)[^<>]*>")
+MOST_CHARACTERS = 100_000
+"""Characters of one message that are read; Slack's own have about 60,000 at most."""
+
+NOT_SHOWN = "[the rest is not shown]"
+
+_TOKEN = re.compile(r"<([^<>|]*)\|([^<>]*)>")
 _LIST_MARK = re.compile(r"^[ \t>]*(?:\d{1,4}|[a-z]{1,5})[.)](?=\s)", re.MULTILINE)
+_MARKS = re.compile(r"[\s*_~`•>-]")
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -50,20 +56,31 @@ def forwarded(message: Shape) -> Sequence[Shape]:
     return found[:MOST_ATTACHMENTS]
 
 
-def forwarded_words(attachment: Shape, unread: set[str] | None = None) -> str:
-    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*."""
+def forwarded_words(attachment: Shape, unread: set[str] | None = None, *, inner: bool = False) -> str:
+    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*.
+
+    *inner*: it is forwarded in a forwarded message; what is forwarded in that is not read.
+    """
     unread = set() if unread is None else unread
-    inner = [part(one, "message") for one in parts(attachment, "message_blocks")]
-    words = _union(
-        [
-            _attachment_words(attachment, unread),
-            *(own_words(one, unread) for one in inner[:MOST_ATTACHMENTS]),
-            _left_out(inner),
+    messages = [part(one, "message") for one in parts(attachment, "message_blocks")]
+    texts = [_attachment_words(attachment, unread)]
+    for message in messages[:MOST_ATTACHMENTS]:
+        texts.append(own_words(message, unread))
+        texts += [
+            f"{escape(heading(item), quote=False)}\n{forwarded_words(item, unread, inner=True)}"
+            for item in forwarded(message)
+            if not inner
         ]
-    )
+    words = _union([*texts, _left_out(messages)])
     if not (words or parts(attachment, "files")):
         words = unreadable("a forwarded message")
     return _lines(words, _footer(attachment))
+
+
+def heading(attachment: Shape) -> str:
+    """Return the line above a forwarded message, which says whose it is."""
+    name = string(attachment, "author_name") or string(attachment, "author_subname")
+    return f"Forwarded message{' from ' if name else ''}{name}:"
 
 
 def holders_of_files(message: Shape) -> Sequence[Shape]:
@@ -76,10 +93,6 @@ def holders_of_files(message: Shape) -> Sequence[Shape]:
 def all_words(message: Shape, unread: set[str] | None = None) -> Sequence[str]:
     """Return the author's words, and those of each forwarded message. Note the *unread* kinds."""
     return [own_words(message, unread), *(forwarded_words(item, unread) for item in forwarded(message))]
-
-
-def author_of_forwarded(attachment: Shape) -> str:
-    return string(attachment, "author_name") or string(attachment, "author_subname")
 
 
 def _left_out(items: Sequence[Shape]) -> str:
@@ -144,8 +157,18 @@ def _union(texts: Sequence[str]) -> str:
     Slack sends what a person writes twice, as text and as blocks. The text beside an app's blocks may be a summary of
     them, or say something else.
     """
+    texts = list(
+        dict.fromkeys(filter(str.strip, texts))
+    )  # most that people write comes twice in the same form
+    if len(texts) < 2:
+        return "".join(texts)
     kept: list[tuple[str, str]] = []
-    for text in filter(str.strip, texts):
+    room = MOST_CHARACTERS
+    for text in texts:
+        if room < 0:
+            kept.append((NOT_SHOWN, ""))
+            break
+        room -= len(text)
         new = text, _plain_words(text)
         if not any(_contains(other, new) for other in kept):
             kept = [other for other in kept if not _contains(new, other)] + [new]
@@ -156,11 +179,28 @@ def _contains(whole: tuple[str, str], some: tuple[str, str]) -> bool:
     """Return whether *whole* says all of *some*, each a text with its words: marks and blanks may differ."""
     (text, words), (other, sought) = whole, some
     if not sought.strip():
-        return other.strip() in text
+        return _signs(other) in _signs(text)
     return sought in words or words.replace(" ", "") == sought.replace(" ", "")
 
 
 def _plain_words(text: str) -> str:
-    """Return the words with a blank on each side, without markup, the labels of links and the numbers of lists."""
-    plain = _LIST_MARK.sub("", unescape(_TOKEN.sub(r"\1", text)))
-    return f" {' '.join(_WORD.findall(plain.casefold()))} "
+    """Return the words with a blank on each side, without markup and the numbers of lists."""
+    return f" {' '.join(_words(_LIST_MARK.sub('', _TOKEN.sub(_unlabelled, text))))} "
+
+
+def _signs(text: str) -> str:
+    """Return a text without the marks of lists, quotes and styles, unless it has nothing else."""
+    plain = unescape(text)
+    return _MARKS.sub("", _LIST_MARK.sub("", plain)) or plain.strip()
+
+
+def _unlabelled(token: re.Match[str]) -> str:
+    """Return an address with its label, if that says something else; of a mention, the id."""
+    target, label = token[1], token[2]
+    if target[:1] in "@#!" or "".join(_words(label)) in "".join(_words(target)):
+        return target
+    return f"{target} {label}"
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unescape(text).casefold())

@@ -22,9 +22,9 @@ from transports.slack.events.blocks import unreadable
 from transports.slack.events.decode import decode, mentioned
 from transports.slack.events.message_words import (
     all_words,
-    author_of_forwarded,
     forwarded,
     forwarded_words,
+    heading,
     holders_of_files,
     own_words,
 )
@@ -123,10 +123,11 @@ def parse_message(
     if not ts or author is None or message.get("hidden"):
         return None
     root = root_of(message)
-    raw = own_words(message)
-    via = _via(raw, me, direct=direct, reply=root != ts, named=named)
+    via = _via(own_words(message), me, direct=direct, reply=root != ts, named=named)
+    if via is None:
+        return None
     text, files = text_of(message, me, known), _files(message, known)
-    if via is None or not (text or files):
+    if not (text or files):
         return None
     return Incoming(
         id=ts,
@@ -165,10 +166,13 @@ def _words_without_text(subtype: str) -> str:
     return "" if known else unreadable("a message of an unknown type")
 
 
-def wanted(message: Shape) -> Iterator[str]:
-    """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files."""
+def wanted(message: Shape, unread: set[str]) -> Iterator[str]:
+    """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files.
+
+    Add its kinds of blocks that cannot be read to *unread*.
+    """
     yield identifier(message, "user")
-    for words in all_words(message):
+    for words in all_words(message, unread):
         yield from mentioned(words)
     for holder in holders_of_files(message):
         yield from (identifier(file, "id") for file in parts(holder, "files") if _is_withheld(file))
@@ -220,13 +224,8 @@ def _bounded(text: str) -> str:
 
 def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
     """Return the forwarded messages as quotes."""
-    quotes = []
-    for item in forwarded(message):
-        if words := decode(forwarded_words(item), names).strip():
-            name = author_of_forwarded(item)
-            heading = f"Forwarded message{' from ' if name else ''}{name}:"
-            quotes.append("\n".join(f"> {line}" for line in [heading, *words.splitlines()]))
-    return quotes
+    said = [(heading(item), decode(forwarded_words(item), names).strip()) for item in forwarded(message)]
+    return ["\n".join(f"> {line}" for line in [above, *words.splitlines()]) for above, words in said if words]
 
 
 def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | None:
@@ -252,11 +251,16 @@ def _is_withheld(file: Shape) -> bool:
     return string(file, "mode") == "file_access" or string(file, "file_access") == "check_file_info"
 
 
+def withheld_as(mode: str) -> str:
+    """Return what stands for the address of a file of this mode, which is no download."""
+    return f"mode:{mode}"
+
+
 def attachment_of(file: Shape, user: str) -> Attachment:
     """Return one file of a message of *user*.
 
-    Its address may be blank or not Slack's: the download reports it. A clip that somebody else recorded, as in a
-    forwarded message, is not the user's own voice.
+    Its address may be blank or not Slack's, or say that there is none: the download reports it. A clip that somebody
+    else recorded, as in a forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
     media_type, size, mode = string(file, "mimetype"), count(file, "size"), string(file, "mode")
@@ -268,6 +272,6 @@ def attachment_of(file: Shape, user: str) -> Attachment:
         name=scrub(name)[:LONGEST_NAME],
         media_type=scrub(media_type)[:LONGEST_NAME],
         size=size,
-        url="" if mode in NO_DOWNLOAD else scrub(address),
+        url=withheld_as(mode) if mode in NO_DOWNLOAD else scrub(address),
         voice=string(file, "subtype") == "slack_audio" and identifier(file, "user") == user,
     )
