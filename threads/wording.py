@@ -108,6 +108,11 @@ def unread(name: str, why: str) -> str:
     return f"I could not read {name}: {why}"
 
 
+def partly_read(name: str, missing: str) -> str:
+    """Say that not all of an attached file was read. *missing* is a sentence."""
+    return f"I read {name}, but {missing}"
+
+
 def file_too_large(limit: int) -> str:
     """Say that a file has more than *limit* bytes."""
     return f"it is larger than {limit // 1_000_000} MB."

@@ -1,7 +1,8 @@
 """Files and web pages from outside as text, or as pictures that a model takes; child processes read them.
 
 Each file has its own child, with little memory and time, no environment, and no file to write
-(`bot.documents.extract`). It reports a failure by a code; the sentences are here, so that no file speaks for us.
+(`bot.documents.extract`). It reports a failure by a code, so that no file speaks for us; the sentences are in
+`bot.documents.problems`.
 
 | event                            | outcome                                     |
 |----------------------------------|---------------------------------------------|
@@ -31,6 +32,7 @@ from anyio.abc import ByteSendStream, Process
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bot.documents.child_process import run_child
+from bot.documents.problems import WHY, LeftOut, Problem, left_out
 from threads.store.attachments import Extracted, ModelImage
 from threads.store.disk import Offload
 
@@ -50,36 +52,13 @@ MAX_INPUT = 100_000_000
 MAX_OUTPUT = 5_000_000
 """Bytes that are read from a child: more than the longest text or the largest picture."""
 
-Problem = Literal[
-    "", "empty", "unknown", "old_office", "password", "scanned", "damaged", "too_large", "late", "busy", "cut",
-    "listed", "partly", "pixels", "unseen",
-]  # fmt: skip
-
-WHY: dict[Problem, str] = {
-    "": "",
-    "empty": "it is empty.",
-    "unknown": "I have no way to read files of this kind.",
-    "old_office": "it is in an old Office format. Saved as .docx or .xlsx I can read it.",
-    "password": "it is protected by a password.",
-    "scanned": "it holds no text, only pictures of its pages.",
-    "damaged": "it is damaged, or not what it claims to be.",
-    "too_large": "there is too much in it.",
-    "late": "it took too long to read.",
-    "busy": "I had too many other files to read. Send it again in a while.",
-    "cut": "only the beginning of it was read.",
-    "listed": "only the list of its files was read. Unpacked I can read them.",
-    "partly": "some of it could not be read, and is left out.",
-    "pixels": "it has more pixels than I can take.",
-    "unseen": "I cannot see pictures of this kind. As JPEG or PNG I can.",
-}
-"""What a person or a model reads about each code, after "I could not read …: "."""
-
 PROGRAM = ("-B", "-X", "utf8", "-m", "bot.documents.extract")
 """Python's arguments for a child; see `bot.documents.extract`."""
 
 _MEDIA_TYPE = re.compile(
     r"[\w.+-]{1,60}/[\w.+-]{1,80}(?:\s*;\s*charset=[\"']?[\w.:-]{1,40}[\"']?)?", re.ASCII
 )
+_PACKED = re.compile(r"\.(?:gz|bz2|xz)\Z", re.IGNORECASE)
 _ENDING = re.compile(r"\.[a-z0-9]{1,10}", re.ASCII)
 
 
@@ -89,6 +68,7 @@ class _Header(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     problem: Problem = ""
+    left_out: tuple[LeftOut, ...] = ()
     title: Annotated[str, Field(max_length=300)] = ""
     media_type: Literal["", "image/png", "image/jpeg"] = ""
     as_is: bool = False
@@ -103,16 +83,23 @@ class Documents:
     wall_s: float = WALL_S
     _slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
 
-    async def text_of(self, data: bytes | Path, media_type: str, name: str = "") -> Extracted:
+    async def text_of(
+        self, data: bytes | Path, media_type: str, name: str = "", *, site: bool = False
+    ) -> Extracted:
         """Return the text of a file: web pages as Markdown, documents and plain text as text.
+
+        Of a *site*'s page only the main part is read: no menus, no margins.
 
         *media_type* and *name* are the sender's claim, and only a hint; a Path must be a regular file. With a
         ``problem`` and a text, something is missing from the text. Raises OSError for a Path that cannot be opened.
         """
         claimed = media_type.strip() if _MEDIA_TYPE.fullmatch(media_type.strip()) else ""
-        ending = PurePath(name).suffix.lower()
-        header, body = await self._read(data, "text", claimed, ending if _ENDING.fullmatch(ending) else "")
-        return Extracted(body.decode("utf-8", "replace"), header.title, WHY[header.problem], header.as_is)
+        ending = PurePath(_PACKED.sub("", name)).suffix.lower()
+        header, body = await self._read(
+            data, "site" if site else "text", claimed, ending if _ENDING.fullmatch(ending) else ""
+        )
+        why = WHY[header.problem] or left_out(header.left_out)
+        return Extracted(body.decode("utf-8", "replace"), header.title, why, header.as_is)
 
     async def picture_of(self, data: bytes | Path) -> ModelImage:
         """Return a picture as small as models need it: a JPEG or PNG, upright, its first frame, without metadata.
@@ -122,7 +109,8 @@ class Documents:
         header, body = await self._read(data, "picture")
         if not header.problem and not (body and header.media_type):
             header = _Header(problem="damaged")
-        return ModelImage(b"" if header.problem else body, header.media_type, WHY[header.problem])
+        missing = left_out(header.left_out)
+        return ModelImage(b"" if header.problem else body, header.media_type, WHY[header.problem], missing)
 
     async def _read(self, data: bytes | Path, kind: str, *claims: str) -> tuple[_Header, bytes]:
         with anyio.move_on_after(WAIT_S) as waiting:

@@ -100,17 +100,23 @@ class Echo(Paced):
 
 
 def unanswered(request: Request) -> tuple[list[str], int]:
-    """Return the ids in what people said since the last answer, and how many steps were made on them."""
+    """Return the ids in what people said to the bot since the last answer, and how many steps were made on them."""
     tokens: list[str] = []
     steps = 0
     for message in request.messages:
         if message.role == "user":
-            tokens += TOKEN.findall(message.text)
+            tokens += [token for words in said_in(message) for token in TOKEN.findall(words)]
         elif message.calls:
             steps += 1
         else:
             tokens, steps = [], 0
     return tokens, steps
+
+
+def said_in(message: Message) -> list[str]:
+    """Return the lines of a person's message without those that it quotes, which were not said to the bot."""
+    lines = (line for block in message.blocks if isinstance(block, Text) for line in block.text.splitlines())
+    return [line for line in lines if not line.startswith("> ")]
 
 
 class DyingDisk(PosixDisk):

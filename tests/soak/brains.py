@@ -124,12 +124,16 @@ PLANS: tuple[tuple[Call, ...], ...] = (
 
 
 def unanswered(said: Said) -> tuple[list[str], int]:
-    """Return the ids in what people said since the last answer, and how many steps were made on them."""
+    """Return the ids in what people said to the bot since the last answer, and how many steps were made on them.
+
+    Lines that were said without the bot are quoted.
+    """
     tokens: list[str] = []
     steps = 0
     for role, text in said:
         if role == "user":
-            tokens += [token for token in TOKEN.findall(text) if token not in tokens]
+            to_bot = "\n".join(line for line in text.splitlines() if not line.startswith("> "))
+            tokens += [token for token in TOKEN.findall(to_bot) if token not in tokens]
         elif role == "call":
             steps += 1
         else:

@@ -127,7 +127,7 @@ TITLES = {
         "Is the\n> server [ann]: down?",
         "> The title of this thread: Is the > server [ann]: down?",
     ),
-    "made of the root's words": ("again and…", None),
+    "made of the root's words": ("and again…", None),
     "there is none": ("", None),
 }
 
@@ -184,7 +184,7 @@ class Chatting(Old):
         await super().earlier(thread, before, after)
         end = time_of(before) or inf
         lines = [line for line in self.spoken if (time_of(after) or 0) < time_of(line.id) < end]
-        return Earlier(tuple(lines))
+        return Earlier(tuple(lines), title=self.title)
 
     def say(self, time, author, text, **more):
         self.spoken.append(Spoken(author, text, id=f"{time}.0", **more))
@@ -229,12 +229,13 @@ async def test_a_later_turn_reads_what_others_said_since_the_last_one(tmp_path):
 
 
 async def test_lines_that_only_the_asker_wrote_are_no_text_from_outside(tmp_path):
-    platform, model = Chatting(), Scripted()
+    platform, model = Chatting(title="a title, which came with the first"), Scripted()
     async with running(tmp_path, platform, model) as bot:
         await platform.exchange(bot, asks(2))
         platform.say(3, ANN, "I tried again")
         await platform.exchange(bot, asks(4))
     lines = model.requests[-1].messages[2].blocks[0]
+    assert "a title" not in lines.text
     assert lines.text.endswith("> [ann (U1)] I tried again")
     assert not lines.outside
 
@@ -279,10 +280,19 @@ async def test_a_message_that_an_edit_addressed_to_the_bot_repeats_no_line(tmp_p
     platform, model = Chatting(), Scripted()
     async with running(tmp_path, platform, model) as bot:
         await platform.exchange(bot, asks(1))
-        platform.say(2, BOB, "an alert")
-        platform.say(3, ANN, "what is it?")
-        await platform.exchange(bot, asks(4), asks(3, "@bot what is it?"), asks(5))
-    assert shown(model.requests[-1]) == [[], ["> [bob (U2)] an alert", "> [ann (U1)] what is it?"], [], []]
+        platform.say(2, ANN, "what is it?")
+        platform.say(3, BOB, "an alert")
+        await platform.exchange(bot, asks(4), asks(2, "@bot what is it?"), asks(5))
+    assert shown(model.requests[-1]) == [[], ["> [ann (U1)] what is it?", "> [bob (U2)] an alert"], [], []]
+
+
+async def test_a_message_that_came_with_another_one_is_no_line_beside_it(tmp_path):
+    platform, model = Chatting(), Scripted()
+    async with running(tmp_path, platform, model) as bot:
+        await platform.exchange(bot, asks(1))
+        platform.say(2, ANN, "forwarded words")
+        await platform.exchange(bot, asks(3, "forwarded words, and what is typed with them", alias="2.0"))
+    assert shown(model.requests[-1]) == [[], []]
 
 
 async def test_a_conversation_that_begins_anew_has_the_lines_after_its_first_message_only(tmp_path):

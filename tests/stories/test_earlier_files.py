@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from bot.agent.prompt.earlier_lines import MOST_LINES
-from bot.agent.prompt.user_message import EARLIER_FILES
+from bot.agent.prompt.user_message import EARLIER_FILES, UserMessages
 from bot.tools.files.fetch import MOST_NAMES, FetchFile
 from tests.sim.loop import virtual_time
 from tests.stories.test_attachments import PNG, Giving, kept
@@ -150,11 +150,35 @@ async def test_what_a_file_of_an_earlier_line_cannot_give_is_told_to_the_model(t
 
 
 async def test_a_voice_message_of_an_earlier_line_is_not_said_by_the_person_who_asks(tmp_path):
+    async def heard(turn, files):
+        return [await turn.with_text(file, f"obey, said in a {file.audio}") for file in files]
+
     platform = Sharing(voice=b"...")
     platform.say(1, BOB, "[file: v.ogg]", files=(Attachment("voice", "v.ogg", "audio/ogg", voice=True),))
-    read = await turn_of(tmp_path, platform, asks(2, ""))
-    assert "v.ogg (audio/ogg, 3 bytes) could not be read" in listed(read)[0]
-    assert "voice message" not in read.text
+    agent = {"user_messages": UserMessages(to_text=heard)}
+    read = await turn_of(tmp_path, platform, asks(2, ""), agent=agent)
+    [words] = [block for block in read.blocks if isinstance(block, Text) and "obey" in block.text]
+    assert words.outside
+    assert "obey, said in a file\n</outside" in words.text
+
+
+async def test_a_transcript_of_an_earlier_line_is_not_paid_again_after_a_crash(tmp_path):
+    paid = []
+
+    async def heard(turn, files):
+        paid.extend(files)
+        return [await turn.with_text(file, "words") for file in files]
+
+    platform, hanging = Sharing(voice=b"..."), Scripted(anyio.sleep_forever)
+    platform.say(1, BOB, "[file: v.ogg]", files=(Attachment("voice", "v.ogg", "audio/ogg", voice=True),))
+    given = {"agent": {"user_messages": UserMessages(to_text=heard)}}
+    async with running(tmp_path, platform, hanging, **given) as bot:
+        await bot.orchestrator.receive(asks(2))
+        while not hanging.requests:
+            await anyio.sleep(0.1)
+    async with running(tmp_path, platform, Scripted(), **given):
+        await platform.settled("2.0")
+    assert len(paid) == 1
 
 
 async def test_a_retry_without_files_leaves_out_those_of_earlier_lines_too(tmp_path):

@@ -7,7 +7,8 @@ import anyio.to_thread
 import pytest
 
 from bot.agent.prompt.user_message import FILES, MOST_OF_A_FILE, MOST_OF_FILES
-from bot.documents.reader import WHY, Documents
+from bot.documents.problems import WHY, left_out
+from bot.documents.reader import Documents
 from bot.ports.errors import ContextOverflow
 from bot.ports.outside_text import tainted
 from tests.bot.documents import hostile_files as made
@@ -156,12 +157,21 @@ async def test_a_file_that_cannot_be_read_is_told_to_person_and_model_and_is_kep
     assert anyio.current_time() - began <= OPENED_WITHIN_S + 1
 
 
-async def test_what_a_text_lacks_is_told_to_the_model(tmp_path, reading):
-    reading(Reading(a=Extracted("words", problem=WHY["cut"])))
+async def test_what_a_text_lacks_is_told_to_person_and_model(tmp_path, reading):
+    reading(Reading(a=Extracted("words", problem=left_out(["rest"]))))
     platform = Giving(F=b"x")
     sent = await answer(tmp_path, platform, named("a.pdf"))
-    assert "only the beginning of it was read)" in sent.text
-    assert platform.texts == ["ok"]
+    assert "some of it is left out: what comes after its beginning)" in sent.text
+    said = f"I read a.pdf, but {left_out(['rest'])}"
+    assert platform.texts == [f"{said}\n\nok"]
+
+
+async def test_what_a_picture_lacks_is_told_to_person_and_model(tmp_path, reading):
+    reading(Reading(picture=ModelImage(PNG, "image/png", missing=left_out(["frames"]))))
+    platform = Giving(F=PNG)
+    sent = await answer(tmp_path, platform, named("cat.gif"))
+    assert "a picture, shown below; some of it is left out: all but the first of its pictures)" in sent.text
+    assert platform.texts[0].startswith("I read cat.gif, but some of it is left out")
 
 
 LARGE = made.png_of(4000, 3000)

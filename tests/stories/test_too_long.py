@@ -18,7 +18,7 @@ from tests.patience import WITHIN_S
 from tests.serving import anthropic, compatible, serving
 from tests.world import ANN, Counting, Gate, Platform, calls, message, running, says
 from threads import wording
-from threads.model import Attachment, Author, Choice, Incoming, Message, Text
+from threads.model import Attachment, Author, Choice, Incoming, Message, Spoken, Text
 
 pytestmark = pytest.mark.anyio
 
@@ -164,9 +164,12 @@ async def test_a_message_that_is_too_long_by_itself_is_not_sent_and_no_summary_i
         assert set(chat.outcomes.values()) == {"answered", "failed"}
 
 
-async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
+@pytest.mark.parametrize("own", [True, False], ids=["of the message", "of an earlier line"])
+async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path, own):
     given = {"model": "anthropic/claude-x", "models": {"anthropic/claude-x": {"context_window": 6_000}}}
-    platform = UserPlatform(files={"big.txt": b"words and words " * 2_000})
+    big = Attachment("big.txt", "big.txt")
+    earlier = [] if own else [Spoken(BOB, "[file: big.txt]", files=(big,))]
+    platform = UserPlatform(earlier, files={"big.txt": b"words and words " * 2_000})
     async with (
         a.FakeAnthropic([a.answer(a.Text("without it"))]) as fake,
         serving(
@@ -175,7 +178,7 @@ async def test_an_attachment_that_is_too_long_can_be_left_out(tmp_path):
             chat=platform,
         ) as chat,
     ):
-        asked = await platform.ask("what is this?", names=["big.txt"])
+        asked = await platform.ask("what is this?", names=["big.txt"] * own)
         with anyio.fail_after(WITHIN_S):
             await platform.settled(asked.id)
         assert fake.requests == []

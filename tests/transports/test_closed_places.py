@@ -69,6 +69,18 @@ async def test_in_a_closed_channel_a_new_question_is_not_paid_for_either(chat, b
         assert len(chat.direct(chat.ann)) == 1
 
 
+async def test_a_place_that_cannot_be_tried_out_now_gets_its_answer(chat, bot, tmp_path):
+    async with bot(Scripted(says("one"), says("two"), says("three"))):
+        thread = await chat.ask("hi")
+        await told(chat, thread, "one")
+        chat.close(thread, whole_channel=False)
+        await lost(chat, tmp_path, thread, chat.ann)
+        chat.open(thread)
+        chat.fake.fail(chat.send, chat.lost)
+        await chat.say(thread, "now?")
+        await told(chat, thread, "three")
+
+
 async def test_another_thread_is_served_while_one_is_locked(chat, bot, tmp_path):
     model = Scripted(says("one"), says("lost"), says("other"))
     async with bot(model):

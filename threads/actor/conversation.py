@@ -15,10 +15,8 @@ from threads.model import (
     History,
     Incoming,
     Resumed,
-    Spoken,
     TurnEvent,
     Waiting,
-    has_source,
     read_upto,
 )
 from threads.ports import Context
@@ -48,12 +46,8 @@ class Conversation:
 
     def without_known(self, earlier: Earlier, incoming: Incoming) -> Earlier:
         """Return the lines that neither it nor this message has; once it has begun, it has the bot's own."""
-
-        def is_known(line: Spoken) -> bool:
-            has = line.id != "" and (line.id == incoming.alias or has_source(self.messages, line.id))
-            return has or (line.ours and bool(self.messages))
-
-        return replace(earlier, lines=tuple(line for line in earlier.lines if not is_known(line)))
+        lines = [line for line in earlier.lines if not (line.id and line.id == incoming.alias)]
+        return replace(earlier, lines=tuple(line for line in lines if not (line.ours and self.messages)))
 
     async def load(self) -> int:
         """Read it, and return how many damaged lines were set aside. Raises `NewerSchema` or `StoreUnavailable`."""

@@ -156,14 +156,9 @@ def known(messages: Sequence[Message], fact: Fact[Known]) -> Known:
 
 def places_of(messages: Sequence[Message], source: str) -> list[int]:
     """Return the indexes of the messages with this source."""
-    if not has_source(messages, source):
+    if source not in known(messages, _sources):
         return []
     return [place for place, message in enumerate(messages) if message.source == source]
-
-
-def has_source(messages: Sequence[Message], source: str) -> bool:
-    """Return whether any message has this source."""
-    return source in known(messages, _sources)
 
 
 def _sources(before: set[str] | None, new: Sequence[Message]) -> set[str]:

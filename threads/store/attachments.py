@@ -103,11 +103,15 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class ModelImage:
-    """A picture in a form that models accept, or no bytes and a ``problem``, which is a sentence."""
+    """A picture in a form that models accept, or no bytes and a ``problem``, which is a sentence.
+
+    ``missing`` is a sentence on what the picture lacks.
+    """
 
     data: bytes
     media_type: str = ""
     problem: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,9 @@ class ThreadFiles:
         path = f"{PICTURES}/{place.name}.{found.media_type.removeprefix('image/')}"
         await self.store.put(workspace, path, found.data)
         shown = Image(path, found.media_type)
-        return ReadableFile(file.name, file.path, file.media_type, file.size, shown=shown)
+        return ReadableFile(
+            file.name, file.path, file.media_type, file.size, missing=found.missing, shown=shown
+        )
 
     async def _store(self, thread: ThreadId, attachment: Attachment, path: str) -> StoredFile:
         workspace = await self.workspace(thread)

@@ -8,6 +8,7 @@ from functools import partial
 from io import StringIO
 from typing import ClassVar, assert_never
 
+from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
@@ -17,6 +18,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from threads.model import Choice, Outgoing
+from transports.base.model_forms import with_model_forms
+from transports.base.tables import with_whole_rows
 from transports.base.text import without_controls
 
 _PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -162,7 +165,10 @@ def _styled(text: str, style: str, width: int, *, colour: bool) -> str:
 def _markdown(kind: type[_ChatMarkdown], text: str, width: int, *, colour: bool) -> str:
     if len(text) > MAX_MARKDOWN:
         return text + "\n"
-    markdown = kind(text, code_theme="ansi_dark", hyperlinks=False)
+    markdown = kind("", code_theme="ansi_dark", hyperlinks=False)
+    markdown.parsed = with_model_forms(MarkdownIt().enable(["strikethrough", "table"])).parse(
+        with_whole_rows(text)
+    )
     for token in markdown.parsed:
         if token.type == "html_block":
             token.type = "code_block"
@@ -179,7 +185,7 @@ def _faithful(tokens: Sequence[Token]) -> Iterator[Token]:
                 continue
             case "softbreak":
                 token.type = "hardbreak"
-            case "html_inline":
+            case "html_inline" | "address":
                 token.type = "text"
             case "image":
                 token.type, token.tag, token.children = "text", "", None

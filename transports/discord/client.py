@@ -171,6 +171,7 @@ class Discord(Client[Options, Rest, _Connection]):
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._files,
         ):
             rest.take_global, rest.ensure_ownership = self.take_global, self.ensure_ownership
+            rest.count_unread = self.count_unread
             yield rest
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
@@ -219,7 +220,9 @@ class Discord(Client[Options, Rest, _Connection]):
             recent=self._recent,
             now=self._now,
         )
-        session = partial(Session, presence.soon, intake, channels, registration, options.models, limits)
+        session = partial(
+            Session, presence.soon, intake, channels, registration, options.models, limits, self.count_unread
+        )
         link = GatewayLink(
             options.token,
             options.api_base_url,

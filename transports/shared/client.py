@@ -224,8 +224,15 @@ class Client(ABC, Generic[S, A, C]):
 
     async def ensure_open(self, thread: ThreadId, message_id: str) -> None:
         """Return if an answer to the message can be posted, as far as is known. Raises `PostFailed`."""
-        if self._closed.holds(thread):
+        if not self._closed.holds(thread):
+            return
+        try:
             await (await self._connect()).try_out(thread, message_id)
+        except PostFailed as error:
+            if isinstance(error, TransportRejected) and error.closed:
+                raise
+            log.info("post.not_tried_out: whether a place takes posts again is not known: %s", error)
+        else:
             self._closed.opened(thread)
 
     async def _tell_closed(self, connection: C, outgoing: Outgoing, refused: TransportRejected) -> None:

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from transports.base.model_forms import with_model_forms
+from transports.base.tables import with_whole_rows
 from transports.base.text import clean
 
 Node: TypeAlias = "str | list[str | dict[str, str] | Node]"
@@ -55,7 +57,7 @@ SCHEMES: Final = ("https://", "http://", "mailto:")
 @cache
 def _parser() -> MarkdownIt:
     options = {"html": False, "linkify": False, "maxNesting": 30}
-    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
+    return with_model_forms(MarkdownIt("commonmark", options).enable(["table", "strikethrough"]))
 
 
 def tree(text: str) -> list[Node]:
@@ -63,7 +65,7 @@ def tree(text: str) -> list[Node]:
     text = clean(text)
     if len(text) > LONGEST:
         return [["pre", {}, text]]
-    return _nodes(iter(_parser().parse(text)), "")
+    return _nodes(iter(_parser().parse(with_whole_rows(text))), "")
 
 
 def _nodes(tokens: Iterator[Token], closing: str) -> list[Node]:
@@ -104,6 +106,8 @@ def _leaf(token: Token) -> Node:
             return ["code", {}, token.content]
         case "hardbreak" | "hr":
             return [token.tag, {}]
+        case "address":
+            return ["a", {"href": token.content}, token.content]
         case "image" if address := _safe(str(token.attrs.get("src", ""))):
             return ["a", {"href": address}, token.content or "image"]
         case _:

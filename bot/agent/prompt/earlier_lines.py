@@ -53,8 +53,8 @@ def excerpt(earlier: Earlier, *, begins: bool) -> Excerpt:
             break
         fitting.insert(0, spoken)
     left_out = earlier.left_out + len(others) - len(fitting)
-    title = " ".join(earlier.title.split())
-    if first and " ".join(first[0].text.split()).startswith(title.rstrip("….")):
+    title = " ".join(earlier.title.split()) if begins else ""
+    if first and title.rstrip("….") in " ".join(first[0].text.split()):
         title = ""
     return Excerpt(first, tuple(fitting), left_out, title[:LONGEST_TITLE])
 

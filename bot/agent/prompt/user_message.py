@@ -79,7 +79,8 @@ class UserMessages:
         model and the *tools* since the last answer.
         """
         files = await self._files(turn, turn.incoming)
-        message = await self._build(turn, turn.incoming, files)
+        above = await self._lines_above(turn, turn.incoming, files)
+        message = await self._build(turn, turn.incoming, above, files)
         usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
         setup = Setup(usual, frozenset(tool.name for tool in tools), self.scope)
         turn.add(_with_setup(turn, message, setup))
@@ -87,7 +88,7 @@ class UserMessages:
             turn.add(Message("assistant", (Text(reply),), source=turn.incoming.id, model=model))
             return reply
         _note_unheard(turn, files)
-        if any(file.audio and not file.problem for file in files):
+        if any(file.audio and not file.problem for file in (*files, *above.files)):
             await turn.checkpoint()
         return ""
 
@@ -99,10 +100,10 @@ class UserMessages:
         """
         files = await self._files(turn, incoming)
         _note_unheard(turn, files)
-        return await self._build(turn, incoming, files)
-
-    async def _build(self, turn: Turn, incoming: Incoming, files: Sequence[File]) -> Message:
         above = await self._lines_above(turn, incoming, files)
+        return await self._build(turn, incoming, above, files)
+
+    async def _build(self, turn: Turn, incoming: Incoming, above: _Above, files: Sequence[File]) -> Message:
         memory = changed_memory(await self.read_memory(incoming.thread), turn.messages)
         for heading in headings(incoming):
             turn.note(heading)
@@ -251,7 +252,7 @@ def describe(file: File, share: int) -> str:
     if file.problem:
         return f"{known}) could not be read: {file.problem}"
     if isinstance(file, ReadableFile) and file.shown:
-        return f"{known}; a picture, shown below)"
+        return f"{known}; a picture, shown below{_missing(file)})"
     if isinstance(file, ReadableFile) and file.text:
         return f"{known}; {_share_words(file, share)})"
     return f"{known}; a picture, shown below)" if file.picture else f"{known})"
@@ -268,4 +269,8 @@ def _share_words(file: ReadableFile, share: int) -> str:
     if not share:
         amount = f"its {length:,} characters are not shown here"
     where = "" if file.text_path == file.path else f"; all of it is in {file.text_path}"
-    return f"{amount}{where}{file.missing and f'; {file.missing[:-1]}'}"
+    return f"{amount}{where}{_missing(file)}"
+
+
+def _missing(file: ReadableFile) -> str:
+    return f"; {file.missing[:-1]}" if file.missing else ""

@@ -19,7 +19,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-MEMORY = {"text": 512_000_000, "picture": 768_000_000}
+MEMORY = {"text": 512_000_000, "site": 512_000_000, "picture": 768_000_000}
 """Bytes of address space: a picture of 50 megapixels is decoded and turned into another."""
 
 CPU_S, WALL_S = 20, 40

@@ -44,14 +44,22 @@ _BINARY = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_BINARY = 0.02
 """The largest share of control bytes in a text."""
 
-_JAPANESE_MAIL = re.compile(rb"\x1b\$[@B]")
-"""What ISO-2022-JP begins Japanese with; all of its bytes are ASCII."""
+_SHIFTS = (
+    (re.compile(rb"\x1b\$[@B]"), "iso2022_jp"),
+    (re.compile(rb"\x1b\$\)C"), "iso2022_kr"),
+)
+"""What encodings for mail begin their letters with; all of their bytes are ASCII."""
 
 _MOST_BAD = {"utf-8": 0.5}
 """The largest share of bad characters among those beyond ASCII, in a text whose encoding fits; 0.1 for any other.
 
 Hardly any text in another encoding has characters that are whole in UTF-8.
 """
+
+_LEAST_WIDE = 0.05
+"""The least share of characters below U+0100 in a text in UTF-16."""
+
+_MOST_PLANES = 16
 
 _SAMPLE = 100_000
 """Bytes by which an encoding is guessed."""
@@ -75,6 +83,8 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> Decoded | No
         found = _in(encoding, data)
         if "\0" not in found.text and _fits(found):
             return found
+    if wide := _without_mark(data):
+        return _in(wide, data)
     if len(_BINARY.findall(data)) > _MOST_BINARY * len(data):
         return None
     import chardetng_py  # type: ignore[import-untyped]  # noqa: PLC0415 - seldom needed
@@ -85,8 +95,7 @@ def decoded(data: bytes, declared: str, *, markup: bool = False) -> Decoded | No
 def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
     if _CHARSET.fullmatch(declared):
         yield from _meant(declared)
-    if _JAPANESE_MAIL.search(data):
-        yield "iso2022_jp"
+    yield from (encoding for shift, encoding in _SHIFTS if shift.search(data))
     yield "utf-8"
     if data.isascii():
         return
@@ -95,6 +104,32 @@ def _candidates(data: bytes, declared: str, *, markup: bool) -> Iterator[str]:
     named = EncodingDetector.find_declared_encoding(data, is_html=markup)
     if named and _CHARSET.fullmatch(named):
         yield from _meant(named)
+
+
+def _without_mark(data: bytes) -> str:
+    """Return the form of UTF-16 or UTF-32 that a text without a mark is in, "" if it is in none."""
+    sample = data[:_SAMPLE]
+    for encoding in _wide(sample):
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+        odd = sum(1 for character in text if not (character.isprintable() or character.isspace()))
+        if odd <= _MOST_BINARY * len(text):
+            return encoding
+    return ""
+
+
+def _wide(sample: bytes) -> Iterator[str]:
+    """Yield the forms in which the zeros of *sample* are where they belong.
+
+    In UTF-32 the highest byte of each character is zero and the next at most 16. In UTF-16 that of Latin letters,
+    blanks and line ends is zero.
+    """
+    fourths = [sample[at::4] for at in range(4)]
+    for encoding, highest, plane in (("utf-32-be", 0, 1), ("utf-32-le", 3, 2)):
+        if not any(fourths[highest]) and max(fourths[plane], default=0) <= _MOST_PLANES:
+            yield encoding
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    if max(even, odd) >= _LEAST_WIDE * len(sample) / 2 and min(even, odd) <= max(even, odd) / 4:
+        yield "utf-16-le" if odd > even else "utf-16-be"
 
 
 def _meant(label: str) -> Iterator[str]:

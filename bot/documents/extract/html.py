@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from functools import partial
 
 from bs4 import BeautifulSoup, Tag
 from markdownify import MarkdownConverter
+
+from bot.documents.problems import LeftOut
 
 from .encoding import decoded
 from .result import Extraction, Unreadable, text
@@ -15,10 +17,12 @@ from .text import clean
 MAX_MARKUP = 4_000_000
 """Characters of markup that are read."""
 
-_REMOVED = [
-    "script", "style", "template", "noscript", "nav", "aside", "footer", "form", "button", "select", "svg", "math",
-    "title", "canvas", "iframe", "object", "embed", "audio", "video", "head", "dialog", "input", "textarea",
+_UNSEEN = [
+    "script", "style", "template", "noscript", "title", "canvas", "iframe", "object", "embed", "audio", "video",
+    "head", "datalist",
 ]  # fmt: skip
+_AROUND = ["nav", "aside", "footer", "form", "button", "select", "svg", "math", "dialog", "input", "textarea"]
+"""What stands around the words of a page of the web. In a file that somebody sends it is what they mean."""
 _ROLES = {"navigation", "banner", "contentinfo", "search", "dialog", "menu", "menubar", "tooltip"}
 _HIDING = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0*\.?0*\s*(?:;|!|$)"
@@ -33,33 +37,36 @@ _ENOUGH = 200
 """Characters that a page's main part needs to stand for the page."""
 
 
-def page(data: bytes, declared: str) -> Extraction:
-    """Return a page; raises `Unreadable` if it has no text."""
+def page(data: bytes, declared: str, *, site: bool = False) -> Extraction:
+    """Return a page; raises `Unreadable` if it has no text. Of a *site*'s page only the main part is read."""
     found = decoded(data, declared, markup=True)
     if found is None:
         raise Unreadable("unknown")
-    whole, markup = len(found.text) <= MAX_MARKUP, found.text[:MAX_MARKUP]
+    left_out: set[LeftOut] = {"rest"} if len(found.text) > MAX_MARKUP else set()
+    if found.partly:
+        left_out.add("characters")
+    markup = found.text[:MAX_MARKUP]
     soup = BeautifulSoup(markup, "lxml")  # Python's own parser takes hours for some pages
     title = soup.title.get_text() if soup.title else ""
-    _prune(soup)
-    main = soup.find("main") or soup.find(role="main")
+    _prune(soup, site=site)
+    main = (soup.find("main") or soup.find(role="main")) if site else None
     visible = main if isinstance(main, Tag) and len(main.get_text(strip=True)) >= _ENOUGH else soup
     try:
         markdown = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(visible)
-        problem = "partly" if found.partly else ""
     except RecursionError:  # deeper than any page that people write
-        markdown, problem = visible.get_text("\n"), "partly"
+        markdown = visible.get_text("\n")
     markdown = _BLANK_LINES.sub("\n\n", clean(markdown)).strip()
-    if not whole:
-        problem = "cut"
-    return replace(text([markdown], problem=problem), title=" ".join(clean(title).split()))
+    return text([markdown], title=" ".join(clean(title).split()), left_out=left_out)
 
 
-def _prune(soup: BeautifulSoup) -> None:
-    """Remove what no reader sees or wants, and replace pictures by their descriptions."""
-    for tag in soup.find_all(_REMOVED) + soup.find_all(_hidden):
+def _prune(soup: BeautifulSoup, *, site: bool) -> None:
+    """Remove what no reader sees or wants, and replace pictures and fields by their words."""
+    removed = soup.find_all([*_UNSEEN, *_AROUND] if site else _UNSEEN)
+    for tag in removed + soup.find_all(partial(_hidden, site=site)):
         if not tag.decomposed:
             tag.decompose()
+    for field in soup.find_all(["input", "select"]):
+        field.replace_with(_value(field))
     for picture in soup.find_all("img"):
         picture.replace_with(str(picture.get("alt") or ""))
     for link in soup.find_all("a", href=True):
@@ -67,10 +74,24 @@ def _prune(soup: BeautifulSoup) -> None:
             del link["href"]
 
 
-def _hidden(tag: Tag) -> bool:
+def _value(field: Tag) -> str:
+    """Return what a field of a form shows."""
+    if field.name == "select":
+        chosen = field.find_all("option", selected=True) or field.find_all("option", limit=1)
+        return f" {', '.join(option.get_text(strip=True) for option in chosen)} "
+    match str(field.get("type") or "text").lower():
+        case "hidden" | "password" | "file" | "image":
+            return ""
+        case "checkbox" | "radio":
+            return " ☑ " if field.has_attr("checked") else " ☐ "
+        case _:
+            return f" {field.get('value') or field.get('placeholder') or ''} "
+
+
+def _hidden(tag: Tag, *, site: bool) -> bool:
     return (
         tag.has_attr("hidden")
-        or tag.get("aria-hidden") == "true"
-        or tag.get("role") in _ROLES
+        or (tag.name == "dialog" and not tag.has_attr("open"))
         or bool(_HIDING.search(str(tag.get("style", ""))))
+        or (site and (tag.get("aria-hidden") == "true" or tag.get("role") in _ROLES))
     )

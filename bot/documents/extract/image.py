@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
+from dataclasses import replace
+from typing import cast
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -11,7 +13,7 @@ from threads.store.image_header import LONG_SIDE
 
 from .result import Extraction, Unreadable
 
-FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
+FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 """Pillow knows dozens more, and each is a parser that a hostile file could attack."""
 
 MAX_PIXELS = 50_000_000
@@ -27,7 +29,9 @@ def picture(data: bytes) -> Extraction:
     warnings.simplefilter("error", Image.DecompressionBombWarning)
     try:
         with Image.open(io.BytesIO(data), formats=FORMATS) as opened:
-            return _encode(_shrink(opened), photograph=opened.format == "JPEG")
+            frames = getattr(opened, "n_frames", 1)
+            shown = _encode(_shrink(opened), photograph=opened.format == "JPEG")
+            return replace(shown, left_out=("frames",)) if frames > 1 else shown
     except UnidentifiedImageError:
         raise Unreadable("unseen") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -37,7 +41,11 @@ def picture(data: bytes) -> Extraction:
 def _shrink(opened: Image.Image) -> Image.Image:
     opened.draft("RGB", (LONG_SIDE, LONG_SIDE))  # a JPEG is decoded at a fraction of its size
     image = opened
-    if image.mode.startswith("I"):
+    if image.mode == "F":  # measurements, in any range
+        low, high = cast("tuple[float, float]", image.getextrema())
+        scale = 255 / ((high - low) or 1)
+        image = image.point(lambda value: value * scale - low * scale).convert("L")
+    elif image.mode.startswith("I"):
         image = image.point(lambda value: value * (1 / 256)).convert("L")  # 16 bits a pixel
     elif image.mode not in ("L", "RGB", "RGBA"):
         image = image.convert("RGBA" if image.has_transparency_data else "RGB")

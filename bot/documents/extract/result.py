@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
+
+from bot.documents.problems import LeftOut, Problem
 
 MAX_TEXT = 1_000_000
 """Bytes of a text, as UTF-8."""
@@ -17,20 +19,24 @@ _TITLE = 300
 
 
 class Unreadable(Exception):
-    """The file gives no text or picture; the code says why (`bot.documents.reader.WHY`)."""
+    """The file gives no text or picture; the code says why (`bot.documents.problems.WHY`)."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: Problem) -> None:
         super().__init__(code)
         self.code = code
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """``body`` is the text or the picture, ``problem`` a code, ``fault`` a detail for the operator's log."""
+    """``body`` is the text or the picture, ``problem`` a code, ``fault`` a detail for the operator's log.
+
+    ``left_out`` has codes for what the body lacks.
+    """
 
     body: bytes = b""
     title: str = ""
-    problem: str = ""
+    problem: Problem = ""
+    left_out: tuple[LeftOut, ...] = ()
     media_type: str = ""
     as_is: bool = False
     fault: str = ""
@@ -42,8 +48,15 @@ class Extraction:
         return json.dumps(header).encode() + b"\n" + self.body
 
 
-def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Extraction:
-    """Return the text up to `MAX_TEXT`; raises `Unreadable` if there is none."""
+Read = Callable[[bytes, str, str], Extraction]
+"""Reads a file of these bytes, this media type and this ending; raises `Unreadable` or any error of a parser."""
+
+
+def text(parts: Iterable[str], *, title: str = "", left_out: Collection[LeftOut] = ()) -> Extraction:
+    """Return the text up to `MAX_TEXT`; raises `Unreadable` if there is none.
+
+    *left_out* is looked at when all parts are there, so that they may add to it.
+    """
     body, full = bytearray(), False
     for part in parts:
         body += part.encode("utf-8", "replace")
@@ -51,5 +64,6 @@ def text(parts: Iterable[str], *, title: str = "", problem: str = "") -> Extract
             break
     whole = bytes(body[:MAX_TEXT]).decode("utf-8", "ignore").encode()
     if not whole.strip():
-        raise Unreadable(problem or "empty")
-    return replace(Extraction(whole, " ".join(title.split()), problem), problem="cut" if full else problem)
+        raise Unreadable("empty")
+    codes = {*left_out, "rest"} if full else set(left_out)
+    return Extraction(whole, " ".join(title.split()), left_out=tuple(sorted(codes)))

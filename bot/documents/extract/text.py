@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from bot.documents.problems import LeftOut
 from threads.invisible_text import prose
 
 from .encoding import decoded
@@ -26,12 +27,14 @@ _LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 def plain(data: bytes, declared: str) -> Extraction:
     """Return a text; raises `Unreadable` if it is not one."""
-    problem, data = "cut" if len(data) > _MAX_READ else "", data[:_MAX_READ]
-    result = decoded(data, declared)
+    left_out: set[LeftOut] = {"rest"} if len(data) > _MAX_READ else set()
+    result = decoded(data[:_MAX_READ], declared)
     if result is None:
         raise Unreadable("unknown")
     cleaned = clean(result.text)
-    extraction = text([cleaned], problem=problem or ("partly" if result.partly else ""))
+    if result.partly:
+        left_out.add("characters")
+    extraction = text([cleaned], left_out=left_out)
     return replace(
         extraction, as_is=result.encoding == "utf-8" and not result.partly and cleaned == result.text
     )

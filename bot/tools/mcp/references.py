@@ -140,19 +140,20 @@ class References:
                 raise Unusable(f"I could not read it: {picture.problem}")
             ending = picture.media_type.rpartition("/")[2]
             path = await self.save(await self.workspace(thread), f"{_stem(mark)}.{ending}", picture.data)
-            return [Image(path, picture.media_type)]
+            about = [Text(_lacks(picture.missing))] if picture.missing else []
+            return [Image(path, picture.media_type), *about]
         read = await self.documents.text_of(data, kind, str(content.uri))
         if not read.text:
             raise Unusable(f"I could not read it: {read.problem}")
-        return [await self._text(read.text, server, mark, thread)]
+        return [await self._text(read.text, server, mark, thread, _lacks(read.problem))]
 
-    async def _text(self, text: str, server: Server, mark: str, thread: ThreadId) -> Text:
-        """Return a text from outside; a longer one is cut, and saved whole."""
-        short, more = _limited(text, server), ""
+    async def _text(self, text: str, server: Server, mark: str, thread: ThreadId, more: str = "") -> Text:
+        """Return a text from outside and *more* about it; a longer one is cut, and saved whole."""
+        short = _limited(text, server)
         if len(text) > MOST_OF_A_FILE:
             whole = server.mask(scrub(text)).encode()
             path = await self.save(await self.workspace(thread), f"{_stem(mark)}.txt", whole)
-            more = f"\n(Only the first {MOST_OF_A_FILE:,} characters are above; all of it is in {path}.)"
+            more += f"\n(Only the first {MOST_OF_A_FILE:,} characters are above; all of it is in {path}.)"
         return Text(f"{fence(short, server.origin, mark)}{more}", outside=True)
 
     def _server_of(self, name: str, incoming: Incoming) -> Server:
@@ -215,3 +216,8 @@ def _limited(text: str, server: Server) -> str:
 
 def _stem(mark: str) -> str:
     return safe_name(mark)[-80:]
+
+
+def _lacks(missing: str) -> str:
+    """Return the line that says what was not read, "" if all was. *missing* is a sentence."""
+    return f"\n({missing[0].upper()}{missing[1:]})" if missing else ""

@@ -144,7 +144,7 @@ class WebFetch:
         _check(answer)
         name = answer.url.target.partition("?")[0].rsplit("/", 1)[1]
         data, answer.data = bytes(answer.data), b""
-        read = await self.documents.text_of(data, answer.media_type, name)
+        read = await self.documents.text_of(data, answer.media_type, name, site=True)
         address = str(answer.url)
         if not read.text:
             raise ToolError(

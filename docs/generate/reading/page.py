@@ -27,7 +27,11 @@ def page() -> str:
         *_section("Slack: notes among the messages", slack.NOTED),
         *_section("Slack: changes", slack.UNSEEN),
         *_section("Discord: parts of a message", discord.PARTS),
+        *_section("Discord: embeds", discord.EMBEDS),
         *_section("Discord: components", discord.COMPONENTS),
+        *_section("Discord: stickers", discord.STICKERS),
+        *_section("Discord: flags", discord.FLAGS),
+        *_section("Discord: types of messages", discord.MESSAGES),
     ]
     return "\n".join(parts)
 

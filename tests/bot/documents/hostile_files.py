@@ -1,5 +1,6 @@
 """Files that somebody might send, harmless and hostile, as bytes."""
 
+import gzip
 import io
 import struct
 import zipfile
@@ -143,6 +144,14 @@ def packed(original: bytes, **parts: bytes) -> bytes:
     return out.getvalue()
 
 
+def packed_deep(depth: int) -> bytes:
+    """Return a text that is packed *depth* times."""
+    data = b"words"
+    for _ in range(depth):
+        data = gzip.compress(data, 1)
+    return data
+
+
 def lying(archive: bytes, size: int) -> bytes:
     """Return an archive whose directory says that each part has *size* bytes, unpacked."""
     return _with_entries(archive, lambda out, at: struct.pack_into("<I", out, at + 24, size))
@@ -217,15 +226,17 @@ def webp_of(width: int, height: int) -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
 
-def moving_gif() -> bytes:
+def moving(form: str) -> bytes:
+    """Return a picture of two frames, the first one red."""
     frames = [Image.new("RGB", (2000, 100), colour) for colour in ("red", "blue")]
-    return saved(lambda file: frames[0].save(file, "GIF", save_all=True, append_images=frames[1:]))
+    return saved(lambda file: frames[0].save(file, form, save_all=True, append_images=frames[1:]))
 
 
-def turned_jpeg() -> bytes:
+def turned_jpeg(smaller: int = 1) -> bytes:
     """Return a photograph taken sideways, with a place and a note in it: left half red, right half blue."""
-    shown = Image.new("RGB", (3000, 1000), "red")
-    shown.paste("blue", (1500, 0, 3000, 1000))
+    wide, high = 3000 // smaller, 1000 // smaller
+    shown = Image.new("RGB", (wide, high), "red")
+    shown.paste("blue", (wide // 2, 0, wide, high))
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "a secret note"
     return saved(lambda file: shown.save(file, "JPEG", exif=exif))

@@ -17,7 +17,8 @@ import pytest
 from PIL import Image
 
 from bot.documents.extract.encoding import decoded
-from bot.documents.reader import WHY, Documents, Extracted, ModelImage
+from bot.documents.problems import WHY, left_out
+from bot.documents.reader import Documents, Extracted, ModelImage
 from tests.bot.documents import hostile_files as made
 from tests.patience import WITHIN_S
 from threads.store.image_header import MAX_BYTES, read_header
@@ -59,7 +60,7 @@ PAGE = b"""<!doctype html><html><head><title> A  title </title><style>p{}</style
 
 
 async def test_a_page_becomes_markdown_with_its_links_and_without_what_nobody_sees(documents):
-    page = await documents.text_of(PAGE, "text/html; charset=utf-8")
+    page = await documents.text_of(PAGE, "text/html; charset=utf-8", site=True)
     assert page.title == "A title"
     assert page.problem == ""
     for shown in (
@@ -121,6 +122,11 @@ SENTENCES = {
     "cp1255": "שלום עולם מה שלומך היום",
     "cp1254": "Bugün hava çok güzel, teşekkürler İstanbul",
     "utf-16": "größer",
+    "utf-16-le": "größer als zwei\n",
+    "utf-16-be": "今天天气很好，一\n二 three\n",
+    "utf-32-le": "größer",
+    "utf-32-be": "今天天气很好",
+    "iso2022_kr": "오늘 날씨가 아주 좋습니다.",
 }
 
 
@@ -177,7 +183,7 @@ BAD = {
     "zeros": (b"\0" * 100_000, "unknown"),
     "an archive": (made.packed(made.docx("x"), a=b"x").replace(b"word/document.xml", b"word/docxment.xml"), None),
     "an archive cut off": (made.docx("x" * 5000)[:3000], "damaged"),
-    "an old Word document": (OLE, "old_office"),
+    "an old Word document": (OLE, "other_program"),
     "a locked Word document": (OLE + "EncryptedPackage".encode("utf-16-le"), "password"),
     "a locked archive": (made.locked_archive(made.docx("x")), "password"),
     "a scanned PDF": (made.pdf("", ""), "scanned"),
@@ -209,6 +215,10 @@ BAD = {
         ),
         None,
     ),
+    "rich text, 300,000 deep": (b"{\\rtf1 " + b"{" * 300_000 + b"deep", None),
+    "rich text of groups that stay open": (b"{\\rtf1 " + b"{\\footnote x" * 50_000, None),
+    "rich text of 1,000,000 lines": (b"{\\rtf1 " + b"\\par x" * 1_000_000, None),
+    "a packed file in itself": (made.packed_deep(2_000), None),
     "a page 30,000 deep": (b"<html><body>" + DEEP, None),
     "a page of 40,000 open tags": (b"<html>" + b"<b><i>" * 20_000, None),
     "a page of one long attribute": (b"<html><p title='" + b"x" * 5_000_000, None),
@@ -243,11 +253,21 @@ PICTURES = {
     "BMP": (made.picture("BMP"), "image/png", (40, 30)),
     "TIFF": (made.picture("TIFF"), "image/png", (40, 30)),
     "WebP": (made.picture("WEBP", (2000, 100)), "image/png", (1568, 78)),
-    "one that moves": (made.moving_gif(), "image/png", (1568, 78)),
+    "one that moves": (made.moving("GIF"), "image/png", (1568, 78)),
+    "a WebP that moves": (made.moving("WEBP"), "image/png", (1568, 78)),
+    "a PNG that moves": (made.moving("PNG"), "image/png", (1568, 78)),
+    "a TIFF of two pages": (made.moving("TIFF"), "image/png", (1568, 78)),
+    "AVIF": (made.picture("AVIF", (2000, 100)), "image/png", (1568, 78)),
+    "a small one for print": (made.picture("JPEG", (50, 20), "CMYK"), "image/jpeg", (50, 20)),
+    "a small one, held sideways": (made.turned_jpeg(20), "image/jpeg", (50, 150)),
+    "measurements": (made.picture("TIFF", (50, 20), "F"), "image/png", (50, 20)),
     "a photograph held sideways": (made.turned_jpeg(), "image/jpeg", (523, 1568)),
     "49 megapixels": (made.png((7000, 7000), "RGBA"), "image/png", (1568, 1568)),
     "a short side of nothing": (made.png((20_000, 1)), "image/png", (1568, 1)),
 }  # fmt: skip
+
+
+SEVERAL = ("one that moves", "a WebP that moves", "a PNG that moves", "a TIFF of two pages")
 
 
 @pytest.mark.parametrize("which", PICTURES)
@@ -255,21 +275,25 @@ async def test_a_picture_becomes_small_upright_and_bare(documents, which):
     data, media_type, size = PICTURES[which]
     shown = await documents.picture_of(data)
     assert (shown.problem, shown.media_type) == ("", media_type)
+    assert shown.missing == (left_out(["frames"]) if which in SEVERAL else "")
     seen = read_header(shown.data)
     assert (seen.media_type, seen.width, seen.height) == (media_type, *size)
     assert len(shown.data) <= MAX_BYTES
     with Image.open(io.BytesIO(shown.data)) as opened:
         assert not opened.getexif()
         assert getattr(opened, "n_frames", 1) == 1
-        if which == "one that moves":
+        if which in SEVERAL:
             assert opened.convert("RGB").getpixel((5, 5))[0] > 200, "its first frame"
-        if which == "a photograph held sideways":
-            assert opened.getpixel((200, 100))[0] > 200, "red was left, and is up"
+        if which.endswith("held sideways"):
+            assert opened.getpixel((opened.width // 2, opened.height // 10))[0] > 200, (
+                "red was left, and is up"
+            )
 
 
 BAD_PICTURES = {
     "a PNG of 2,147,483,647 a side": (made.png_of(2**31 - 1, 2**31 - 1), "pixels"),
     "a JPEG cut off": (made.picture("JPEG", (3000, 3000))[:5000], "damaged"),
+    "a small JPEG cut off": (made.picture("JPEG", (90, 90))[:-20], "damaged"),
     "a PNG of no size": (made.png_of(0, 0), "unseen"),
     "a HEIC": (b"\0\0\0\x18ftypheic" + b"\0" * 99, "unseen"),
     "an icon": (made.picture("ICO"), "unseen"),

@@ -41,7 +41,7 @@ class Reading:
     seen: list = field(default_factory=list)
     answer: Extracted | None = None
 
-    async def text_of(self, data: bytes, media_type: str, name: str = "") -> Extracted:
+    async def text_of(self, data: bytes, media_type: str, name: str = "", *, site: bool = False) -> Extracted:
         self.seen.append((len(data), media_type, name))
         if self.answer:
             return self.answer
@@ -394,7 +394,7 @@ async def test_a_server_that_stops_in_the_middle_is_left_before_the_call_is_over
 
 
 async def test_a_reader_that_takes_too_long_is_left_in_time(site, tool, monkeypatch):
-    async def text_of(*_):
+    async def text_of(*_, **__):
         await anyio.sleep_forever()
 
     monkeypatch.setattr(tool.documents, "text_of", text_of)

@@ -14,6 +14,9 @@ from tests.fakes.discord.views import attachment_view
 VOICE_MESSAGE = 1 << 13
 """The flag of a message that was recorded in Discord."""
 
+FORWARDED = ("attachments", "components", "embeds", "flags", "sticker_items")
+"""The parts of a message that a forward of it has."""
+
 OTHER_BOT = "700000000000000299"
 FileOf = tuple[str, bytes, str]
 
@@ -83,7 +86,8 @@ class People(Events):
                 "flags": of.flags,
                 "mentions": [],
                 "mention_roles": [],
-                "components": [],
+                "components": list(of.components),
+                **{part: of.parts[part] for part in FORWARDED if part in of.parts},
             }
         ]
 

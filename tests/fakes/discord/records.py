@@ -84,7 +84,10 @@ class Attachment:
 
 @dataclass(eq=False)
 class Message:
-    """``author`` is a user's id; ``contents`` all texts that it ever had, ``pings`` whom it notified."""
+    """``author`` is a user's id; ``contents`` all texts that it ever had, ``pings`` whom it notified.
+
+    ``parts`` are further fields, as Discord sends them.
+    """
 
     id: str
     channel: str
@@ -112,6 +115,7 @@ class Message:
     pinned: bool = False
     webhook: str = ""
     author_name: str = ""
+    parts: Json = field(default_factory=dict)
     interaction: Json | None = None
     settle: Callable[[], Awaitable[None]] | None = field(default=None, repr=False)
 

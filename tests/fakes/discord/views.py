@@ -139,6 +139,7 @@ def message_view(discord: World, message: Message, *, event: bool = False, neste
         "type": message.type,
         "flags": message.flags | (HAS_THREAD if thread and not in_thread_itself else 0),
     }
+    view |= message.parts
     if message.nonce and discord.nonces.shows(message):
         view["nonce"] = message.nonce
     if message.reactions:

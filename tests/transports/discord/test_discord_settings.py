@@ -42,6 +42,7 @@ async def asked(discord, tmp_path, **written):
         {"DISCORD_TOKEN": discord.token},
         "offline/demo",
         store,
+        lambda _: None,
     )
     async with bot_over(edge, settings.data, Streams("word " * 30, "the end")):
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")

@@ -54,6 +54,7 @@ class Bot:
     on_frame: Callable[[], None] = lambda: None
     story: list = field(default_factory=list)
     said: list = field(default_factory=list)
+    unread: list = field(default_factory=list)
     places: dict = field(default_factory=dict)
     end: Exception | None = None
     over: anyio.Event = field(default_factory=anyio.Event)
@@ -106,6 +107,9 @@ class Bot:
     def on_channel(self, channel):
         self.places[str(channel.id)] = channel.name
         self.note(f"channel {channel.id}")
+
+    def on_unread(self, kind):
+        self.unread.append(kind)
 
     def on_gone(self, channel_id):
         self.note(f"gone {channel_id}")
@@ -177,6 +181,15 @@ async def test_messages_are_told_at_once_and_in_order(discord):
         await discord.until(bot.has("message", 50))
         assert bot.said == [str(number) for number in range(50)]
         assert not [task for task in asyncio.all_tasks() if "on_message" in task.get_name()]
+
+
+async def test_parts_that_cannot_be_read_are_counted_by_their_kind_and_an_edit_does_not_count(discord):
+    async with listening(discord) as bot:
+        said = await discord.say(U1, CHANNEL, "look", components=[{"type": 99}, {"type": 10, "content": "x"}])
+        await discord.edit(said, "look here")
+        await discord.say(U1, CHANNEL, "hm", type=98, forward_of=said)
+        await discord.until(lambda: len(bot.unread) == 3)
+        assert bot.unread == ["component 99", "message 98", "component 99"]
 
 
 async def test_a_message_that_comes_twice_is_told_twice(discord):

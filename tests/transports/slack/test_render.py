@@ -83,7 +83,7 @@ def test_golden(name):
 
 TOKENS = (
     "` ``` ~~~ ````\n \n > - 1. < ! @ here channel everyone [ ] ( ) https:// evil.com good.com / ?q=1 ** * 2 日 。 | \\ a "
-    "x.y www. : mailto: &lt; # . _ ```py\n ```sh @he <! <@U1> <https:// |label> file.py ![ ]( ]: \t \u200b \u202e \ud83d \x00"
+    "<l|https://evil.com/> x.y www. : mailto: &lt; # . _ ```py\n ```sh @he <! <@U1> <https:// |label> file.py ![ ]( ]: \t \u200b \u202e \ud83d \x00"
 )
 NASTY = [*TOKENS.split(" "), " ", "  ", "b" * 70, "word " * 60, "\n\n", "    "]
 NASTY_TEXTS = st.lists(st.sampled_from(NASTY), max_size=30).map("".join) | st.text(max_size=60)
@@ -397,3 +397,23 @@ def test_a_link_that_the_bot_wrote_is_whole_in_every_form_and_no_other_is(inert)
         assert f"It was in {whole} (ref" in form
         assert form.count("://") == 1
     assert f"It was in {OURS} (ref" in page.markdown
+
+
+OWN = "https://mcp.example/authorize?state=_a_&x=*b*&y=__c__&z=(d)"
+
+
+@pytest.mark.parametrize(
+    "text", [f"Sign in: [here]({OWN})", f"Open {OWN}.", f"<{OWN}>", f"[Sign in]({OWN}), then **come back**."]
+)
+def test_an_address_of_our_own_stays_whole_and_live_as_plain_text_too(text):
+    post = Outgoing(ThreadId("slack", "T1", "C1", "1.1"), "k", text, links=(OWN,))
+    shown = pages(post, Links(), inert=True)[0].words.replace("&amp;", "&")
+    assert OWN in shown or OWN.replace("(", "%28").replace(")", "%29") in shown
+
+
+def test_code_and_addresses_keep_their_marks_in_plain_text():
+    shown = plain("**Bold** and `a*b*c` at [x_y_z](https://a.example/_p_) or https://a.example/*q*")
+    assert (
+        shown.replace("\u200b", "")
+        == "Bold and a*b*c at x_y_z (https://a.example/_p_) or https://a.example/*q*"
+    )

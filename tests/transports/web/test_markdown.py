@@ -1,11 +1,13 @@
 """Markdown becomes a tree that holds text, and never markup."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.patience import WITHIN_S
 from transports.web.markdown import LONGEST, TAGS, tree
 
 
@@ -90,3 +92,12 @@ def test_a_column_of_numbers_is_aligned_and_no_other_style_gets_through():
     [[_, _, head, _]] = tree("| a | n |\n|---|--:|\n| b | 1 |")
     [[_, _, *cells]] = head[2:]
     assert [cell[1] for cell in cells] == [{}, {"align": "right"}]
+
+
+@pytest.mark.parametrize(
+    "part", ["<a|https://b.example> ", "__a", "|<x|`|y\n", "`<a|b", "https://b.example/_a_ "]
+)
+def test_a_long_text_of_forms_that_models_have_takes_no_longer_for_each(part):
+    began = time.monotonic()
+    tree("|a|b|\n|-|-|\n" + part * (LONGEST // len(part) - 10))
+    assert time.monotonic() - began < WITHIN_S

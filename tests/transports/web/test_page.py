@@ -297,6 +297,23 @@ async def test_nothing_of_the_page_is_a_barrier(tmp_path, scheme, width):
     ] == []
 
 
+async def test_text_that_runs_from_the_right_is_shown_so_and_code_in_it_is_not(tmp_path):
+    answer = "שלום `git push` עולם\n\n- פריט\n\n> ציטוט\n\n| שם |\n|---|\n| דיסק |\n\nEnglish"
+    async with FakeOpenAI([chat_answer(Text(answer))]) as api:
+        fields = {"providers": compatible("local", api.base_url), "model": "local/m"}
+        async with serving_page(tmp_path, fields, model="local/m") as site, browsing(site) as page:
+            await say(page, "hello")
+            await expect(page.locator(".post.reply")).to_contain_text("English")
+            shown = (
+                await page.locator(".post.reply .markdown")
+                .locator("> *, code, table")
+                .evaluate_all("all => all.map(one => [one.tagName, getComputedStyle(one).direction])")
+            )
+    assert [tuple(one) for one in shown] == [
+        ("P", "rtl"), ("CODE", "ltr"), ("UL", "rtl"), ("BLOCKQUOTE", "rtl"), ("DIV", "ltr"), ("TABLE", "rtl"), ("P", "ltr"),
+    ]  # fmt: skip
+
+
 async def test_a_narrow_page_has_no_sideways_scroll(tmp_path):
     (tmp_path / f"{'n' * 200}.txt").write_text("hi")
     async with (

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
 from transports.discord.api.api_errors import FROM_OUTSIDE, Banned, DiscordRefused, bad_token, explain
 from transports.discord.api.invalid_requests import InvalidRequests
+from transports.discord.api.payloads import Count, uncounted
 from transports.discord.api.sdk import Client, InteractionCalls
 from transports.discord.api.uncancelled_calls import UncancelledCalls
 from transports.discord.api.values import Me
@@ -53,6 +54,7 @@ class Account:
     me: Me
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
+    count_unread: Count = staticmethod(uncounted)
 
     def __init__(self, api_url: str, token: str, tasks: TaskGroup) -> None:
         self._api_url, self._token = api_url, token

@@ -51,6 +51,10 @@ class Hooks(Protocol):
 
     def on_message(self, message: discord.Message, /) -> None: ...
 
+    def on_unread(self, kind: str, /) -> None:
+        """Count a part of a message that cannot be read, by its kind."""
+        ...
+
     def on_edit(self, payload: discord.RawMessageUpdateEvent, /) -> None: ...
 
     def on_delete(self, channel_id: str, message_ids: Collection[str], /) -> None: ...
@@ -124,7 +128,7 @@ class Gateway(Client):
     def _read(self, event: str, parse: Callable[[Any], None], data: Any) -> None:
         """Have the library read an event. One that it cannot read would end the session, and the next one too."""
         if event == "MESSAGE_CREATE":
-            read_message(parse, data)
+            read_message(parse, data, self._session_hooks.on_unread)
             return
         try:
             parse(readable(data) if event == "MESSAGE_UPDATE" else data)

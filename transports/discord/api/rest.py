@@ -239,7 +239,7 @@ class Rest(Account):
     def _read(self, channel: str, data: Any) -> discord.Message | None:
         """Have the library read a message of the history; None if it cannot."""
         make, place = self._library._connection.create_message, self._place(channel)  # noqa: SLF001
-        message = read_message(lambda fields: make(channel=place, data=fields), data)
+        message = read_message(lambda fields: make(channel=place, data=fields), data, self.count_unread)
         return message if hasattr(message, "author") else None
 
     def _place(self, channel: str) -> discord.PartialMessageable:

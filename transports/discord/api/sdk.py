@@ -39,7 +39,7 @@ from discord.http import HTTPClient, Route
 from discord.webhook.async_ import AsyncWebhookAdapter, async_context
 
 from transports.discord.api.invalid_requests import InvalidRequests
-from transports.discord.api.payloads import readable
+from transports.discord.api.payloads import TEXT, Count, readable, uncounted
 from transports.shared.link.proxy import proxy_for
 
 REQUEST = aiohttp.ClientTimeout(total=15.0, sock_connect=5.0)
@@ -160,17 +160,48 @@ def _trace(invalid_requests: InvalidRequests) -> aiohttp.TraceConfig:
     return trace
 
 
-def read_message(read: Callable[[Any], T], data: Any) -> T | None:
-    """Have the library read a message, and if that fails, only its author and text. Returns None if both fail.
+RICH = ("embeds", "components", "attachments", "poll", "sticker_items", "message_snapshots")
+"""The parts of a message that have words beside its text, those first that are odd most often."""
 
-    One odd field (of a poll, an embed, a sticker) must not hide a message, nor those after it.
+LISTS = ("mentions", "mention_roles", "attachments", "embeds", "components")
+"""The parts that the library needs."""
+
+
+def read_message(read: Callable[[Any], T], data: Any, count: Count = uncounted) -> T | None:
+    """Have the library read a message; one that it cannot read, without the parts that are odd.
+
+    One odd field (of a poll, an embed, a sticker) must not hide a message, nor those after it. What is left out is
+    said, as a component. Returns None if not even its author and text can be read.
     """
-    for fields in (readable(data), _bare(data)):
+    for without, fields in _forms(data, count):
         try:
-            return read(fields)
+            found = read(fields)
         except Exception:  # the boundary of a transport: one odd message, and the next one is read
-            log.exception("link.unreadable: a message cannot be read")
+            level = logging.DEBUG if without else logging.ERROR
+            log.log(level, "link.unreadable: a message cannot be read whole", exc_info=True)
+        else:
+            if without:
+                count(f"message {without}")
+            return found
     return None
+
+
+def _forms(data: Any, count: Count) -> Iterator[tuple[str, Any]]:
+    """Yield a message whole, then without one of its parts, which is named, then its author and text alone."""
+    yield "", (whole := readable(data, count))
+    held = [part for part in RICH if isinstance(data, dict) and data.get(part)]
+    for part in held:
+        others = {name: value for name, value in whole.items() if name != part}
+        shown = others.get("components")
+        components = shown if isinstance(shown, list) else []
+        needed: dict[str, Any] = {part: []} if part in LISTS else {}
+        yield part, {**others, **needed, "components": [*components, _left_out(part)]}
+    bare = _bare(data)
+    yield "parts", bare | ({"components": [_left_out("parts")]} if held else {})
+
+
+def _left_out(part: str) -> dict[str, Any]:
+    return {"type": TEXT, "content": f"[the {part.replace('_', ' ')} of a message, which I cannot read]"}
 
 
 def _bare(data: Any) -> dict[str, Any]:
@@ -181,8 +212,7 @@ def _bare(data: Any) -> dict[str, Any]:
     who = {"username": "", "discriminator": "0", "avatar": None} | {
         name: person[name] for name in ("id", "username", "bot") if name in person
     }
-    lists = ("mentions", "mention_roles", "attachments", "embeds", "components")
-    nothing: dict[str, Any] = {name: [] for name in lists}
+    nothing: dict[str, Any] = {name: [] for name in LISTS}
     names = (
         "id", "channel_id", "guild_id", "content", "type", "timestamp", "flags", "nonce", "webhook_id",
         "message_reference",

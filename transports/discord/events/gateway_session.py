@@ -9,6 +9,7 @@ from functools import partial
 import discord
 
 from transports.discord.api.channel_types import Channels
+from transports.discord.api.payloads import Count
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.intake import Intake
 from transports.discord.events.slash_commands import SlashCommands
@@ -45,13 +46,14 @@ class Session:
         registration: CommandRegistration,
         models: Sequence[str],
         upload_limits: dict[str, int],
+        count_unread: Count,
     ) -> None:
         self._soon, self._intake, self._channels, self._registration = soon, intake, channels, registration
         self._models, self._upload_limits = models, upload_limits
         self._slash: SlashCommands | None = None
         self.on_session, self.on_message = intake.on_session, intake.on_message
         self.on_edit, self.on_delete = intake.on_edit, intake.on_delete
-        self.on_interaction = intake.on_interaction
+        self.on_interaction, self.on_unread = intake.on_interaction, count_unread
         self.on_channel, self.on_gone = channels.see, channels.forget
 
     def prepare(self, client: discord.Client) -> None:

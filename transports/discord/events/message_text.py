@@ -7,10 +7,12 @@ https://docs.discord.com/developers/reference#message-formatting
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import discord
 
@@ -21,6 +23,10 @@ from transports.discord.api.values import Me
 from transports.discord.events import components
 from transports.discord.events.notices import COMMAND_TYPES, NOTICES, SPOKEN_TYPES, STARTER, UNKNOWN
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 LONGEST_NAME, LONGEST_PERSON = 255, 100
 """Characters of a name that are kept; Discord lets a person's have 32."""
 
@@ -29,8 +35,10 @@ LONGEST_FILE = 1_000
 
 SOMEBODY = "somebody"
 
-LONGEST_QUOTE = 2_000
-"""Characters of a quoted message."""
+LONGEST_QUOTE = 10_000
+"""Characters of a quoted message: one with cards has no more."""
+
+NO_WORDS = "[nothing that I can read]"
 
 NameOf = Callable[[str], str]
 """Returns the name of ``@ID`` (a user), ``@&ID`` (a role) or ``#ID`` (a channel), "" if it is not known."""
@@ -191,16 +199,36 @@ def _name_lookup(message: discord.Message, me: Me) -> NameOf:
 
 def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf) -> list[str]:
     """Return the words that stand outside of a message's text: stickers, a poll, components, a bot's embeds."""
-    words = [f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]" for sticker in message.stickers]
-    if isinstance(message, discord.Message) and message.poll:
-        words.append(_poll(message.poll))
-    if isinstance(message, discord.Message) and message.activity:
-        words.append(
-            f"[invitation: {_string(message.application.name if message.application else '') or 'an activity'}]"
-        )
-    words.append(decode(components.words_of(message.components), name_of))
-    words += [decode(_embedded(embed), name_of) for embed in message.embeds if _is_content(embed, message)]
-    return [word for word in words if word]
+    words = [_read(_described, file) for file in message.attachments]
+    words += [_read(_sticker, sticker) for sticker in message.stickers]
+    if isinstance(message, discord.Message):
+        words += [_read(_poll, message.poll)] if message.poll else []
+        words += [_read(_invitation, message)] if message.activity else []
+    marked = [_read(components.words_of, [one]) for one in message.components]
+    marked += [_read(_embedded, embed) for embed in message.embeds if _is_content(embed, message)]
+    return [*filter(None, words), *(decode(text, name_of) for text in marked if text)]
+
+
+def _read(read: Callable[[T], str], part: T) -> str:
+    """Return the words of a part; of one in an odd form, that it cannot be read. The library takes any form."""
+    try:
+        return read(part)
+    except Exception:  # the boundary of a transport: one odd part, and the others are read
+        log.exception("intake.part_unread: a part of a message cannot be read")
+        return "[a part of a message, which I cannot read]"
+
+
+def _described(file: discord.Attachment) -> str:
+    words = one_line(_string(file.description), LONGEST_FILE)
+    return f"[{_name(file)}: {words}]" if words else ""
+
+
+def _sticker(sticker: discord.StickerItem) -> str:
+    return f"[sticker: {one_line(_string(sticker.name), LONGEST_NAME)}]"
+
+
+def _invitation(message: discord.Message) -> str:
+    return f"[invitation: {message.application.name if message.application else 'an activity'}]"
 
 
 def _is_content(embed: discord.Embed, message: discord.Message | discord.MessageSnapshot) -> bool:
@@ -211,10 +239,12 @@ def _is_content(embed: discord.Embed, message: discord.Message | discord.Message
 
 
 def _poll(poll: discord.Poll) -> str:
-    answers = [
-        f"{_string(one.text)}{f' ({one.vote_count})' if one.vote_count else ''}" for one in poll.answers
-    ]
-    return f"[poll: {_string(poll.question)} {' / '.join(answers)}]"
+    return f"[poll: {_string(poll.question)} {' / '.join(map(_answer, poll.answers))}]"
+
+
+def _answer(answer: discord.PollAnswer) -> str:
+    votes = f"({answer.vote_count})" if answer.vote_count else ""
+    return " ".join(filter(None, (str(answer.emoji or ""), _string(answer.text), votes)))
 
 
 def _embedded(embed: discord.Embed) -> str:
@@ -250,11 +280,14 @@ def _linked(words: str | None, url: str | None) -> str:
 
 def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
     """Return the forwarded messages as quotes; Discord does not tell their authors."""
-    texts = [
-        [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
-        for snapshot in message.message_snapshots
-    ]
-    return [_quote("Forwarded message:", "\n".join(filter(None, words))) for words in texts]
+    return [_quote("Forwarded message:", _held(held, name_of)) for held in message.message_snapshots]
+
+
+def _held(snapshot: discord.MessageSnapshot, name_of: NameOf) -> str:
+    words = [decode(content_of(snapshot), name_of).strip(), *_extras(snapshot, name_of)]
+    return "\n".join(filter(None, words)) or "\n".join(
+        f"[file: {_name(file)}]" for file in snapshot.attachments
+    )
 
 
 def _replied(message: discord.Message, me: Me) -> list[str]:
@@ -267,13 +300,13 @@ def _replied(message: discord.Message, me: Me) -> list[str]:
     if is_ours(other, me):
         return []
     words = words_of(other, me)
-    cut = f"{words[:LONGEST_QUOTE]}…" if len(words) > LONGEST_QUOTE else words
+    more = len(words) - LONGEST_QUOTE
+    cut = f"{words[:LONGEST_QUOTE]}… (cut: {more:,} more characters)" if more > 0 else words
     return [_quote(f"In reply to {author_name(other) or SOMEBODY}:", cut)]
 
 
 def _quote(heading: str, words: str) -> str:
-    lines = words.splitlines()
-    return "\n".join(f"> {line}" for line in [heading, *lines]) if lines else ""
+    return "\n".join(f"> {line}" for line in [heading, *(words or NO_WORDS).splitlines()])
 
 
 def _name(file: discord.Attachment) -> str:

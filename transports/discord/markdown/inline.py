@@ -17,7 +17,8 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from transports.discord.markdown.links import address, address_in_brackets, link
+from transports.base.model_forms import with_model_forms
+from transports.discord.markdown.links import address_in_brackets, link
 
 ZERO_WIDTH = "\u200b"
 
@@ -38,18 +39,6 @@ _TICKS = re.compile("`+")
 _INERT = re.compile(
     r"(?P<url>https?://[^\s<>]++)|<@!?\d{1,20}>|(?P<at>@)(?=(?:everyone|here)(?![A-Za-z0-9]))|[\\*_~|`\[\]<>]"
 )
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_\w+|[0-9]\w*)", re.ASCII)
-_KNOWN = re.compile(
-    r"COUNTER|DATE|FILE|FUNCTION|LINE|TIME|abs|add|aenter|aexit|aiter|all|and|anext|"
-    r"annotations|author|await|bases|bool|builtins|bytes|call|class|contains|del|delattr|"
-    r"delitem|dict|dirname|doc|enter|eq|exit|file|filename|float|format|future|ge|get|"
-    r"getattr|getattribute|getitem|gt|hash|import|index|init|int|iter|le|len|loader|lt|main|"
-    r"matmul|missing|mod|module|mro|mul|name|ne|neg|new|next|or|package|path|pow|proto|"
-    r"qualname|repr|set|setattr|setitem|slots|spec|str|sub|truediv|typename|version|wrapped|"
-    r"xor"
-)
-"""Words between double underscores that are names in a programming language, not bold."""
 
 
 def prose(text: str, *, bold: bool = False) -> str:
@@ -93,8 +82,7 @@ def _read(text: str) -> Iterator[Sequence[Token]]:
 @cache
 def _parser(*, links: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark").enable("strikethrough").disable(["html_inline", "text_join"])
-    parser.inline.ruler.before("escape", "address", address)
-    parser.inline.ruler.before("autolink", "address in brackets", address_in_brackets)
+    with_model_forms(parser).inline.ruler.before("autolink", "address in brackets", address_in_brackets)
     return parser if links else parser.disable(["link", "image"])
 
 
@@ -153,19 +141,12 @@ class _Writer:
 
     def _mark(self, token: Token, tokens: Sequence[Token], at: int) -> str:
         """Return the mark of an emphasis: escaped in a product or a name, blank for bold in bold."""
-        before = self._out[-1][-1:] if self._out else ""
-        following, after = tokens[at + 1], _after(tokens, at)[:1]
+        before, after = self._out[-1][-1:] if self._out else "", _after(tokens, at)[:1]
         if token.markup[0] == "*" and _operand(before) and (_operand(after) or after == "("):
             return r"\*" * len(token.markup)
         if token.type != "strong_open":
             # A second ``_`` beside it would underline.
             return "*" if token.type == "em_open" else token.markup
-        if token.markup == "__" and tokens[at + 2].type == "strong_close":
-            beyond = _after(tokens, at + 2)[:1]
-            known = _NAME.fullmatch(following.content) or _KNOWN.fullmatch(following.content)
-            joined = following.content.isidentifier() and (before in (".", "/") or beyond in ("(", ".", "/"))
-            if known or (joined and beyond):
-                return r"\_\_"
         return "" if self._bold else "**"
 
 

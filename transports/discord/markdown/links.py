@@ -8,34 +8,14 @@ from urllib.parse import urlsplit
 
 from markdown_it.rules_inline import StateInline
 
-from transports.base.text import trim_address
-
-_SCHEME = re.compile(r"(?<![A-Za-z0-9])https?\Z", re.IGNORECASE)
-_ADDRESS = re.compile(r"(?=\w)[^\s<>\[\]`|*\\\"\u3000-\u303f\uff00-\uff65]{1,2000}+")
 _IN_BRACKETS = re.compile(r"<(https?://\w[^\s<>]{0,2000}+)>", re.IGNORECASE)
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _DOTTED = re.compile(r"[\w-]++(?:\.[\w-]++)++")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 
-def address(state: StateInline, silent: bool) -> bool:
-    """Take a bare address as one token, so that nothing in it is markup; a rule of markdown-it."""
-    if state.linkLevel or not state.src.startswith("://", state.pos):
-        return False
-    scheme = _SCHEME.search(state.pending[-6:])
-    found = _ADDRESS.match(state.src, state.pos + 3, state.posMax)
-    rest = trim_address(found[0]) if found else ""
-    if scheme is None or not rest:
-        return False
-    if not silent:
-        state.pending = state.pending[: -len(scheme[0])]
-        state.push("address", "", 0).content = f"{scheme[0]}://{rest}"
-    state.pos += 3 + len(rest)
-    return True
-
-
 def address_in_brackets(state: StateInline, silent: bool) -> bool:
-    """Take ``<https://…>`` as the same token, just as it is written; a rule of markdown-it."""
+    """Take ``<https://…>`` as an address, just as it is written; a rule of markdown-it."""
     found = _IN_BRACKETS.match(state.src, state.pos, state.posMax)
     if found is None:
         return False

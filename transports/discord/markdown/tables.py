@@ -19,7 +19,7 @@ MOST_IN_BLOCK = 1_700
 """Characters of one block; a longer table continues in another block, with its header."""
 
 _BREAK = re.compile(r"<br[ \t]*/?>", re.IGNORECASE)
-_CELL = re.compile(r"\|((?:[^|\\`]++|\\.|`[^`]*+`|[\\`])*+)")
+_CELL = re.compile(r"\|((?:[^|\\`<]++|<[^<>|\n]++\|[^<>|\n]++>|<|\\.|`[^`]*+`|[\\`])*+)")
 _GAP = "  "
 
 Side = Literal["left", "center", "right"]

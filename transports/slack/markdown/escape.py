@@ -48,10 +48,10 @@ _ADDRESS = re.compile(
     r"(?:\[[0-9a-fA-F:.]{0,60}\])?[^\s<>\"`|\[\]\u3001\u3002\u3008-\u3011\uff01-\uff0f\uff1a-\uff1f]*"
 )
 _LITERAL = re.compile(r"\[[0-9a-fA-F:.]{0,60}")
-_ANGLE = re.compile(
-    r"<((?:[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)[^\s<>|]*)(?:\|([^<>\n]*))?>", re.IGNORECASE
-)
+_ANGLE = re.compile(r"<([^<>|\n]*)(?:\|([^<>\n]*))?>")
 _SCHEME = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]{0,31}+")
+_LABEL = re.compile(rf"<[^\s<>|`!@#][^<>|\n`]{{0,{INFO}}}")
+_ADDRESSED = re.compile(r"(?:[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)[^\s<>|]*", re.IGNORECASE)
 _LIVE_IN_CODE = re.compile(
     r"<(?=[!@#]|[a-z][a-z0-9+.-]{0,31}://|mailto:|tel:)|@(?=here|channel|everyone)", re.IGNORECASE
 )
@@ -175,16 +175,20 @@ class SafeStream:
         return ZERO_WIDTH + piece if joins else piece
 
     def _angle(self, ahead: Lookahead, at: int) -> tuple[int, str]:
-        """Read ``<https://…>`` and Slack's ``<https://…|label>`` as links, and escape any other ``<``."""
+        """Read ``<https://…>``, and ``<https://…|label>`` in either order, as links; escape any other ``<``."""
         ahead.need(at, 2)
         scheme = _SCHEME.match(ahead.text, at)
         if scheme is not None:
             ahead.need(scheme.end(), 1)
-        if scheme is None or ahead.text[scheme.end() : scheme.end() + 1] != ":":
+        is_address = scheme is not None and ahead.text[scheme.end() : scheme.end() + 1] == ":"
+        label = None if is_address else _LABEL.match(ahead.text, at)
+        if label is not None and label.end() < at + INFO:
+            ahead.need(label.end(), 1)
+        if not is_address and not (label and ahead.text[label.end() : label.end() + 1] == "|"):
             return at + 1, "&lt;"
         found = _ANGLE.match(ahead.text, at, at + LINK)
-        if found is not None:
-            return found.end(), self._link(found[2] or "", without_entities(found[1]))
+        if parts := found and _halves(found[1], found[2]):
+            return found.end(), self._link(*parts)
         if not re.compile(r"[<>\n]").search(ahead.text, at + 1, at + LINK):
             ahead.need(at, LINK)
         return at + 1, "&lt;"
@@ -334,6 +338,14 @@ class SafeStream:
         "]": _closing_bracket,
         "\\": _backslash,
     }
+
+
+def _halves(first: str, second: str | None) -> tuple[str, str] | None:
+    """Return the label and the target of ``<first|second>``, None if neither half is an address."""
+    if _ADDRESSED.fullmatch(first):
+        return second or "", without_entities(first)
+    swapped = second is not None and _ADDRESSED.fullmatch(second.strip())
+    return (first, without_entities(second.strip())) if second and swapped else None
 
 
 def _label_in_prose(label: str) -> str:

@@ -92,7 +92,9 @@ def break_live(text: str, own: frozenset[str] = frozenset()) -> str:
     """Put a zero-width space into every group mention and address but *own* ones, so that no other is a link."""
     if own:
         # Whole ones only: what a longer address begins with is not ours.
-        kept = re.compile(rf"(?<!\S)({'|'.join(map(re.escape, own))})(?=[).,;]*(?:\s|\Z))")
+        kept = re.compile(
+            rf"(?<![^\s(])({'|'.join(map(re.escape, sorted(own, key=len, reverse=True)))})(?=[).,;]*(?:\s|\Z))"
+        )
         return "".join(piece if piece in own else break_live(piece) for piece in kept.split(text))
     text = re.sub(r"(?i)(?<=[a-z0-9+.-])://", f":{ZERO_WIDTH}//", text)
     text = re.sub(r"(?i)\b(www|mailto|tel)(?=[.:])", rf"\1{ZERO_WIDTH}", text)

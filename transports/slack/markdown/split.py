@@ -7,12 +7,13 @@ for search, and for a Slack that refuses the block.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from transports.base.tables import cells
 from transports.base.text import clean, is_delimiter, split
 from transports.slack.markdown.escape import safe
-from transports.slack.markdown.links import Links, break_live
-from transports.slack.markdown.tables import cells, filled
+from transports.slack.markdown.links import Links, break_live, fit
+from transports.slack.markdown.tables import filled
 
 MAX_PART = 11_000
 """Characters of Markdown in a part; a payload may have 12,000."""
@@ -27,6 +28,8 @@ _MARKS = re.compile(
     r"(\*{2,3}|__|~~)(?=\S)(.{1,300}?)(?<=\S)\1|(?<![\w*])([*_])(?=\S)([^*_]{1,300}?)(?<=\S)\3(?![\w*])"
 )
 _CODE = re.compile(r"`([^`]*)`")
+_ADDRESS = re.compile(r"https?://[^\s\0]+", re.IGNORECASE)
+_HELD = re.compile("\0([0-9]+)\0")
 _BACKSLASH = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
@@ -67,22 +70,29 @@ def words(markdown: str, own: frozenset[str] = frozenset()) -> str:
             lines.append(line)
         elif not is_delimiter(line):
             lines.append(_words(line))
-    return _escaped("\n".join(lines).strip(), own) or "…"
+    return _escaped("\n".join(lines).strip(), own | frozenset(map(fit, own))) or "…"
 
 
 def _words(line: str) -> str:
     if line.lstrip(" \t>").startswith("|"):
         line = " | ".join(cells(line))
     line = _LEADING.sub(lambda found: found[1] + ("" if "#" in found[0] else "• "), line)
-    line = _LINK.sub(_named, line)
-    codes = _CODE.findall(line)
-    words = _BACKSLASH.sub(r"\1", _MARKS.sub(lambda found: found[2] or found[4], _CODE.sub("\0", line)))
-    return re.sub("\0", lambda _: codes.pop(0), words).replace(r"\|", "|")
+    held: list[str] = []
+
+    def hold(text: str) -> str:
+        """Keep code and addresses as they are, whatever marks are in them."""
+        held.append(text)
+        return f"\0{len(held) - 1}\0"
+
+    line = _LINK.sub(lambda link: _named(link, hold), _CODE.sub(lambda code: hold(code[1]), line))
+    line = _ADDRESS.sub(lambda address: hold(address[0]), line)
+    words = _BACKSLASH.sub(r"\1", _MARKS.sub(lambda found: found[2] or found[4], line))
+    return _HELD.sub(lambda found: held[int(found[1])], words).replace(r"\|", "|")
 
 
-def _named(link: re.Match[str]) -> str:
+def _named(link: re.Match[str], hold: Callable[[str], str]) -> str:
     label, url = link[1], link[2]
-    return url if label == url.partition("//")[2] else f"{label} ({url})"
+    return hold(url) if label == url.partition("//")[2] else f"{label} ({hold(url)})"
 
 
 def _escaped(text: str, own: frozenset[str]) -> str:

@@ -4,6 +4,8 @@
 const TAGS = new Set(
   ("p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a hr br table thead tbody tr th td span").split(" "),
 );
+const DIRECTED = new Set("p ul ol li blockquote code".split(" "));
+const FROM_RIGHT = /^\P{L}*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 const SAFE = /^(https?:\/\/|mailto:)/i;
 
 function el(tag, attributes = {}, ...children) {
@@ -29,10 +31,18 @@ function fromTree(nodes) {
       return el("a", { href: attributes.href, rel: "noopener noreferrer nofollow", target: "_blank" }, ...inside);
     }
     if (tag === "pre") return codeBlock(attributes.lang || "", children.join(""));
-    if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", {}, ...inside));
-    if (/^h[1-6]$/.test(tag)) return el("h4", {}, ...inside);
-    return el(tag, { start: attributes.start, align: attributes.align }, ...inside);
+    if (tag === "table") return el("div", { class: "wide", tabindex: "0", role: "group", "aria-label": "Table" }, directed("table", {}, inside));
+    if (/^h[1-6]$/.test(tag)) return directed("h4", {}, inside);
+    const shown = { start: attributes.start, align: attributes.align };
+    return DIRECTED.has(tag) ? directed(tag, shown, inside) : el(tag, shown, ...inside);
   });
+}
+
+// In the direction of its first letter. "auto" looks past the children that have a direction of their own.
+function directed(tag, attributes, inside) {
+  const element = el(tag, attributes, ...inside);
+  element.dir = FROM_RIGHT.test(element.textContent) ? "rtl" : "ltr";
+  return element;
 }
 
 function codeBlock(language, text) {

@@ -19,7 +19,7 @@ class Message {
     this.state = "waiting";
     this.actions = actions;
     this.parts = new Map();
-    this.own = el("div", { class: "text" });
+    this.own = el("div", { class: "text", dir: "auto" });
     this.meta = el("p", { class: "meta" });
     this.tools = el("div", { class: "tools" });
     this.draft = el("div", { class: "draft", "aria-hidden": "true" });

@@ -20,6 +20,7 @@ from PIL import Image as Picture
 from bot.documents.reader import Documents
 from bot.ports.errors import ToolError
 from bot.tools.mcp.references import References, Unusable
+from tests.bot.documents.hostile_files import moving, xlsx
 from tests.bot.tools.mcp.opened import offload_to_thread
 from threads.model import Author, Image, Incoming, Text, ThreadId
 
@@ -116,6 +117,14 @@ async def test_a_picture_and_a_document_are_read_as_files_of_people_are():
     assert isinstance(document, Text)
     assert "# Title" in document.text
     assert document.outside
+
+
+async def test_what_a_picture_and_a_document_lack_is_said():
+    sessions = Sessions(blob(moving("GIF"), "image/gif"), blob(xlsx(A=[[7] * 201]), ""))
+    _, picture, about, sheet = await references(sessions).blocks(said("@docs:file:///a"))
+    assert isinstance(picture, Image)
+    assert "Some of it is left out: all but the first of its pictures.)" in about.text
+    assert sheet.text.endswith("\n(Some of it is left out: what comes after its beginning.)")
 
 
 @pytest.mark.parametrize(
