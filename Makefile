@@ -98,5 +98,5 @@ FORCE:
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-systemd: $(VENV)/.installed-dev  ## a real systemd runs the unit and the installer (as root, 4 minutes)
+systemd: $(VENV)/.installed-dev  ## a real systemd runs the unit and the installer (as root, 10 minutes)
 	$(BIN)/python -m tests.systemd

@@ -1,6 +1,6 @@
 """`python -m tests.systemd [NAME…]`: start a real systemd, prove the unit on it, print what was seen.
 
-It takes root and a systemd program (Debian: `apt install systemd`), about three minutes, and leaves nothing behind.
+It takes root and a systemd program (Debian: `apt install systemd`), about ten minutes, and leaves nothing behind.
 Exit code 0 when all holds, 1 when something does not, 77 when no systemd can be started here. ``--keep`` keeps the
 folder with everything that was said.
 """

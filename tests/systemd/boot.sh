@@ -47,7 +47,7 @@ if [ "${1-}" != inside ]; then
   done
   (
     for folder in "${folders[@]}"; do echo "$BASHPID" > "$folder/cgroup.procs"; done
-    exec timeout --signal=KILL "${PROOF_S:-420}" \
+    exec timeout --signal=KILL "${PROOF_S:-900}" \
       unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child=SIGKILL "$BASH" "$0" inside "$@"
   ) > "$shared/out/console" 2>&1 < /dev/null || true
   [ -e "$shared/out/exit" ] || { tail -n 20 "$shared/out/console"; echo "no systemd could be started"; exit 1; }

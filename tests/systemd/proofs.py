@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -33,6 +34,8 @@ from tests.systemd.people import Crowd
 BACK_S, TOLD_S = 5.0, 5.0
 """From the kill until it serves again; from then until everybody who waited was answered or told."""
 DEATHS = 20
+QUIET_S = 360.0
+METRICS_PORT = 9464
 SCORE = re.compile(r"exposure level for \S+: (\d+\.\d)")
 
 
@@ -45,7 +48,7 @@ def demand(holds: object, words: str) -> None:
         raise Failed(words)
 
 
-def usual(crowd: Crowd) -> dict[str, object]:
+def usual(crowd: Crowd) -> dict[str, Any]:
     return {
         "model": "anthropic/claude-sonnet-5-5",
         "providers": {
@@ -60,7 +63,7 @@ def usual(crowd: Crowd) -> dict[str, object]:
                 "bot_token": "file:slack-bot",
                 "app_token": "file:slack-app",
                 "api_base_url": crowd.slack.api_base_url,
-            }
+            },
         },
         "tools": {"policy": {"shell": "allow"}},
     }
@@ -274,6 +277,35 @@ async def starved(crowd: Crowd) -> str:
     return "the command was killed at 450 MB, the bot lives and says so"
 
 
+async def quiet(crowd: Crowd) -> str:
+    """Six minutes in which nobody says anything, with the page: healthy all along, and still the same process."""
+    given = usual(crowd)
+    given["transports"]["web"] = {}
+    settings(**given, observe={"metrics_port": METRICS_PORT})
+    await ctl("restart", UNIT)
+    before, since, looks = await state(), time.time(), 0
+    while time.time() < since + QUIET_S:
+        health, page = await reply(f"{METRICS_PORT}/healthz"), await reply("7777/")
+        demand(health[0] == 200, f"healthz after {time.time() - since:.0f} s: {health}")
+        demand(page[0] < 500, f"the page after {time.time() - since:.0f} s: {page}")
+        looks += 1
+        await anyio.sleep(5)
+    demand(await state() == before, f"before: {before}, now: {await state()}\n{await journal(since)}")
+    await crowd.ask()
+    settings(**usual(crowd))
+    await ctl("restart", UNIT)
+    return f"{QUIET_S:.0f} s with Slack and the page, {looks} looks, the same process, and it answers"
+
+
+async def reply(place: str) -> tuple[int, str]:
+    """Return the status and the text of a local page."""
+    done = await run(
+        "curl", "--silent", "--max-time", "5", "--write-out", " %{http_code}", f"http://127.0.0.1:{place}"
+    )
+    text, _, status = done.stdout.rpartition(" ")
+    return int(status or 0), text
+
+
 async def stubborn(crowd: Crowd) -> str:
     """So many deaths in a row, each as soon as it is born: it is started again, always."""
     began, before = time.monotonic(), await state()
@@ -348,6 +380,7 @@ PROOFS = (
     misconfigured,
     rejected,
     starved,
+    quiet,
     stubborn,
     upgraded,
     uninstalled,

@@ -273,11 +273,10 @@ async def chat_of(name):
         async with FakeSlack() as fake:
             yield InSlack(fake)
     elif name == "web":
-        async with anyio.create_task_group() as tasks:
-            chat = InWeb(tasks)
-            async with chat.visitor:
-                yield chat
-            tasks.cancel_scope.cancel()
+        chat = InWeb()
+        async with chat.visitor, anyio.create_task_group() as chat.tasks:
+            yield chat
+            chat.tasks.cancel_scope.cancel()
     else:
         async with FakeDiscord() as fake:
             yield InDiscord(fake)

@@ -10,6 +10,8 @@ import pytest
 
 from bot.ports import wording
 from bot.tools.approvals import MAX_INLINE
+from tests.fakes.discord.faults import Status
+from tests.fakes.slack.faults import Html
 from tests.transports.approval_bot import ALWAYS, DENY, ONCE, ApprovalBot
 from tests.transports.chats import chat_of
 from tests.transports.question import ASKS
@@ -74,6 +76,22 @@ async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_m
         await bot.answered(thread, "it is done")
         await bot.ended(thread, f"Approved{chat.by}")
     assert bot.commands == ["ls -l"]
+
+
+EDITS = {"slack": ("chat.update", Html()), "discord": ("PATCH /channels/{}/messages/{}", Status())}
+
+
+@PUBLIC
+async def test_the_buttons_of_a_closed_question_go_although_the_platform_fails_at_first(
+    bot, chat, monkeypatch
+):
+    monkeypatch.setattr("transports.shared.live.background_calls.AGAIN_S", (0.1,) * 3)
+    async with bot.running(LS, says("it is done")):
+        thread, question = await bot.ask()
+        call, fault = EDITS[chat.name]
+        chat.fake.fail(call, fault)
+        await bot.press(question, ONCE)
+        await bot.ended(thread, f"Approved{chat.by}")
 
 
 @PUBLIC

@@ -43,6 +43,7 @@ from transports.shared.backfill.message_time import Scale
 from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.delivery.closed_places import TOLD, ClosedPlaces
 from transports.shared.link.supervisor import Reachability, Supervisor
+from transports.shared.live.background_calls import retry_sweep
 from transports.shared.live.presence import Presence
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class Posting(Protocol):
     async def clear(self, thread: ThreadId, key: str, draft: Sequence[Any]) -> None: ...
     async def attach(self, thread: ThreadId, key: str, file: Path, name: str) -> None: ...
     async def close_question(self, question: Any, decision: str) -> None:
-        """Replace the buttons of a question by the decision; may be dropped. Without one, delete it."""
+        """Replace the buttons of a question by the decision. Without one, delete it. Raises `PostFailed`."""
         ...
 
 
@@ -118,7 +119,7 @@ class Connection(ABC, Generic[A]):
 
     @abstractmethod
     async def retire(self, press: Any) -> None:
-        """Take the buttons off a message after one was pressed."""
+        """Take the buttons off a message after one was pressed. Raises `PostFailed`."""
 
     async def close(self, question: Any, event: QuestionClosed) -> None:
         """Take the buttons off a question, and say how it ended."""
@@ -272,14 +273,15 @@ class Client(ABC, Generic[S, A, C]):
         posting, soon = connection.posting, connection.presence.soon
         connection.presence.show(thread, message_id, event)
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
-            soon(partial(connection.close, question, event))
+            soon(partial(retry_sweep, partial(connection.close, question, event), thread))
         if isinstance(event, TurnSettled):
             decision = "" if event.outcome == "withdrawn" else UNDECIDED
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
-                soon(partial(posting.close_question, question, decision))
+                close = partial(posting.close_question, question, decision)
+                soon(partial(retry_sweep, close, thread))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_accepted(message_id, event):
-            soon(partial(connection.retire, press))
+            soon(partial(retry_sweep, partial(connection.retire, press), thread))
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """See `Transport.earlier`. The platform is asked only if there may be any such lines."""

@@ -406,8 +406,9 @@ ATTACHMENTS = (
             "text": "see <@U2>",
             "ts": "1700000000.000100",
             "footer": "Posted in #general",
+            "from_url": f"{LINK}/p1",
         },
-        "> Forwarded message from Ann:\n> see @Ann\n> Posted in #general | 2023-11-14 22:13 UTC",
+        f"> Forwarded message from Ann:\n> see @Ann\n> Posted in #general | 2023-11-14 22:13 UTC | {LINK}/p1",
     ),
     Row(
         "message_blocks",
@@ -418,6 +419,12 @@ ATTACHMENTS = (
             "message_blocks": [{"message": {"blocks": [{"type": "header", "text": text("Plan B")}]}}],
         },
         "> Forwarded message:\n> Plan B",
+    ),
+    Row(
+        "is_reply_unfurl",
+        "a linked reply",
+        {"is_reply_unfurl": True, "author_name": "Cem", "text": "or not"},
+        "> Forwarded message from Cem:\n> or not",
     ),
     Row(
         "is_msg_unfurl",
@@ -468,17 +475,15 @@ FILES = (
     Row("post", "a post", {"filetype": "post"}, "hello"),
     Row("space", "a post of an older kind", {"filetype": "space"}, "hello"),
     Row("email", "a mail that was sent to Slack", {"filetype": "email", "mimetype": "text/html"}, "hello"),
-    Row(
-        "canvas",
-        "a canvas",
-        {"title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999},
-        "hello",
-    ),
-    Row(
-        "quip",
-        "a canvas",
-        {"title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999},
-        "hello",
+    *(
+        Row(
+            mode,
+            "a canvas",
+            {"title": "Plan", "mimetype": "application/vnd.slack-docs", "size": 9_999},
+            "hello",
+            "it comes as a web page",
+        )
+        for mode in ("canvas", "docs", "quip")
     ),
     Row("file_access", "a file of another company", {}, "hello"),
     Row(

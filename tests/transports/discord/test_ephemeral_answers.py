@@ -350,7 +350,7 @@ async def test_a_question_with_the_same_words_is_another_question(person):
     assert len(person.posts()) == 2
 
 
-async def test_a_question_that_cannot_be_changed_costs_nothing(person):
+async def test_a_question_that_is_gone_costs_nothing(person):
     key = f"{person.key}?q1"
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
     person.discord.fail("PATCH /channels/{}/messages/{}", Refused(404, 10008))

@@ -20,7 +20,7 @@ from transports.shared import downloads as files
 from transports.shared.link.proxy import own_origin
 from transports.slack.api.http_session import HOSTS, open_session, trusted
 from transports.slack.api.web_api import open_web
-from transports.slack.events.downloads import WITHHELD, located, open_download
+from transports.slack.events.downloads import OTHER_KIND, WITHHELD, located, open_download
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, attachment_of
 
@@ -138,6 +138,15 @@ async def test_a_file_that_slack_does_not_describe_has_the_true_reason(slack, fa
     with pytest.raises(FileUnavailable) as error:
         await where(slack, attachment_of(file.view(), "U1"))
     assert told in error.value.friendly
+
+
+async def test_a_file_of_a_mode_of_tomorrow_is_read_if_it_has_an_address_or_named(session, slack):
+    cube = slack.new_file("a.cube", b"cube", "text/plain", shown={"mode": "cube"})
+    assert await download(session, slack, await where(slack, attachment_of(cube.view(), "U1"))) == b"cube"
+    cube.shown |= {"url_private": None, "url_private_download": None}
+    with pytest.raises(FileUnavailable) as error:
+        await where(slack, attachment_of(cube.view(), "U1"))
+    assert error.value.friendly == OTHER_KIND
 
 
 async def test_a_file_that_stays_withheld_belongs_to_another_company(slack):

@@ -541,6 +541,7 @@ WORDS = st.one_of(
             "message", "app_mention", "message_changed", "message_deleted", "tombstone", "C1", "D1", "UBOT", "U1", TS,
             "<@UBOT> hi", "block_actions", "choice", "feedback", "up", "/stop", "rich_text", "section", "link", "text",
             "agent_session_stopped", "agent_session_title_changed", "app_home_opened", "messages", "\ud83d", "<@U2>",
+            "table", "raw_text", "file_access", "list", "huddle_thread", "date", "rich_text_list", "<!date^1^x>",
         ]
     ),
 )  # fmt: skip
@@ -550,6 +551,7 @@ KEYS = st.sampled_from(
         "files", "blocks", "elements", "attachments", "is_share", "actions", "action_id", "value", "container",
         "message_ts", "id", "channel_id", "user_id", "trigger_id", "deleted_ts", "title", "tab", "bot_id", "size",
         "event_id", "client_msg_id", "minute_rate_limited", "latest_reply", "url_private", "name", "fields",
+        "message_blocks", "is_msg_unfurl", "from_url", "rows", "mode", "footer", "user_profile", "image_url", "options",
     ]
 )  # fmt: skip
 JSON = st.recursive(

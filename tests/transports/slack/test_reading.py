@@ -15,8 +15,8 @@ from transports.slack.events.decode import decode
 from transports.slack.events.downloads import REASONS
 from transports.slack.events.message_words import MOST_ATTACHMENTS
 from transports.slack.events.parse_message import (
-    CANVAS,
     LONGEST_TEXT,
+    MODES,
     NO_DOWNLOAD,
     NOTED,
     NOTHING_KNOWN,
@@ -27,6 +27,7 @@ from transports.slack.events.parse_message import (
     parse_message,
     spoken,
     text_of,
+    wanted,
 )
 
 ROWS = [*catalogue.BLOCKS, *catalogue.TEXTS, *catalogue.ELEMENTS, *catalogue.RICH_TEXT]
@@ -90,11 +91,14 @@ def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_ne
     assert {row.kind for row in catalogue.SAID} == SAID | {"bot_message"}
     assert {row.kind for row in catalogue.NOTED} == NOTED
     assert {row.kind for row in catalogue.UNSEEN} == UNSEEN
-    assert {row.kind for row in catalogue.FILES} >= NO_DOWNLOAD | CANVAS
+    assert {row.kind for row in catalogue.FILES} == MODES - {""}
     assert {*REASONS, "file_access"} == NO_DOWNLOAD
     new = {"type": "message", "ts": "1.2", "user": "U1", "subtype": "voice_of_tomorrow"}
     assert parse_message({**new, "text": "hi"}, "D1", ME, direct=True).text == "hi"
-    assert spoken(new, ME).text == "[a message of an unknown type that I cannot read]"
+    assert spoken(new, ME).text == "[a message of type voice_of_tomorrow that I cannot read]"
+    found = set()
+    list(wanted({**new, "files": [{"id": "F1", "mode": "cube"}], "blocks": [{"type": "hologram"}]}, found))
+    assert found == {"voice_of_tomorrow", "cube", "hologram"}, "they are counted"
 
 
 # -- a message as a whole --------------------------------------------------------------------------------------
@@ -151,6 +155,10 @@ MESSAGES = {
     "a notification line and the details in blocks": (
         {"text": "Disk almost full", "blocks": [section("/var is at 97 %")]},
         "Disk almost full\n/var is at 97 %",
+    ),
+    "blocks without a text, for which Slack puts words of its own": (
+        {"text": "This content can't be displayed.", "blocks": [section("/var is full")]},
+        "/var is full",
     ),
     "a notification line that the blocks say too": (
         {"text": "Disk full", "blocks": [section("*Disk full* on db1")]},

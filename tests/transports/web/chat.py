@@ -7,6 +7,7 @@ import uuid
 from contextlib import asynccontextmanager
 
 import anyio
+from anyio.abc import TaskGroup
 
 from bot.config.settings import Settings
 from bot.wiring.web import ThreadHistory
@@ -27,11 +28,14 @@ class InWeb:
 
     name, ann, admin, by = "web", "U1", "U3", ""
 
-    def __init__(self, tasks):
+    tasks: TaskGroup
+    """Follows its pages."""
+
+    def __init__(self):
         self.fake = self  # what the stories wait at: there is no other side than the page
         self.pings: list[str] = []
         self.unfurls: list[str] = []
-        self._tasks, self._port = tasks, free_port()
+        self._port = free_port()
         self._pages, self._downloads = {}, {}
         self._edge, self.visitor = None, Visitor(self)
 
@@ -61,7 +65,7 @@ class InWeb:
         sent = [await self._upload(*file) for file in files]
         thread = str(uuid.uuid4())
         self._pages[thread] = Page()
-        self._tasks.start_soon(follow, self.visitor, thread, self._pages[thread])
+        self.tasks.start_soon(follow, self.visitor, thread, self._pages[thread])
         return await self.visitor.say(text, thread, files=sent, message_id=thread)
 
     ask_alone = ask

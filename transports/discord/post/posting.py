@@ -181,11 +181,12 @@ class Posting:
         if not decision:
             await remove(self._rest, question.channel, question.id)
             return
+        content = with_note(question.content, decision)
         try:
-            content = with_note(question.content, decision)
             await self._rest.edit(question.channel, question.id, content, urgent=False)
-        except PostFailed as error:
-            log.info("question.not_closed: keeps its buttons: %s", error)
+        except DiscordRefused as refused:
+            if refused.kind != "gone":
+                raise
 
     async def _post_for_one(self, outgoing: Outgoing, state: PostState) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""

@@ -61,6 +61,13 @@ def unreadable(what: str) -> str:
     return f"[{what} that I cannot read]"
 
 
+def unknown(what: str, kind: str, unread: set[str]) -> str:
+    """Return the mark for a block, a message or a file of a *kind* that is not known, and note the kind."""
+    is_name = _KIND.fullmatch(kind)
+    unread.add(kind if is_name else "unnamed")
+    return unreadable(f"a {what} of type {kind}" if is_name else f"a {what} of an unknown type")
+
+
 def _words(value: JsonValue, walk: Walk) -> str:
     """Return the words of a field: a string, an element, or a list of them."""
     match value:
@@ -87,9 +94,7 @@ def _element(shape: Shape, walk: Walk) -> str:
     kind = string(shape, "type")
     if read := KINDS.get(kind):
         return read(shape, walk)
-    named = _KIND.fullmatch(kind)
-    walk.unread.add(kind if named else "unnamed")
-    return unreadable(f"a block of type {kind}" if named else "a block of an unknown type")
+    return unknown("block", kind, walk.unread)
 
 
 def _fields(*names: str) -> Read:

@@ -31,6 +31,7 @@ REASONS = {
 }
 """Why a file cannot be read, by its mode, in a sentence for people."""
 
+OTHER_KIND = "it is of a kind that I do not know, and Slack does not say where its content is."
 HIDDEN = "Slack does not let me see it. I can read a copy that is sent here."
 UNHEARD = "Slack does not tell me where it is. Sending it again may help."
 NO_ACCESS = "I may not read files here: whoever runs this bot needs to add the files:read permission."
@@ -60,7 +61,10 @@ async def located(attachment: Attachment, lookups: Lookups) -> Attachment:
 
 def _reason(attachment: Attachment) -> str:
     """Return why a file of this mode cannot be read, blank for others."""
-    return next((reason for mode, reason in REASONS.items() if attachment.url == withheld_as(mode)), "")
+    address = attachment.url
+    if address == withheld_as("file_access") or not address.startswith(withheld_as("")):
+        return ""
+    return next((reason for mode, reason in REASONS.items() if address == withheld_as(mode)), OTHER_KIND)
 
 
 def _refusal(refused: SlackRefused) -> str:

@@ -1,10 +1,10 @@
 """The words of a message in Slack's markup, wherever they stand in it: text, blocks, attachments; pure.
 
-| attachment                                      | is                                             |
-|-------------------------------------------------|------------------------------------------------|
-| ``is_share`` or ``is_msg_unfurl``               | a forwarded message: somebody else's words     |
-| ``from_url`` or ``original_url``                | a preview of a link: the page's words, not read |
-| any other                                       | the author's own: a pasted table, an app's alert |
+| attachment                               | is                                               |
+|------------------------------------------|--------------------------------------------------|
+| with one of `FORWARDED`                  | a forwarded or linked message: somebody's words  |
+| ``from_url`` or ``original_url``         | a preview of a link: the page's words, not read  |
+| any other                                | the author's own: a pasted table, an app's alert |
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from html import escape, unescape
 from transports.slack.api.json_fields import Shape, instant, is_stamp, part, parts, string
 from transports.slack.events.blocks import unreadable, words_of
 
+FORWARDED = ("is_share", "is_msg_unfurl", "is_reply_unfurl")
+
 NO_PREVIEW = "[no preview available]"
 """What Slack writes in place of blocks for old apps; nobody sees it."""
+
+NO_TEXT = "This content can't be displayed."
+"""The text that Slack gives a message of blocks that has none."""
 
 MOST_ATTACHMENTS = 100
 """Attachments of one message that are read; Slack takes no more."""
@@ -101,7 +106,7 @@ def _left_out(items: Sequence[Shape]) -> str:
 
 
 def _is_forwarded(attachment: Shape) -> bool:
-    return attachment.get("is_share") is True or attachment.get("is_msg_unfurl") is True
+    return any(attachment.get(name) is True for name in FORWARDED)
 
 
 def _is_own(attachment: Shape) -> bool:
@@ -145,10 +150,11 @@ def _field(field: Shape) -> str:
 
 
 def _footer(attachment: Shape) -> str:
-    """Return the small print: a footer, and the time, which Slack shows as a date."""
+    """Return the small print: a footer, the time, which Slack shows as a date, and the way to what is forwarded."""
     seconds = str(attachment.get("ts", ""))
     date = f"<!date^{int(instant(seconds))}^{{date}}>" if is_stamp(seconds) else ""
-    return " | ".join(filter(None, (string(attachment, "footer"), date)))
+    way = f"<{string(attachment, 'from_url')}>" if attachment.get("is_share") is True else ""
+    return " | ".join(filter(None, (string(attachment, "footer"), date, "" if way == "<>" else way)))
 
 
 def _union(texts: Sequence[str]) -> str:
@@ -157,9 +163,10 @@ def _union(texts: Sequence[str]) -> str:
     Slack sends what a person writes twice, as text and as blocks. The text beside an app's blocks may be a summary of
     them, or say something else.
     """
-    texts = list(
-        dict.fromkeys(filter(str.strip, texts))
-    )  # most that people write comes twice in the same form
+    # Most that people write comes twice in the same form.
+    texts = list(dict.fromkeys(filter(str.strip, texts)))
+    if len(texts) > 1:
+        texts = [text for text in texts if text.strip() != NO_TEXT]
     if len(texts) < 2:
         return "".join(texts)
     kept: list[tuple[str, str]] = []

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from threads.model import Attachment, Author, Incoming, Spoken, ThreadId, Via
 from threads.store.checksummed_lines import scrub
 from transports.slack.api.json_fields import Shape, count, identifier, instant, part, parts, stamp, string
-from transports.slack.events.blocks import unreadable
+from transports.slack.events.blocks import unknown
 from transports.slack.events.decode import decode, mentioned
 from transports.slack.events.message_words import (
     all_words,
@@ -50,11 +50,15 @@ NOTED = frozenset(_NOTED.split())
 HUDDLES = frozenset({"huddle_thread", "sh_room_created", "sh_room_shared"})
 """Those of them that people see as a card without a text."""
 
+SUBTYPES = SAID | UNSEEN | NOTED | {"bot_message"}
+
 NO_DOWNLOAD = frozenset({"file_access", "hidden_by_limit", "huddle_transcript", "list"})
 """The modes of files whose address, if they have one, leads to a page of Slack's and not to their content."""
 
-CANVAS = frozenset({"canvas", "quip"})
+CANVAS = frozenset({"canvas", "docs", "quip"})
 """The modes of canvases, which are handed out as web pages."""
+
+MODES = NO_DOWNLOAD | CANVAS | {"", "email", "external", "hosted", "post", "snippet", "space", "tombstone"}
 
 LONGEST_TEXT = 100_000
 """Characters of one message; Slack's own have about 60,000 at most."""
@@ -162,20 +166,25 @@ def spoken(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Spoken | Non
 def _words_without_text(subtype: str) -> str:
     if subtype in HUDDLES:
         return "[a huddle]"
-    known = subtype in NOTED or subtype in SAID or subtype == "bot_message"
-    return "" if known else unreadable("a message of an unknown type")
+    return "" if subtype in SUBTYPES else unknown("message", subtype, set())
 
 
 def wanted(message: Shape, unread: set[str]) -> Iterator[str]:
     """Yield the ids that a message leaves unexplained: of its author, of whom it names, and of withheld files.
 
-    Add its kinds of blocks that cannot be read to *unread*.
+    Add its kinds that are not known to *unread*: of blocks, of files, and its own.
     """
+    if (subtype := string(message, "subtype")) not in SUBTYPES:
+        unknown("message", subtype, unread)
     yield identifier(message, "user")
     for words in all_words(message, unread):
         yield from mentioned(words)
     for holder in holders_of_files(message):
-        yield from (identifier(file, "id") for file in parts(holder, "files") if _is_withheld(file))
+        for file in parts(holder, "files"):
+            if _is_withheld(file):
+                yield identifier(file, "id")
+            if (mode := string(file, "mode")) not in MODES:
+                unknown("file", mode, unread)
 
 
 def author_of(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Author | None:
@@ -263,7 +272,7 @@ def attachment_of(file: Shape, user: str) -> Attachment:
     else recorded, as in a forwarded message, is not the user's own voice.
     """
     name = string(file, "name") or string(file, "title") or "file"
-    media_type, size, mode = string(file, "mimetype"), count(file, "size"), string(file, "mode")
+    media_type, size, mode = string(file, "mimetype"), count(file, "size"), identifier(file, "mode")
     if mode in CANVAS:  # its size is not that of the page
         name, media_type, size = f"{string(file, 'title') or 'canvas'}.html", "text/html", 0
     address = string(file, "url_private_download") or string(file, "url_private")
@@ -272,6 +281,6 @@ def attachment_of(file: Shape, user: str) -> Attachment:
         name=scrub(name)[:LONGEST_NAME],
         media_type=scrub(media_type)[:LONGEST_NAME],
         size=size,
-        url=withheld_as(mode) if mode in NO_DOWNLOAD else scrub(address),
+        url=withheld_as(mode) if mode in NO_DOWNLOAD or not (mode in MODES or address) else scrub(address),
         voice=string(file, "subtype") == "slack_audio" and identifier(file, "user") == user,
     )

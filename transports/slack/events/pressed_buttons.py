@@ -18,14 +18,13 @@ class PressedButtons(Presses[ButtonPress]):
         self._web, self._lookups = web, lookups
 
     async def retire(self, press: ButtonPress) -> None:
-        """Remove the buttons of the message; may be dropped."""
+        """Remove the buttons of the message. Raises `PostFailed`."""
         who = await self._lookups.name_of(press.incoming.author.id)
         note = f"{press.label or press.incoming.text}{who and ' by '}{who}"
         before = [block for block in press.blocks if isinstance(block, dict)]
         blocks: list[JsonValue] = [*without_actions(before, note)]
-        await self._web.try_call(
-            "chat.update", channel=press.channel, ts=press.ts, blocks=blocks, text=note, parse="none"
-        )
+        changed: dict[str, JsonValue] = {"blocks": blocks, "text": note, "parse": "none"}
+        await self._web.call("chat.update", channel=press.channel, urgent=False, ts=press.ts, **changed)
 
     async def thank(self, feedback: Feedback) -> None:
         """Thank the person alone for their feedback; may be dropped."""

@@ -185,15 +185,20 @@ class Posting:
         if not decision:
             await remove(self._web, question.channel, question.ts)
             return
-        await self._web.try_call(
-            "chat.update",
-            channel=question.channel,
-            ts=question.ts,
-            blocks=[*without_actions(question.blocks, decision)],
-            text=question.plain,
-            parse="none",
-            link_names=False,
-        )
+        try:
+            await self._web.call(
+                "chat.update",
+                channel=question.channel,
+                urgent=False,
+                ts=question.ts,
+                blocks=[*without_actions(question.blocks, decision)],
+                text=question.plain,
+                parse="none",
+                link_names=False,
+            )
+        except SlackRefused as refused:
+            if refused.kind != "gone":
+                raise
 
     async def _publish(
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
