@@ -99,12 +99,14 @@ async def test_a_question_about_somebody_elses_message_comes_with_that(tmp_path)
         assert "E = mc squared" in model.requests[0].messages[0].text
 
 
-async def test_a_forum_post_is_a_conversation(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
-        thread = await discord.post(U1, FORUM, "How?", f"{NAMED} how does it work?")
+async def test_a_forum_post_is_a_conversation_and_its_title_is_read_once(tmp_path):
+    model = Scripted(says("one"), says("two"))
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
+        thread = await discord.post(U1, FORUM, "Why is it slow?", f"{NAMED} how does it work?")
         await discord.until(lambda: answers(discord, thread.id) == ["one"])
         await discord.say(U1, thread.id, "and then?")
         await discord.until(lambda: answers(discord, thread.id) == ["one", "two"])
+    assert sum("Why is it slow?" in message.text for message in model.requests[1].messages) == 1
 
 
 async def test_a_message_in_an_archived_thread_that_nobody_knows_is_answered(tmp_path):

@@ -142,7 +142,12 @@ async def test_what_came_after_a_message_takes_one_call_or_is_counted(tmp_path):
         await at.opened_from("is it up?")
         after = await at.says("yes", "before")
         asked = await at.says("new one", "new two", "@bot?")
-        assert texts(await at.earlier(asked, after)) == ["new one", "new two"]
+        earlier = await at.earlier(asked, after)
+        assert (texts(earlier), earlier.title) == (["new one", "new two"], "")
+        assert at.asked() == [HISTORY]
+        assert texts(await at.earlier(after, at.thread.root)) == ["yes"], (
+            "the root is not a line below itself"
+        )
         assert at.asked() == [HISTORY]
         asked = await at.says(*(f"line {number}" for number in range(230)), "@bot?")
         earlier = await at.earlier(asked, after)

@@ -38,7 +38,7 @@ class EarlierLines:
     async def of(self, thread: ThreadId, before: str, after: str) -> Earlier:
         """Return lines of a thread; see `transports.base.transport.Transport.earlier`. Raises `PostFailed`.
 
-        A direct message and a chain of replies have none.
+        A direct message and a chain of replies have none. The title comes with those from the beginning only.
         """
         place = await self._place(thread, before)
         if place is None or place.kind != "thread":
@@ -48,8 +48,8 @@ class EarlierLines:
             return Earlier(title=title)
         page = await self._rest.history(thread.root, before=before if is_snowflake(before) else "")
         if after:
-            new = [message for message in page if message.id > number(after)]
-            return Earlier(self._lines(new), await self._count_between(thread.root, after, page), title)
+            new = [one for one in page if one.id > number(after) and one.type != STARTER]
+            return Earlier(self._lines(new), await self._count_between(thread.root, after, page))
         if len(page) < MAX_PAGE:
             root = await self._root(thread, page[:1])
             return Earlier(self._lines(_above(page, root)), 0, title)
