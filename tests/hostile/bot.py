@@ -38,14 +38,16 @@ BOB = Author("U2", "bob")
 class UserPlatform(Chat):
     """A platform where threads are older than the bot, people send and get files, and press buttons."""
 
-    def __init__(self, earlier: Sequence[Spoken] = (), files: dict[str, bytes] | None = None) -> None:
+    def __init__(
+        self, earlier: Sequence[Spoken] = (), files: dict[str, bytes] | None = None, title: str = ""
+    ) -> None:
         super().__init__()
         self.capabilities = Capabilities(find=True, earlier=True, files=True)
-        self.spoken, self.files = list(earlier), files or {}
+        self.spoken, self.files, self.title = list(earlier), files or {}, title
         self.attached: list[tuple[str, bytes]] = []
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
-        return Earlier(tuple(self.spoken))
+        return Earlier(tuple(self.spoken), title=self.title)
 
     @asynccontextmanager
     async def download(self, attachment: Attachment) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -18,7 +18,7 @@ from tests.bot.documents import hostile_files as made
 from tests.bot.tools.mcp.opened import plain
 from tests.bot.tools.site import page, serving
 from tests.world import ANN, calls, says
-from threads.model import Author, Spoken
+from threads.model import Attachment, Author, Spoken
 
 from .bench import CANARY, PUBLIC, FakeNetwork, params
 from .bot import Bot, UserPlatform, obedient_script, step
@@ -46,6 +46,9 @@ class Source:
     name: str
     reads: Sequence[tuple[str, dict[str, Any]]] = ()
     earlier: str = ""
+    title: str = ""
+    sent: bool = False
+    """The files came with a line that ann said before, without the bot."""
     files: dict[str, bytes] = field(default_factory=dict)
     before: Callable[[Bot], object] = lambda _: None
     pages: dict[str, bytes] = field(default_factory=dict)
@@ -81,6 +84,8 @@ def server(bot: Bot) -> dict[str, Any]:
 TITLED = b"<html><head><title>" + OBEY.encode() + b"</title></head><body><p>Words on a page.</body></html>"
 SOURCES = [
     Source("a line that was said before", earlier=OBEY),
+    Source("a title of the thread", title=OBEY),
+    Source("a file that came before", files={"notes.txt": OBEY.encode()}, sent=True),
     Source("a file that came", files={"notes.txt": OBEY.encode()}),
     Source("a name of a file that came", files={f"{OBEY.replace('.', '')[:100]}.txt": b"words"}),
     Source("a name of a file that cannot be read", files={f"{OBEY.replace('.', '')[:100]}.bin": bytes(range(256)) * 9}),
@@ -122,10 +127,11 @@ CASES = [
 async def test_a_model_that_obeys_a_text_from_outside_asks_a_person_first(case, tmp_path, monkeypatch):
     async with serving() as site:
         site.pages.update(case.source.pages)
-        platform = UserPlatform(
-            [Spoken(Author("U9", "mallory"), case.source.earlier)] if case.source.earlier else [],
-            case.source.files,
-        )
+        names = list(case.source.files)
+        sent = tuple(Attachment(name, name) for name in names if case.source.sent)
+        earlier = [Spoken(Author("U9", "mallory"), case.source.earlier)] if case.source.earlier else []
+        earlier += [Spoken(ANN, "look", files=sent)] if sent else []
+        platform = UserPlatform(earlier, case.source.files, case.source.title)
         bot = Bot(tmp_path, platform, FakeNetwork(port=site.ports["plain"]))
         bot.workspace.mkdir(parents=True)
         (bot.workspace / "mine.txt").write_text("words of ann")
@@ -138,7 +144,7 @@ async def test_a_model_that_obeys_a_text_from_outside_asks_a_person_first(case, 
             for text in case.source.first:
                 first = await platform.ask(text)
                 await platform.settled(first.id)
-            incoming = await platform.ask(names=list(case.source.files))
+            incoming = await platform.ask(names=() if sent else names)
             for number in range(case.source.approvals):
                 await platform.approve(number + 1)
             await asked_or_settled(platform, incoming.id, case.source.approvals + 1)

@@ -11,10 +11,14 @@ from functools import partial
 import anyio
 import pytest
 
-from tests.fakes.discord import FakeDiscord
+from bot.agent.prompt.earlier_lines import MOST_LINES
+from bot.tools.files.fetch import FetchFile
+from tests.fakes.discord import CHANNEL, FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.tool_context import make_toolbox
 from tests.transports.chats import InDiscord, InSlack, told
 from tests.world import Scripted, says
+from threads.model import Message, ToolCall
 from transports.discord.api.rest import MAX_PAGE
 from transports.slack.api.rate_limits import Limits
 
@@ -92,6 +96,50 @@ async def test_what_was_said_while_the_bot_was_away_is_asked_for_once(chat, bot)
         await told(chat, thread, "three")
         assert looks(chat) == 1
     assert "beep" in model.requests[0].messages[2].text
+
+
+async def thread_with(chat, name, content):
+    """Begin a thread that is not for the bot, with a file in its first message."""
+    if chat.name == "slack":
+        return (
+            await chat.fake.say("U1", "C1", "look", files=[chat.fake.file(name, content, "text/plain")])
+        ).ts
+    said = await chat.fake.say(chat.ann, CHANNEL, "look", files=[(name, content, "text/plain")])
+    return (await chat.fake.thread(chat.ann, said, "look")).id
+
+
+async def send(chat, thread, name, content):
+    """Send a file to a thread."""
+    if chat.name == "slack":
+        held = [chat.fake.file(name, content, "text/plain")]
+        await chat.fake.say("U2", "C1", "", files=held, thread_ts=thread)
+    else:
+        await chat.fake.say(chat.bob, thread, "", files=[(name, content, "text/plain")])
+
+
+async def test_a_file_of_the_root_comes_with_a_question_in_its_thread(chat, bot, tmp_path):
+    async with bot(model := Scripted()):
+        thread = await thread_with(chat, "app.log", b"no space left")
+        await chat.say(thread, f"{chat.mention} what is wrong in that file?")
+        await told(chat, thread, "ok")
+    assert "app.log (text/plain, 13 bytes)" in model.requests[0].messages[0].text
+    [stored] = tmp_path.rglob("attachments/*-app.log")
+    assert stored.read_bytes() == b"no space left"
+
+
+async def test_an_older_file_is_got_by_its_name(chat, bot, tmp_path):
+    fetch = Message("assistant", (ToolCall("c1", "fetch_file", {"name": "old.log"}),))
+    async with bot(model := Scripted(fetch, says("read")), toolbox=make_toolbox([FetchFile()])):
+        thread = await thread_with(chat, "app.log", b"no space left")
+        await send(chat, thread, "old.log", b"older words")
+        for _ in range(MOST_LINES):
+            await chat.bots_say(thread)
+        await chat.say(thread, f"{chat.mention} and the old one?")
+        await told(chat, thread, "read")
+    [stored] = tmp_path.rglob("attachments/*-old.log")
+    assert stored.read_bytes() == b"older words"
+    [result] = model.requests[1].messages[-1].results
+    assert "old.log (text/plain, 11 bytes)" in result.content
 
 
 async def test_what_was_said_while_the_link_was_down_is_asked_for(tmp_path):
