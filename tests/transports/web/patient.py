@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx2
 
+from tests.patience import WITHIN_S
 from tests.transports.web.site import Visitor
 
 RETRY_S = 0.2
@@ -85,7 +86,7 @@ class Page:
         news, self._news = self._news, anyio.Event()
         news.set()
 
-    async def until(self, predicate: Callable[[], object], seconds: float = 60) -> None:
+    async def until(self, predicate: Callable[[], object], seconds: float = WITHIN_S) -> None:
         with anyio.fail_after(seconds):
             while not predicate():
                 await self._news.wait()
