@@ -14,6 +14,7 @@ import pytest
 
 from tests.fakes.http import Reply, Stall, error
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
+from tests.patience import WITHIN_S
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ class Asking:
         return {"command": command, "env": environment, "cwd": self.folder}
 
     async def ask(self, *words: str, piped: bytes = b"") -> tuple[int, str, str]:
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             done = await anyio.run_process(**self.process(*words), input=piped, check=False)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -200,7 +201,7 @@ async def test_kills_within_calls_cost_their_prompts_and_the_time_to_the_next_st
         asking.says += [Reply([Stall()])] * (n + 1)
         asking.asked = anyio.Event()
         process = await anyio.open_process(**asking.process(f"question {n}"), stdin=subprocess.DEVNULL)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             await asking.asked.wait()
         process.kill()
         await process.wait()

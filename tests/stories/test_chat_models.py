@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from tests.fakes import anthropic, openai
+from tests.patience import WITHIN_S
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +31,7 @@ async def chat(folder: Path, settings: dict, lines: bytes = CONVERSATION) -> tup
         "OPENAI_API_KEY": "sk-canary-0123456789abcdef",
     }
     command = [sys.executable, "-m", "bot", "chat", "--settings", str(path)]
-    with anyio.fail_after(60):
+    with anyio.fail_after(WITHIN_S):
         done = await anyio.run_process(command, input=lines, check=False, env=environment, cwd=folder)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

@@ -16,6 +16,7 @@ from bot.wiring.app import serve
 from bot.wiring.escalation import Escalation
 from tests.fakes.discord import FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat
 from tests.sim.loop import virtual_time
 from tests.transports.bot import PROXIES
@@ -193,7 +194,7 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
         await serve(settings, {}, model="offline/demo", make_transports=lambda _: [chat, broken])
 
     async def told(count):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while len(chat.posts) < count:
                 await anyio.sleep(0.01)
         return [post.text for post in chat.posts]

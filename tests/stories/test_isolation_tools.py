@@ -97,7 +97,7 @@ async def answered(bot, platform):
     others = [other(n) for n in OTHERS]
     for event in others:
         await bot.orchestrator.receive(event)
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         await platform.settled(*(event.id for event in others))
     assert {platform.outcomes[event.id] for event in others} == {"answered"}
     texts = {post.thread.channel: post.text for post in platform.posts if post.kind == "reply"}
@@ -109,7 +109,7 @@ async def test_two_hundred_calls_that_hang_hold_eight_places_of_their_own_thread
     model = Calling(*(ToolCall(f"c{n}", "hangs", {"n": n}) for n in range(CALLS)))
     async with running(tmp_path, platform, model, tools=[hangs], limits=Limits(running_turns=2)) as bot:
         await bot.orchestrator.receive(message("bad", thread=BAD))
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await hangs.full.wait()
         await answered(bot, platform)
         assert (hangs.inside, hangs.most) == (MAX_PARALLEL, MAX_PARALLEL)

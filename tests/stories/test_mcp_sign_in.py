@@ -19,6 +19,7 @@ from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.fakes.mcp_oauth import CANARY, browse, parameters
 from tests.fakes.mcp_oauth import serving as serving_site
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, anthropic, serving
 from tests.stories.test_run_process import environ, running
 from tests.stories.test_run_process import settings as write_settings
@@ -161,7 +162,7 @@ async def test_a_revoked_sign_in_is_asked_for_and_the_turn_goes_on_by_itself(tmp
         assert waiting.id not in made.chat.outcomes
         made.site.grants.person = "ann again"
         assert (await made.chat.say(await browse(link))).text == "You are signed in at shop."
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await made.chat.settled(waiting.id)
         assert made.chat.posts[-1].text == "There you are."
         assert made.site.calls == [("ann again", "whoami")]
@@ -172,7 +173,7 @@ async def test_a_sign_in_by_another_link_ends_the_question_too(tmp_path, ports):
         waiting = await revoked(made, Tool("c1", "shop__whoami"), Tool("c2", "shop__whoami"), Text("Done."))
         await asked(made)
         await made.sign_in()
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await made.chat.settled(waiting.id)
         assert made.site.calls == [("ann", "whoami")] * 2
         await asked(made, 1)
@@ -191,7 +192,7 @@ async def test_who_does_not_sign_in_gets_an_answer_without_it(tmp_path, ports, a
         if answer != 2:
             question, _ = await asked(made, 2)
             await made.chat.send(question.choices[2].command)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await made.chat.settled(waiting.id)
         assert '\\"permission\\"' in made.last_request
         assert told in made.last_request
@@ -209,7 +210,7 @@ async def test_calls_of_one_step_share_a_question_and_an_approval_is_asked_for_o
             await made.chat.say(approvals(made)[-1].choices[0].command)
         _, link = await asked(made)
         await made.chat.say(await browse(link))
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await made.chat.settled(waiting.id)
         assert made.site.calls == [("ann", "whoami")] * 2
         assert len(approvals(made)) == 2
@@ -231,7 +232,7 @@ async def test_in_a_channel_the_question_has_no_link(tmp_path, ports):
         assert "http" not in made.chat.posts[-1].text
         assert "the answer has a link for you alone" in made.chat.posts[-1].text
         await made.sign_in()
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await made.chat.settled(overheard.id)
         assert made.site.calls == [("ann", "whoami")]
 

@@ -20,6 +20,7 @@ from bot.schedules.store import Schedules
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
+from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, compatible, serving
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
@@ -94,7 +95,7 @@ async def playing(tmp_path, *replies, chat=None, **more):
 
 async def asked(fake, requests):
     """Wait until the model was asked so often."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while len(fake.requests) < requests:
             await anyio.sleep(0.01)
 

@@ -19,6 +19,7 @@ from bot.playbooks.parsing import parse_playbook
 from tests.fakes import openai as o
 from tests.fakes.http import Stall, error
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.serving import FAST, compatible
 from tests.stories.test_run_process import environ, running
 from tests.stories.test_run_process import settings as write_settings
@@ -345,7 +346,7 @@ async def test_a_kill_inside_each_stage_repeats_nothing_that_was_on_disk(tmp_pat
                     thread = await bot.play(name, "killed")
                 elif ASKS[name] == before:
                     await thread.decide("Yes")
-                with anyio.fail_after(30):
+                with anyio.fail_after(WITHIN_S):
                     await model.holds.wait()
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
@@ -372,7 +373,7 @@ async def test_a_kill_on_either_side_of_each_border_plays_no_stage_twice(tmp_pat
                     thread = thread or await bot.play(name, "killed")
                     if ASKS[name] == stage and dies == "before":
                         await thread.decide("Yes")
-                    with anyio.fail_after(30):
+                    with anyio.fail_after(WITHIN_S):
                         assert await process.wait() == -signal.SIGKILL
                 assert model.answers["killed"][stage] == deque()
                 run = thread.run()
@@ -394,7 +395,7 @@ def outputs(data):
 
 async def over(bot, thread, model, name):
     """Check that each answer was given once, one question asked, and one outcome posted."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(WITHIN_S):
         while not (ends := settled(bot.data)):
             await anyio.sleep(0.01)
     assert ends == ["answered"]

@@ -12,6 +12,7 @@ import pytest
 
 from bot.wiring import reload
 from tests.fakes import openai as o
+from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat, compatible, serving
 from tests.world import ANN, message
 from threads.model import Author, ThreadId
@@ -129,7 +130,7 @@ async def test_a_running_turn_ends_with_what_it_began_with(tmp_path, monkeypatch
             first = await chat.send("write", thread=thread(0))
             await chat.until(lambda: any(post.choices for post in chat.posts))
             path.write_text(json.dumps(new))
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 while "everybody-2" not in (await chat.say("/model", thread=thread(3))).text:
                     await anyio.sleep(0.01)
             approve = next(post for post in chat.posts if post.choices).choices[0].command
@@ -169,7 +170,7 @@ async def test_access_and_budget_count_at_once_and_the_operators_hear_of_a_fault
 
 async def until_served(chat, author, outcome):
     """Write until the outcome is the expected one."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while True:
             incoming = await mention(chat, author)
             await chat.settled(incoming.id)

@@ -16,6 +16,7 @@ from anyio.streams.text import TextReceiveStream
 from bot.wiring import run
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 
 pytestmark = pytest.mark.anyio
 
@@ -54,7 +55,7 @@ async def running(path, env, code=CODE):
 
 async def ended(path, env):
     command = [sys.executable, "-c", CODE, "run", "--settings", str(path)]
-    with anyio.fail_after(30):
+    with anyio.fail_after(WITHIN_S):
         done = await anyio.run_process(command, env=env, check=False)
     return done.returncode, done.stderr.decode()
 
@@ -102,13 +103,13 @@ async def test_a_follower_of_the_events_goes_on_over_kill_minus_nine(tmp_path):
                 options = "--follow", "--kind", "settled"
                 next_event = await stack.enter_async_context(events_of(path, environ(), *options))
                 said = await slack.say("U1", "C1", "<@UBOT> hello secretly").delivered(20)
-                with anyio.fail_after(20):
+                with anyio.fail_after(WITHIN_S):
                     first = await next_event()
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
             async with running(path, environ(slack)):
                 await slack.say("U1", "C1", "and now?", thread_ts=said.ts).delivered(20)
-                with anyio.fail_after(60):
+                with anyio.fail_after(WITHIN_S):
                     gap, second = await next_event(), await next_event()
     assert [first["kind"], gap["kind"], second["kind"]] == ["settled", "gap", "settled"]
     assert first["message_id"] != second["message_id"]
@@ -278,7 +279,7 @@ class Lines:
 
     async def until(self, event):
         """Return the next line of an event."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 *whole, self.rest = self.rest.split(b"\n")
                 self.lines += [json.loads(line) for line in whole if line.startswith(b"{")]

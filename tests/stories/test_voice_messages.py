@@ -49,7 +49,7 @@ class Recorder(Chat):
     async def hear(self, *files, text=""):
         """Send recordings, and return the post that settles them."""
         incoming = await self.record(*files, text=text)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await self.settled(incoming.id)
         return next(post for post in reversed(self.posts) if post.reply_to == incoming.id)
 
@@ -171,7 +171,7 @@ async def test_after_a_restart_a_transcript_is_not_paid_again(tmp_path):
         Provider() as again,
         serving(tmp_path, settings(again), chat=(chat := Recorder())),
     ):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await chat.settled("m1")
     assert again.recordings == []
     assert "the word is plum" in again.asked[0]
@@ -190,7 +190,7 @@ async def test_a_kill_while_it_listens_counts_what_was_set_aside_and_listens_aga
         Provider(transcript("plum", by_seconds(1))) as again,
         serving(tmp_path, settings(again), chat=(chat := Recorder())),
     ):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await chat.settled("m1")
     assert "plum" in again.asked[0]
     assert [kind for kind, _ in charges(tmp_path)].count("reserve") == 2
@@ -335,7 +335,7 @@ async def test_a_voice_message_during_a_turn_joins_it(tmp_path):
         await running.wait()
         await chat.record()
         go_on.set()
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await chat.settled("m1")
             await chat.settled("m2")
     assert chat.outcomes == {"m1": "answered", "m2": "merged"}

@@ -116,7 +116,7 @@ async def test_a_call_that_a_death_cut_off_costs_its_prompt_and_the_time_that_pa
             await account.reserve("fake/one", 50_000, Pace(at_once=7, per_s=1))
     async with ledgers() as ledger:
         again = await Accounts(ledger, HARD).open("t1", "ann", "m1")
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             while (total := ledger.budgets.total(("thread", "t1"))).reserved or not total.spent:
                 await ledger.read([("thread", "t1")])
                 await anyio.sleep(0.01)
@@ -125,7 +125,7 @@ async def test_a_call_that_a_death_cut_off_costs_its_prompt_and_the_time_that_pa
 
 
 async def until_spent(ledger, micros):
-    with anyio.fail_after(20):
+    with anyio.fail_after(WITHIN_S):
         while ledger.budgets.total(("thread", "t1")).spent != micros:
             await ledger.read([("thread", "t1")])
             await anyio.sleep(0.01)

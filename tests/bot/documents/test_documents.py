@@ -420,7 +420,7 @@ anyio.run(Documents(anyio.to_thread.run_sync).text_of, b"<html>" + b"<b><i>" * 5
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere its own alarm ends it")
 async def test_a_child_dies_with_its_parent_even_by_kill_9():
     async with await anyio.open_process([sys.executable, "-c", PARENT]) as parent:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             while not (found := children(parent.pid)):
                 await anyio.sleep(0.02)
             await anyio.sleep(0.3)

@@ -20,6 +20,7 @@ from bot.llm.detect_model import (
     find_local,
 )
 from tests.fakes.http import FakeHttp, Reply
+from tests.patience import WITHIN_S
 
 OWN = {"models": [], "version": "1", "default_generation_settings": {}}
 """What the servers' own APIs say, in one."""
@@ -191,7 +192,7 @@ async def test_an_endless_answer_is_cut_off() -> None:
                 await stream.send(b" " * 65536)
 
     async with listening(flood) as port:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             assert (await choose({}, servers(port), within_s=60)).model == "offline/demo"
 
 

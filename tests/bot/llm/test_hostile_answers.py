@@ -46,7 +46,7 @@ async def fail_with(api, http, reply: Reply, **limits) -> tuple[ProviderError, F
     """Return the failure of a call, and the server."""
     async with FakeProvider([reply]) as fake:
         model = model_at(fake.base_url, api, http, **limits)
-        with anyio.fail_after(60), pytest.raises(ProviderError) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(ProviderError) as caught:
             await model.complete(ask(), deaf)
         with anyio.fail_after(WITHIN_S):
             while not fake.hung_up and reply.steps and isinstance(reply.steps[-1], Flood):

@@ -11,6 +11,7 @@ from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
 from tests.bot.observe.test_otlp_export import receiving
+from tests.patience import WITHIN_S
 from tests.serving import Chat
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
@@ -35,7 +36,7 @@ async def test_a_served_turn_can_be_scraped_and_traced(tmp_path, monkeypatch, fr
             tasks.start_soon(
                 run.serve_until_stopped, settings, {"DISCORD_TOKEN": "t"}, Stop(1), Notify.from_environ({})
             )
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 await seat.ready.wait()
                 await seat.say("list")
                 body = ""

@@ -61,7 +61,7 @@ async def serving(data, model, drain_s=20.0):
     bot = StoppableBot(data, model, drain_s)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(bot.run)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             await bot.seat.ready.wait()
             yield bot
         tasks.cancel_scope.cancel()
@@ -155,7 +155,7 @@ async def test_a_signal_before_anything_is_served_ends_it_at_once():
 
 
 async def until(true):
-    with anyio.fail_after(60):
+    with anyio.fail_after(WITHIN_S):
         while not true():
             await anyio.sleep(0.01)
 

@@ -21,6 +21,7 @@ from bot.store.archive import BackupDamaged, read, verify
 from bot.store.layout import Step
 from bot.store.restored_answers import Restored, skip_answered
 from tests.bot.store.archives import now, put_back, tree
+from tests.patience import WITHIN_S
 from tests.serving import Chat, serving
 from threads.errors import NewerSchema, StoreUnavailable, TransportUnavailable
 from threads.journal.records import Ledger as Promises
@@ -108,7 +109,7 @@ async def restored_and_caught_up(file, data, seat, sent):
     again.capabilities = Capabilities(find=True, lands_late=False)
     again.posts, again.sent = seat.posts, seat.sent
     async with serving(data, SETTINGS, model="offline/demo", chat=again):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await catch_up(again, sent, data)
             answer = await again.say("hello", thread=PLACES[0])
     assert "offline/demo" in answer.text

@@ -16,6 +16,7 @@ from bot.admin.cli import main
 from bot.store.layout import DATA_VERSION, kind_of
 from bot.store.migrations import version_of
 from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, TickingClock, make
+from tests.patience import WITHIN_S
 from tests.serving import Chat, serving
 from threads.journal.records import Ledger, record_adapter
 from threads.model import Outgoing, ThreadId, message_key
@@ -61,7 +62,7 @@ async def test_what_an_old_process_left_is_served_to_its_end(tmp_path):
     }
     seat = seat_of_then()
     async with serving(data, SETTINGS, model="offline/demo", chat=seat):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await seat.until(lambda: any("?" in post.key for post in seat.posts))
             await seat.send("/approve", thread=ASKED)
             await seat.settled(*left)
@@ -83,7 +84,7 @@ async def test_the_first_journal_ever_is_still_understood(tmp_path):
     place = ThreadId("fake", "W", "C1", "2.0")
     seat.posts.append(Outgoing(place, message_key(place, "m3"), "Here I am.", "reply"))
     async with serving(data, SETTINGS, model="offline/demo", chat=seat):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await seat.settled("m2", "m3", "m4")
     assert seat.outcomes == {"m1": "answered", "m2": "answered", "m3": "answered", "m4": "answered"}
     assert [post.reply_to for post in seat.posts[1:]].count("m3") == 0
@@ -94,7 +95,7 @@ async def test_what_is_too_old_to_be_served_is_answered_for(old):
     left = {pending.received.message_id for pending in owed_in(old).pending.values()}
     seat = seat_of_then()
     async with serving(old, SETTINGS, model="offline/demo", chat=seat):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await seat.settled(*left)
     assert not owed_in(old).pending
 

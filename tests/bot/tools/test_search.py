@@ -10,6 +10,7 @@ import pytest
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolTimeout
 from bot.tools.files import search as module
 from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
+from tests.patience import WITHIN_S
 from tests.tool_context import tool_context
 from tests.world import inline
 
@@ -28,7 +29,7 @@ def context(tmp_path):
 
 
 async def search(context, text, **more):
-    with anyio.fail_after(30):
+    with anyio.fail_after(WITHIN_S):
         return await SearchFiles(inline)(SearchArguments(text=text, **more), context)
 
 

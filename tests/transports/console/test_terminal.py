@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.patience import WITHIN_S
 from tests.transports.console.consoles import at_terminal, terminal
 from threads.model import Outgoing, TextDelta
 from transports.console.parse import thread_id
@@ -336,7 +337,7 @@ async def test_a_bug_in_the_sink_ends_the_serving_loudly(history):
 
     with terminal() as (keys, _, console):
         keys.send_text("hello\r")
-        with anyio.fail_after(20), pytest.raises(ExceptionGroup) as caught:
+        with anyio.fail_after(WITHIN_S), pytest.raises(ExceptionGroup) as caught:
             await console.serve(broken)
     assert caught.group_contains(LookupError)
 
@@ -345,5 +346,5 @@ async def test_leaving_waits_only_so_long_for_a_disk_that_hangs(monkeypatch):
     monkeypatch.setattr("transports.console.terminal.DRAIN_S", 0.01)
     with terminal() as (keys, _, console):
         keys.send_text("hello\r" + CTRL_D)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             await console.serve(lambda _: anyio.sleep_forever())

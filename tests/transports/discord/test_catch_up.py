@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, U1, VOICE, FakeDiscord, Refused, Status
 from tests.fakes.discord.sdk import RecordingClient, connected
+from tests.patience import WITHIN_S
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
 from threads.errors import StoreUnavailable, TransportUnavailable
@@ -77,7 +78,7 @@ class World:
     async def session(self):
         client = RecordingClient()
         async with connected(client, self.discord):
-            with anyio.fail_after(60):  # it tries again until it can
+            with anyio.fail_after(WITHIN_S):  # it tries again until it can
                 await self.bot.ready(last_messages(client.guilds))
             yield
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer, fault
+from tests.patience import WITHIN_S
 from tests.serving import compatible
 from tests.transports.web.chromium import browsing, holding, look_away, needs_chromium, say
 from tests.transports.web.site import serving_page
@@ -252,7 +253,7 @@ async def test_the_keyboard_alone_is_enough(tmp_path):
 
 
 async def test_a_restart_of_the_bot_is_survived_without_a_hand(tmp_path):
-    with anyio.fail_after(60):
+    with anyio.fail_after(WITHIN_S):
         async with serving_page(tmp_path) as site:
             port = site.web.address.port
             async with browsing(site) as page:

@@ -124,7 +124,7 @@ async def test_a_reader_that_stops_is_cut_off_and_its_connection_closed(tmp_path
             await ann.enter()
             deaf = await raw_stream(web, ann)
             async with deaf:
-                with anyio.fail_after(20):
+                with anyio.fail_after(WITHIN_S):
                     while not web._talk._streams:
                         await anyio.sleep(0.01)
                     while web._talk._streams:  # more than all buffers between us hold

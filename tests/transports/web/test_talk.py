@@ -317,7 +317,7 @@ async def test_a_page_that_reads_nothing_delays_nobody(tmp_path):
         async with ann.events(thread), ann.events(thread) as events:
             for number in range(30):
                 await ann.say(f"message {number}", thread)
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 while len([e for e in events.seen if e["op"] == "settled"]) < 30:
                     await events.until("settled")
 

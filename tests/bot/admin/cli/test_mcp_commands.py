@@ -13,6 +13,7 @@ import pytest
 
 from bot.tools.mcp.credentials import FOLDER
 from tests.fakes.mcp_oauth import CANARY, browse, serving
+from tests.patience import WITHIN_S
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ async def command(folder, *words):
     )
     async with process:
         try:
-            with anyio.fail_after(60):
+            with anyio.fail_after(WITHIN_S):
                 yield process
         finally:
             if process.returncode is None:

@@ -13,6 +13,7 @@ from bot.store.postgres.marks import PostgresMarks
 from tests.bot.store.postgres.workers import rows
 from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
+from tests.patience import WITHIN_S
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.worker import worker_in
 from tests.world import Scripted, says
@@ -55,7 +56,7 @@ async def test_what_was_said_while_the_database_was_away_is_answered_once_it_is_
             await anyio.sleep(AWAY_S)
             assert len(slack.posts()) == 1
             await anyio.to_thread.run_sync(server.start)
-            with anyio.fail_after(60):
+            with anyio.fail_after(WITHIN_S):
                 while len(slack.posts()) < 3 or rows(dsn, "SELECT FROM message WHERE settled IS NULL"):
                     await anyio.sleep(0.1)
             assert {key for (key,) in rows(dsn, "SELECT key FROM message WHERE outcome = 'answered'")} == {
@@ -85,7 +86,7 @@ async def test_a_follow_up_is_answered_although_the_worker_died_that_heard_the_m
             slack.sockets.send = send_mention_first_to_the_dying
             root = slack.say("U1", "C1", "<@UBOT> hello")
             await slack.say("U1", "C1", "and one thing more", thread_ts=root.ts)
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             await slack.until(lambda: answer(slack, "one") and answer(slack, "two"))
 
 

@@ -18,6 +18,7 @@ from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
 from bot.store.postgres.store import PostgresStore
 from tests.one_model import OneModel
+from tests.patience import WITHIN_S
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import StoreUnavailable
 from threads.model import Deleted, Limits, ThreadId, message_key
@@ -121,7 +122,7 @@ async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_tw
                 await anyio.sleep(0.02)
                 if number % 15 == 14:
                     stopped[rng.randrange(3)].set()
-        with anyio.fail_after(40):
+        with anyio.fail_after(WITHIN_S):
             while None in (rows := outcomes(dsn)).values():
                 await anyio.sleep(0.1)
         tasks.cancel_scope.cancel()

@@ -32,6 +32,7 @@ from bot.routing.rate_limit import RateLimiter
 from bot.store.postgres.store import PostgresStore
 from bot.wiring.core import Core
 from tests.bot.store.postgres.workers import rows
+from tests.patience import WITHIN_S
 from tests.world import ANN, T1, Gate, Platform, Scripted, message, running, says
 from threads.model import Answer, Author, Deleted, Edited, Incoming, Option, Question
 from transports.base.transport import Capabilities
@@ -254,7 +255,7 @@ async def test_what_another_worker_hears_counts_as_if_the_owner_had_heard_it(dsn
     model = Scripted(gate)
     given = {"clock": now, "allowed": lambda event: event.author == ANN, "rates": RateLimiter(2)}
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             async with (
                 running(tmp_path / "a", platform, model, store=stores[0], **given) as owner,
                 running(tmp_path / "b", platform, model, store=stores[1], **given) as other,
@@ -280,7 +281,7 @@ async def test_the_answer_to_a_question_counts_whichever_worker_hears_it(dsn, tm
         return "done"
 
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             async with (
                 running(tmp_path / "a", platform, Scripted(), store=stores[0], clock=now, run=run) as owner,
                 running(tmp_path / "b", platform, Scripted(), store=stores[1], clock=now, run=run) as other,

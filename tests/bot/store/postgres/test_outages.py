@@ -24,6 +24,7 @@ from bot.store.postgres.session import Session, SessionLost, SessionRefused, is_
 from bot.store.postgres.store import PostgresStore
 from bot.store.postgres.worker import LEASE_S
 from tests.bot.store.postgres.workers import rows
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.world import T1
 from threads.errors import StoreUnavailable
@@ -122,7 +123,7 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
                 people.start_soon(say, number)
             await anyio.sleep(LEASE_S + 1)
             await anyio.to_thread.run_sync(admin, *ends)
-        with anyio.fail_after(30):
+        with anyio.fail_after(WITHIN_S):
             while rows(dsn, "SELECT FROM message WHERE settled IS NULL"):
                 await anyio.sleep(0.05)
         assert len(rows(dsn, "SELECT FROM worker")) == 2

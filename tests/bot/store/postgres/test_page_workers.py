@@ -111,7 +111,7 @@ async def test_text_grows_at_both_and_a_page_that_opens_in_the_middle_has_all_of
             thread = str(uuid.uuid4())
             message = await a.say("hello", thread)
             async with watching(a, thread) as at_a, watching(b, thread) as at_b:
-                with anyio.fail_after(30):  # either may be told later than the other
+                with anyio.fail_after(WITHIN_S):  # either may be told later than the other
                     while not at_a.draft(message) or at_a.draft(message) != at_b.draft(message):
                         await anyio.sleep(0.02)
                 assert at_b.messages[message].text == "hello"

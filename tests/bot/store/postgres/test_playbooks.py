@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from tests.fakes import openai as o
+from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.stories.test_playbooks import asked, settings, stalled, text, unrecoverable, write
 from tests.stories.test_playbooks_process import EVERYTHING_PASSED, SUCCESS, Model, place
@@ -52,7 +53,7 @@ async def test_another_worker_goes_on_in_the_stage_in_which_the_first_one_was_ki
             thread = await bot.play("release-notes", "killed")
             if stage == "deliver":
                 await thread.decide("Yes")
-            with anyio.fail_after(30):
+            with anyio.fail_after(WITHIN_S):
                 await model.holds.wait()
             asked, left = len(model.requests), sum(model.left().values())
             async with running(other, env):

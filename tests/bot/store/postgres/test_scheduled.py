@@ -79,7 +79,7 @@ async def test_each_occurrence_is_sent_once_by_workers_that_die(dsn):
             await anyio.sleep(rng.uniform(1, 2))
             for (holder,) in rows(dsn, "SELECT worker FROM role WHERE name = 'schedules'"):
                 deaths[holder].set()
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             while state.value.schedules:
                 await anyio.sleep(0.1)
                 await first.states.refresh()

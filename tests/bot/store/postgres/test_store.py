@@ -30,7 +30,7 @@ async def test_a_bot_says_that_the_database_is_away_and_nothing_once_it_is_back(
         yield
 
     async def until_troubles(*wanted):
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while not parts or [*parts[0].troubles()] != [*wanted]:
                 await anyio.sleep(0.05)
 

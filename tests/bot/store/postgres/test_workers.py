@@ -226,7 +226,7 @@ async def test_while_the_server_is_away_nothing_is_acknowledged_and_then_all_goe
         with pytest.raises(StoreUnavailable):
             await one.journal.append(one.routed[0].start(1, "ref"))
         await anyio.to_thread.run_sync(server.start)
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 try:
                     assert await other.journal.receive(message(2))
@@ -247,11 +247,11 @@ async def test_a_worker_whose_connections_are_cut_takes_its_lock_again_and_goes_
         for number in range(CUTS):
             shared = [connection.info.backend_pid for _, connection in one.store.pool._idle if which == "all"]
             await anyio.to_thread.run_sync(run, dsn, CUT.format(number=one.worker.number, shared=shared))
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 while not await received(one, message(number)):
                     await anyio.sleep(0.01)
             await one.until(lambda number=number: len(one.routed) == number + 1)
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 await one.worker.ensure_ownership()
             await one.settle(one.routed[-1])
         assert (one.died, other.died, one.lost, other.taken, other.routed) == (None, None, [], [], [])
@@ -374,7 +374,7 @@ async def test_a_worker_that_was_killed_leaves_no_circuit_open_in_the_audit(dsn)
                 await audit.flush()
             killed, other = seats
             await killed.kill()
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 while True:
                     await audits[1].flush()
                     found = await anyio.to_thread.run_sync(read_records, dsn)

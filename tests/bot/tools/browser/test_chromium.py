@@ -24,6 +24,7 @@ from bot.tools.browser.launch import has_own, system_browser
 from bot.tools.browser.session import BrowserFailed, PageFailed, PageRequest
 from tests.bot.tools.processes import children, descendants, gone
 from tests.bot.tools.site import PUBLIC, hanging, redirect
+from tests.patience import WITHIN_S
 
 from .site import page, running, serving
 
@@ -409,7 +410,7 @@ async def test_a_bot_that_is_killed_leaves_no_browser_behind(one):
         [sys.executable, "-m", "tests.bot.tools.browser.bot_that_dies"], cwd=root, stderr=subprocess.DEVNULL
     )
     async with bot:
-        with anyio.fail_after(40):
+        with anyio.fail_after(WITHIN_S):
             victims = json.loads(await bot.stdout.receive())
         assert all(Path(f"/proc/{pid}").exists() for pid in victims)
         bot.send_signal(signal.SIGKILL)

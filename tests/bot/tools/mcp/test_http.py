@@ -12,6 +12,7 @@ from bot.tools.mcp.server import Timeouts
 from bot.tools.mcp.tool import MAX_TEXT
 from tests.bot.tools.mcp.opened import QUICK, call, opened, plain, workshop
 from tests.bot.tools.site import hanging, serving
+from tests.patience import WITHIN_S
 
 PROGRAM = Path(__file__).parent / "program.py"
 
@@ -22,7 +23,7 @@ async def run_program(port: int, *more: str):
         [sys.executable, str(PROGRAM), str(port), *more], stdin=None, stdout=None, stderr=None
     )
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(WITHIN_S):
             while process.returncode is None:
                 with suppress(OSError):
                     await (await anyio.connect_tcp("127.0.0.1", port)).aclose()
@@ -115,7 +116,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
             outcomes.append(str(error))
 
     async with run_program(free_tcp_port) as process, opened(tmp_path, {"web": at(free_tcp_port)}) as servers:
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(doomed, servers)
@@ -126,7 +127,7 @@ async def test_a_server_that_dies_in_the_middle_of_calls_and_comes_back(tmp_path
         with pytest.raises(McpUnavailable):
             await call(servers, "web__add", a=1, b=1)
         async with run_program(free_tcp_port):
-            with anyio.fail_after(20):
+            with anyio.fail_after(WITHIN_S):
                 while servers.servers[0].state != "connected":
                     await anyio.sleep(0.05)
             assert (await call(servers, "web__add", a=1, b=1)).result == "2"

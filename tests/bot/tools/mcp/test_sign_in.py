@@ -258,7 +258,7 @@ async def test_a_call_is_told_how_its_asker_signs_in_and_when_that_is_done(tmp_p
         async def on_done():
             done.set()
 
-        with sign_in.watching(on_done), anyio.fail_after(20):
+        with sign_in.watching(on_done), anyio.fail_after(WITHIN_S):
             link = re.search(r"```\n(\S+)\n```", await sign_in.instructions())[1]
             assert link in await sign_in.instructions(), "a link that is open is the same for another call"
             await our.sign_in(BOB)
@@ -294,7 +294,7 @@ async def test_an_authorization_server_in_trouble_costs_nobody_their_sign_in(
             patch.setattr(site.grants, "exchange_refresh_token", broken)
             with pytest.raises(McpUnavailable):
                 await our.call()
-        with anyio.fail_after(20):
+        with anyio.fail_after(WITHIN_S):
             while True:
                 try:
                     assert await our.call() == "you are ann"

@@ -105,7 +105,7 @@ anyio.run(main)
 
 async def test_servers_die_with_a_bot_that_was_killed(tmp_path):
     bot = await anyio.open_process([sys.executable, "-c", BOT, str(tmp_path)], stdin=None, stderr=None)
-    with anyio.fail_after(60):
+    with anyio.fail_after(WITHIN_S):
         child = int(await bot.stdout.receive())
     server = starts(tmp_path, "stubborn")[0]
     bot.send_signal(signal.SIGKILL)
