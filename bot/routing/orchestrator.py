@@ -86,9 +86,9 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    clean = _scrubbed(event)
-                    await self._journal.receive(clean, self._limit(clean))
+                    await self._journal.receive(_scrubbed(event), self._limit(event))
             case Edited() | Deleted():
+                event = _scrubbed(event) if isinstance(event, Edited) else event
                 if not await self._journal.forward(event):
                     try:
                         await self.change(event)
@@ -104,7 +104,7 @@ class Orchestrator:
         """Edit a message whose turn has not started, withdraw one, or stop a thread. Raises `StoreUnavailable`."""
         match event:
             case Edited():
-                await self._journal.amend(_scrubbed(event))
+                await self._journal.amend(event)
             case Deleted():
                 await self._registry.withdraw(event)
             case StopRequest():
