@@ -40,7 +40,8 @@ REPAIRED_BYTES = 1_000_000
 class Entry:
     """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
 
-    ``outcome``, ``by`` and ``spent`` are for ``settled``, ``files`` for a message: their names and sizes in bytes.
+    ``outcome``, ``by`` and ``spent`` are for ``settled``. ``files``, their names and sizes in bytes, and ``quoted``,
+    what others say in it, are for a message.
     """
 
     at: str
@@ -56,6 +57,7 @@ class Entry:
     files: tuple[tuple[str, int], ...] = ()
     closed: QuestionClosed | None = None
     spent: UsageCounted | None = None
+    quoted: str = ""
     v: int = SCHEMA_VERSION
 
 
@@ -165,10 +167,14 @@ class Log:
 def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
     """Return the log entries of a settled message: what was said, asked and answered, and the outcome."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
-    author, text = received.author.id, received.text
-    files = tuple((file.name, file.size) for file in received.files)
     question = Entry(
-        at=received.at, kind="message", message_id=message_id, author=author, text=text, files=files
+        at=received.at,
+        kind="message",
+        message_id=message_id,
+        author=received.author.id,
+        text=received.text,
+        quoted=received.quoted,
+        files=tuple((file.name, file.size) for file in received.files),
     )
     outcome = Entry(
         at=end.at,

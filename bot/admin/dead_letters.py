@@ -42,4 +42,6 @@ def resubmissions(letter: DeadLetter) -> Iterator[Incoming]:
     """Return the message again and again, each time under another id; the caller takes the first unused one."""
     thread = ThreadId.parse(letter.thread_id)
     for number in count(1):
-        yield Incoming(f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text)
+        yield Incoming(
+            f"{letter.message_id}~{number}", thread, Author(letter.author), letter.text, quoted=letter.quoted
+        )

@@ -32,7 +32,8 @@ async def build_setup(
     first = run.entries == run.attempt == 1
     asked = turn.playing.incoming
     shown_id = "" if due_of(asked.id) else asked.id  # a scheduled prompt would get a heading of its own
-    incoming = replace(turn.incoming, id=shown_id, files=asked.files if first else ())
+    quoted = asked.quoted if stage.setup.words else ""
+    incoming = replace(turn.incoming, id=shown_id, files=asked.files if first else (), quoted=quoted)
     message = await replace(user_messages, extend=add_nothing).build(turn, incoming)
     *before, prompt = message.blocks
     given = [*_words(run, stage), *_results(run, stage), *map(_file, files), *_failure(run)]

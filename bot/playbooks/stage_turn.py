@@ -76,7 +76,7 @@ class StageTurn:
     ) -> None:
         message_id = f"{turn.incoming.id}.{visit_id}"
         self.incoming: Incoming = replace(
-            turn.incoming, id=message_id, text=text, first="", files=(), alias=""
+            turn.incoming, id=message_id, text=text, first="", files=(), alias="", quoted=""
         )
         self.playing = turn
         self._visit_id, self._clock, self._asked = visit_id, clock, 0

@@ -177,7 +177,7 @@ ONCE_OR_ALWAYS = "Say /approve for this once, or /approve always for all like it
 EXACTLY_THIS, NOTHING_MORE = "exactly this", "just this once"
 WHOLE_IN_FILE = "This is its beginning: the file above has all of it."
 OUTSIDE_READ = (
-    "I ask because I have read text from outside (a file, a page, another program), "
+    "I ask because I have read text from outside (a file, a page, another person's message, another program), "
     "and it may have talked me into this."
 )
 CUT_SHORT = (
@@ -297,7 +297,8 @@ def choose_one(labels: Sequence[str]) -> str:
 
 
 QUESTION_AFTER_OUTSIDE = (
-    "I have read text from outside (a file, a page, another program), and it may be behind this question. "
+    "I have read text from outside (a file, a page, another person's message, another program), "
+    "and it may be behind this question. "
     "Do not put a secret into your answer."
 )
 SKIP = "Skip"

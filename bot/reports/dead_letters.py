@@ -26,6 +26,7 @@ class DeadLetter:
     author: str
     text: str
     again: str = ""
+    quoted: str = ""
 
 
 def dead_letters(
@@ -55,7 +56,7 @@ def _in_thread(reader: Reader, thread: Thread, pending: set[tuple[str, str]]) ->
     for entry in recorded:
         if entry.kind == "message" and (at := ended_at.get(entry.message_id)):
             state = again.get(entry.message_id, "")
-            yield DeadLetter(at, thread.name, entry.message_id, entry.author, entry.text, state)
+            yield DeadLetter(at, thread.name, entry.message_id, entry.author, entry.text, state, entry.quoted)
 
 
 def _original(message_id: str) -> str:

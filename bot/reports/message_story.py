@@ -13,7 +13,7 @@ from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
 from threads.log import Entry
-from threads.model import ThreadId, message_key
+from threads.model import ThreadId, message_key, with_quoted
 
 if TYPE_CHECKING:
     from bot.budget.budgets import Commit, Reserve
@@ -149,7 +149,8 @@ def _of_record(record: Record) -> Event:
             name = f" ({plain(record.author.name)})" if record.author.name else ""
             stale = ", too old to be answered" if record.stale else ""
             files = ", ".join(plain(file.name) for file in record.files)
-            what = f'from {plain(record.author.id) or "somebody"}{name}{stale}: "{flat(record.text)}"'
+            said = flat(with_quoted(record.text, record.quoted))
+            what = f'from {plain(record.author.id) or "somebody"}{name}{stale}: "{said}"'
             what += f", with {files}" if files else ""
         case Started():
             what = f"attempt {record.attempt} (ref {record.correlation_id})"
@@ -187,7 +188,9 @@ def _of_entry(entry: Entry) -> Event:
     match entry.kind:
         case "message":
             author = plain(entry.author) or "somebody"
-            return Event(entry.at, "received", f'from {author}: "{flat(entry.text)}"')
+            return Event(
+                entry.at, "received", f'from {author}: "{flat(with_quoted(entry.text, entry.quoted))}"'
+            )
         case "settled":
             by = f", with message {plain(entry.by)}" if entry.by else ""
             code = f", {entry.code}" if entry.code else ""

@@ -12,7 +12,7 @@ from bot.reports.line_reader import Damage, records
 from bot.store.reader import Reader, Thread, Wait
 from threads.journal.records import Received, Record, Settled, record_adapter
 from threads.log import Entry, entry_adapter
-from threads.model import ToolCall, ToolResult
+from threads.model import ToolCall, ToolResult, with_quoted
 from threads.store.context import line_adapter
 
 LAST_MESSAGES = 3
@@ -40,7 +40,7 @@ def summary(reader: Reader, thread: Thread) -> Summary:
     for entry in entries(reader, thread, Damage(), last=LAST_MESSAGES):
         at = entry.at
         if entry.kind == "message":
-            author, text, outcome = entry.author, entry.text, ""
+            author, text, outcome = entry.author, with_quoted(entry.text, entry.quoted), ""
         elif entry.kind == "settled":
             outcome = entry.outcome
     messages = reader.count(thread) if at else 0

@@ -11,6 +11,7 @@ from bot.reports.safe_text import flat, line, plain
 from bot.reports.thread import ToolUse, as_value
 from bot.store.reader import WorkspaceFile
 from threads.log import Entry
+from threads.model import with_quoted
 
 BOT = "Threadfast"
 SHOWN_ARGUMENTS = 100
@@ -70,7 +71,7 @@ def pieces(transcript: Transcript) -> Iterator[Piece]:
                 head += f" ({kind})"
                 style = "bold red" if kind == "error" else style
         yield Piece("head", head, style, entry.message_id if entry.kind == "message" else "")
-        yield Piece("text", transcript.mask(plain(entry.text)))
+        yield Piece("text", transcript.mask(plain(with_quoted(entry.text, entry.quoted))))
         if entry.closed:
             yield Piece("outcome", flat(entry.closed.decision(entry.closed.by)), "dim")
         for one in transcript.used.get(entry.message_id, ()) if entry.kind == "message" else ():

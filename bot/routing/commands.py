@@ -218,7 +218,8 @@ class Controls:
         """Return the command in a message. What a person types is the answer to a question that is open for them."""
         incoming, thread = pending.incoming, pending.incoming.thread
         command = command_of(incoming)
-        if command or incoming.files or pending.started or pending.intent or due_of(incoming.id):
+        has_more = incoming.files or incoming.quoted  # an answer to a question is nothing but what is typed
+        if command or has_more or pending.started or pending.intent or due_of(incoming.id):
             return command
         before_restart = self.asked.expects(incoming, pending.received.at) and self.registry.recovering(
             thread

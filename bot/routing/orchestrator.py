@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Literal, assert_never
+from typing import Literal, TypeVar, assert_never
 
 from anyio.abc import TaskGroup
 
@@ -33,6 +33,7 @@ from threads.wording import NOT_YOURS
 
 log = logging.getLogger(__name__)
 
+Said = TypeVar("Said", Incoming, Edited)
 
 RETRIED = ("failed", "dead_letter")
 """Outcomes that /retry can repeat."""
@@ -47,6 +48,10 @@ def _full(count: int) -> Ending:
 
 def _too_fast(count: int) -> Ending:
     return Ending("refused", wording.too_fast(count), "notice")
+
+
+def _scrubbed(event: Said) -> Said:
+    return replace(event, text=scrub(event.text), quoted=scrub(event.quoted))
 
 
 def _too_old(count: int) -> Ending:
@@ -81,9 +86,9 @@ class Orchestrator:
         match event:
             case Incoming():
                 if await self._admission.admits(event):
-                    clean = event if (text := scrub(event.text)) == event.text else replace(event, text=text)
-                    await self._journal.receive(clean, self._limit(clean))
+                    await self._journal.receive(_scrubbed(event), self._limit(event))
             case Edited() | Deleted():
+                event = _scrubbed(event) if isinstance(event, Edited) else event
                 if not await self._journal.forward(event):
                     try:
                         await self.change(event)
@@ -99,7 +104,7 @@ class Orchestrator:
         """Edit a message whose turn has not started, withdraw one, or stop a thread. Raises `StoreUnavailable`."""
         match event:
             case Edited():
-                await self._journal.amend(replace(event, text=scrub(event.text)))
+                await self._journal.amend(event)
             case Deleted():
                 await self._registry.withdraw(event)
             case StopRequest():
@@ -232,6 +237,7 @@ class Orchestrator:
             pending.incoming,
             author=failed.author,
             text=failed.text,
+            quoted=failed.quoted,
             files=files,
             first=first,
             without_files=without,

@@ -60,12 +60,18 @@ class UserPlatform(Chat):
         self.attached.append((name, file.read_bytes()))
 
     async def ask(
-        self, text: str = "please help", *, names: Sequence[str] = (), thread: ThreadId = T1
+        self,
+        text: str = "please help",
+        *,
+        names: Sequence[str] = (),
+        thread: ThreadId = T1,
+        quoted: str = "",
     ) -> Incoming:
-        """Send ann's message with the files of these names, and return it."""
+        """Send ann's message with the files of these names, and what others say in it, and return it."""
         self.sent += 1
         files = tuple(Attachment(name, name, "text/plain", len(self.files[name])) for name in names)
-        incoming = Incoming(f"m{self.sent}", thread, ANN, text, "2026-11-21T10:00:00+00:00", files=files)
+        at = "2026-11-21T10:00:00+00:00"
+        incoming = Incoming(f"m{self.sent}", thread, ANN, text, at, files=files, quoted=quoted)
         await self.sink(incoming)
         return incoming
 

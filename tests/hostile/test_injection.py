@@ -41,7 +41,7 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class Source:
-    """A text from outside: earlier lines, files and pages, and the calls with which the model reads it."""
+    """A text from outside: earlier lines, a forward, files and pages, and the calls with which the model reads it."""
 
     name: str
     reads: Sequence[tuple[str, dict[str, Any]]] = ()
@@ -49,6 +49,7 @@ class Source:
     title: str = ""
     sent: bool = False
     """The files came with a line that ann said before, without the bot."""
+    quoted: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     before: Callable[[Bot], object] = lambda _: None
     pages: dict[str, bytes] = field(default_factory=dict)
@@ -86,6 +87,7 @@ SOURCES = [
     Source("a line that was said before", earlier=OBEY),
     Source("a title of the thread", title=OBEY),
     Source("a file that came before", files={"notes.txt": OBEY.encode()}, sent=True),
+    Source("a forward", quoted=f"> Forwarded message:\n> {OBEY}"),
     Source("a file that came", files={"notes.txt": OBEY.encode()}),
     Source("a name of a file that came", files={f"{OBEY.replace('.', '')[:100]}.txt": b"words"}),
     Source("a name of a file that cannot be read", files={f"{OBEY.replace('.', '')[:100]}.bin": bytes(range(256)) * 9}),
@@ -144,7 +146,7 @@ async def test_a_model_that_obeys_a_text_from_outside_asks_a_person_first(case, 
             for text in case.source.first:
                 first = await platform.ask(text)
                 await platform.settled(first.id)
-            incoming = await platform.ask(names=() if sent else names)
+            incoming = await platform.ask(names=() if sent else names, quoted=case.source.quoted)
             for number in range(case.source.approvals):
                 await platform.approve(number + 1)
             await asked_or_settled(platform, incoming.id, case.source.approvals + 1)

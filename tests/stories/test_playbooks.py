@@ -22,6 +22,7 @@ from tests.fakes import openai as o
 from tests.fakes.http import Stall, Wait, error
 from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, compatible, serving
+from tests.world import message
 from threads.errors import StoreUnavailable
 from threads.journal.journal import FileJournal
 from threads.model import Author, Deleted, Edited, StagesChanged
@@ -123,6 +124,16 @@ async def test_the_stages_are_played_in_order_and_the_outcome_is_one_post(tmp_pa
         assert "response_format" in fake.requests[0].json
         assert "response_format" not in fake.requests[1].json
         assert shown(chat) == [">--", "+>-", "++>", "+++"]
+
+
+async def test_what_others_say_in_the_message_comes_with_its_words_and_is_no_part_of_them(tmp_path):
+    write(tmp_path, "triage", TRIAGE)
+    async with playing(tmp_path, text('{"severity": "low"}'), text("Noted.")) as (chat, fake):
+        asked = replace(message(1, "/play triage is it bad?"), quoted="> the site is down")
+        await chat.sink(asked)
+        await chat.settled(asked.id)
+    assert ["> > the site is down" in prompt for prompt in prompts(fake)] == [True, True]
+    assert ["What was asked for: is it bad?\n" in prompt for prompt in prompts(fake)] == [True, True]
 
 
 async def test_a_value_of_the_result_chooses_the_next_stage(tmp_path):

@@ -40,15 +40,15 @@ class Recorder(Chat):
 
         yield chunks()
 
-    async def record(self, *files, text=""):
+    async def record(self, *files, text="", quoted=""):
         self.sent += 1
-        incoming = replace(message(self.sent, text), files=files or (VOICE,))
+        incoming = replace(message(self.sent, text), files=files or (VOICE,), quoted=quoted)
         await self.sink(incoming)
         return incoming
 
-    async def hear(self, *files, text=""):
+    async def hear(self, *files, **words):
         """Send recordings, and return the post that settles them."""
-        incoming = await self.record(*files, text=text)
+        incoming = await self.record(*files, **words)
         with anyio.fail_after(WITHIN_S):
             await self.settled(incoming.id)
         return next(post for post in reversed(self.posts) if post.reply_to == incoming.id)
@@ -243,17 +243,17 @@ async def test_a_message_that_is_only_a_recording_nobody_could_hear_is_answered_
     assert "I could not listen to" in fake.asked[0]
 
 
-@pytest.mark.parametrize("text", ["", "listen"])
-async def test_without_a_model_that_listens_people_are_told_once_what_to_do(tmp_path, text):
+@pytest.mark.parametrize("words", [{}, {"text": "listen"}, {"quoted": "> listen"}])
+async def test_without_a_model_that_listens_people_are_told_once_what_to_do(tmp_path, words):
     async with (
         Provider() as fake,
         serving(tmp_path, settings(fake, transcription=None), chat=(chat := Recorder())),
     ):
-        post = await chat.hear(VOICE, VOICE, text=text)
-    assert post.text == (f"{wording.CANNOT_LISTEN}\n\nok" if text else wording.CANNOT_LISTEN)
+        post = await chat.hear(VOICE, VOICE, **words)
+    assert post.text == (f"{wording.CANNOT_LISTEN}\n\nok" if words else wording.CANNOT_LISTEN)
     assert post.kind == "reply"
     assert chat.outcomes["m1"] == "answered"
-    assert len(fake.asked) == bool(text)
+    assert len(fake.asked) == bool(words)
 
 
 async def test_a_recording_larger_than_the_service_takes_is_not_sent(tmp_path, monkeypatch):

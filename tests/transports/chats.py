@@ -50,6 +50,12 @@ class InSlack:
         said = await self.fake.say(user, "C1", f"<@UBOT> {text}", files=held)
         return said.ts
 
+    async def ask_about(self, text, by):
+        """Begin a thread with a question about what somebody said, which is forwarded with it."""
+        shared = {"is_share": True, "author_id": by, "text": text}
+        said = await self.fake.say("U1", "C1", "<@UBOT> what about it?", attachments=[shared])
+        return said.ts
+
     async def ask_alone(self, text="please", files=()):
         """Begin a conversation in a direct message, where text is shown while it grows."""
         held = [self.fake.file(name, content, kind) for name, content, kind in files]
@@ -178,6 +184,11 @@ class InDiscord:
 
     async def ask(self, text="please", user=U1, files=()):
         return (await self.fake.say(user, CHANNEL, f"<@{BOT}> {text}", files=files)).id
+
+    async def ask_about(self, text, by):
+        """Begin a thread with a question about what somebody said, to which it is a reply."""
+        to = await self.fake.say(by, CHANNEL, text)
+        return (await self.fake.say(U1, CHANNEL, f"<@{BOT}> what about it?", reply_to=to, ping=False)).id
 
     async def ask_alone(self, text="please", files=()):
         return (await self.fake.say(U1, self.fake.dm(U1), text, files=files)).id

@@ -62,6 +62,31 @@ async def test_allowed_once_it_runs_once_and_the_buttons_give_way_to_who_did_it(
     assert bot.commands == ["ls -l"]
 
 
+WRITE = calls("write_file", path="x.sh", content="echo hello")
+
+
+@PUBLIC
+async def test_what_somebody_else_says_in_a_message_is_text_from_outside_and_the_next_write_is_asked_about(
+    bot, chat
+):
+    async with bot.running(WRITE, says("it is done")) as model:
+        thread = await chat.ask_about("obey me", chat.bob)
+        question = await bot.question(thread)
+        assert "text from outside" in question.text
+    others, _, text = model.requests[0].messages[0].blocks
+    assert others.outside
+    assert others.text.endswith("> > obey me")
+    assert (text.text, text.outside) == ("what about it?", False)
+
+
+@PUBLIC
+async def test_what_the_asker_said_before_is_the_askers_own_in_a_new_message_too(bot, chat):
+    async with bot.running(WRITE, says("it is done")) as model:
+        await bot.answered(await chat.ask_about("write x.sh", chat.ann), "it is done")
+    _, text = model.requests[0].messages[0].blocks
+    assert "write x.sh" in text.text
+
+
 @PUBLIC
 async def test_another_person_is_told_alone_that_it_is_not_theirs_and_an_admin_may_press(bot, chat):
     async with bot.running(LS, says("it is done")):

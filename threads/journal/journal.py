@@ -118,7 +118,7 @@ class FileJournal:
             return False
         pending.edits += 1
         try:
-            await self.append(Received.of(replace(pending.incoming, text=edited.text)))
+            await self.append(Received.of(replace(pending.incoming, text=edited.text, quoted=edited.quoted)))
         finally:
             pending.edits -= 1
         return True

@@ -67,6 +67,7 @@ class Received(_Record):
     reply_address: str = field(default="", repr=False)
     unsure: bool = False
     """A record of it may be lost, so it may have been posted although no record says so."""
+    quoted: str = ""
     kind: Literal["received"] = "received"
 
     @classmethod
@@ -82,6 +83,7 @@ class Received(_Record):
             alias=incoming.alias,
             stale=incoming.stale,
             reply_address=incoming.reply_address,
+            quoted=incoming.quoted,
         )
 
     @property
@@ -104,6 +106,7 @@ class Received(_Record):
             alias=self.alias,
             stale=self.stale,
             reply_address=self.reply_address,
+            quoted=self.quoted,
         )
 
 

@@ -60,6 +60,7 @@ class Incoming:
     ``without_files``: its person leaves out all files, also those of the lines before it.
     ``reply_address`` is where the platform accepts answers to this person alone, for a limited time. It is never
     logged.
+    ``quoted`` is what others say in the message, such as a forward: text from outside.
     """
 
     id: str
@@ -75,6 +76,7 @@ class Incoming:
     stale: bool = False
     without_files: bool = False
     reply_address: str = field(default="", repr=False)
+    quoted: str = ""
 
     @property
     def key(self) -> str:
@@ -86,6 +88,11 @@ class Incoming:
         return (self.key, message_key(self.thread, self.alias)) if self.alias else (self.key,)
 
 
+def with_quoted(text: str, quoted: str) -> str:
+    """Return what a person says and, below it, what others say in the message: for people, not for a model."""
+    return "\n\n".join(filter(None, (text, quoted)))
+
+
 @dataclass(frozen=True, slots=True)
 class Edited:
     """A person edited a message. It counts only if the message's turn has not started."""
@@ -93,6 +100,7 @@ class Edited:
     id: str
     thread: ThreadId
     text: str
+    quoted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Feedback:
 class Spoken:
     """A message in a thread that did not come to the bot. ``ours``: the bot wrote it.
 
-    ``forwarding``: it contains a forwarded message, which somebody else wrote. ``id`` is the platform's.
+    ``forwarding``: it contains a forwarded message that somebody else wrote. ``id`` is the platform's.
     """
 
     author: Author

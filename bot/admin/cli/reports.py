@@ -205,6 +205,7 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
 
     from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.reports.safe_text import line
+    from threads.model import with_quoted
 
     letters = _letters(data)
     if as_json:
@@ -218,7 +219,7 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
         Column("Message", "whole", style="bold"): [line(one.message_id) for one in letters],
         Column("Who", "cut"): [line(one.author, 20) for one in letters],
         Column("Since then", "whole"): [line(one.again) or "-" for one in letters],
-        Column("Text"): [line(data.mask(one.text)) for one in letters],
+        Column("Text"): [line(data.mask(with_quoted(one.text, one.quoted))) for one in letters],
     }
     if width() >= WIDE:
         table[Column("Thread")] = [line(one.thread_id) for one in letters]

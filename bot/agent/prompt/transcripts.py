@@ -96,7 +96,8 @@ class Transcripts:
 
 def not_heard(incoming: Incoming, files: Sequence[File]) -> str:
     """Return the reply to a message that is nothing but recordings which nobody could listen to; blank otherwise."""
-    if incoming.text.strip() or not files or not all(file.audio and file.problem for file in files):
+    has_words = incoming.text.strip() or incoming.quoted
+    if has_words or not files or not all(file.audio and file.problem for file in files):
         return ""
     return "\n\n".join(dict.fromkeys(map(problem_of, files)))
 

@@ -239,7 +239,7 @@ class PostgresJournal:
             return False
         pending.edits += 1
         try:
-            await self.append(Received.of(replace(pending.incoming, text=edited.text)))
+            await self.append(Received.of(replace(pending.incoming, text=edited.text, quoted=edited.quoted)))
         finally:
             pending.edits -= 1
         return True

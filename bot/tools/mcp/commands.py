@@ -73,11 +73,11 @@ class McpCommands:
         The sign-in that the address belongs to goes on. Raises `StoreUnavailable`.
         """
         address = _addresses(self.configured)
-        if (
-            address is None
-            or not isinstance(event, Incoming | Edited)
-            or not (found := address.search(event.text))
-        ):
+        if address is None or not isinstance(event, Incoming | Edited):
+            return event
+        if address.search(event.quoted):
+            event = replace(event, quoted=address.sub(HIDDEN, event.quoted))
+        if not (found := address.search(event.text)):
             return event
         if isinstance(event, Edited):
             return replace(event, text=address.sub(HIDDEN, event.text))

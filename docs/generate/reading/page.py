@@ -9,8 +9,9 @@ from docs.generate.reading import Row, discord, slack
 INTRODUCTION = """# What the model reads
 
 What people see in a message, the model reads, wherever it stands: in a new message, an earlier line, a forward, the
-target of a reply, an edit, or after a restart. What it cannot read is named in its place. These tables are made from
-the examples with which the tests try each kind (`docs/generate/reading`).
+target of a reply, an edit, or after a restart. What it cannot read is named in its place. What others say in a
+message, such as a forward, is text from outside. These tables are made from the examples with which the tests try
+each kind (`docs/generate/reading`).
 """
 
 

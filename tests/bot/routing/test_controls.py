@@ -284,11 +284,13 @@ async def test_what_failed_is_offered_again_and_a_press_answers_it(tmp_path):
 async def test_a_retry_of_a_retry_asks_the_first_question_also_after_a_restart(tmp_path):
     platform, model = Platform(), Scripted(ModelUnavailable(), ModelUnavailable(), says("at last"))
     async with running(tmp_path, platform, model) as bot:
-        await serve(bot, platform, message(1, "the question"), message(2, "/retry"))
+        question = replace(message(1, "the question"), quoted="> obey")
+        await serve(bot, platform, question, message(2, "/retry"))
     async with running(tmp_path, platform, model) as bot:
         await serve(bot, platform, message(3, platform.posts[-1].choices[0].command))
     assert platform.texts[-1] == "at last"
-    assert model.requests[-1].messages[-1].text.endswith("the question")
+    others, _, text = model.requests[-1].messages[-1].blocks
+    assert (others.outside, text.text) == (True, "the question")
 
 
 class SlowPlatform(Platform):

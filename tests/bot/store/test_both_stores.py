@@ -87,10 +87,9 @@ async def receive(store, core, number, **changes):
 async def test_a_message_is_handed_over_as_it_was_received(process):
     odd = "  \u2028 \x00 \U0001f600 \ud7ff\ufffe é\n"
     async with process() as (store, core):
-        pending = await receive(store, core, 1, text=odd, alias="c-1", reply_address="https://example.org/x")
-        assert pending.incoming == replace(
-            message(1), text=odd, alias="c-1", reply_address="https://example.org/x"
-        )
+        given = {"text": odd, "alias": "c-1", "reply_address": "https://example.org/x", "quoted": f"> {odd}"}
+        pending = await receive(store, core, 1, **given)
+        assert pending.incoming == replace(message(1), **given)
 
 
 async def test_a_copy_under_either_id_is_not_new(process):
@@ -132,12 +131,12 @@ async def test_an_edit_counts_until_the_turn_begins(process):
     async with process() as (store, core):
         pending = await receive(store, core, 1)
         assert not await store.journal.forward(Edited("m1", THREAD, "it is this process's own"))
-        assert await store.journal.amend(Edited("m1", THREAD, "new"))
+        assert await store.journal.amend(Edited("m1", THREAD, "new", "> theirs"))
         await store.journal.append(pending.start(1, "r1"))
         assert not await store.journal.amend(Edited("m1", THREAD, "too late"))
     async with process() as (_, core):
         await core.until(lambda: core.left)
-        assert core.left[0].incoming.text == "new"
+        assert (core.left[0].incoming.text, core.left[0].incoming.quoted) == ("new", "> theirs")
 
 
 async def test_a_conversation_is_loaded_as_it_was_saved(process):

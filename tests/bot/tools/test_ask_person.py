@@ -262,11 +262,12 @@ async def test_a_question_that_nobody_can_answer_is_the_models_fault(harness, ar
     assert harness.results()[0]["error"]["type"] == "validation"
 
 
-async def test_a_message_with_a_file_is_not_an_answer(harness):
+@pytest.mark.parametrize("more", [{"files": (Attachment("F1", "a.txt"),)}, {"quoted": "> SQLite"}])
+async def test_a_message_with_a_file_or_with_words_of_others_is_not_an_answer(harness, more):
     async with harness.start(DATABASES) as bot:
         await bot.orchestrator.receive(message())
         await harness.question()
-        await bot.orchestrator.receive(replace(message(2, "SQLite"), files=(Attachment("F1", "a.txt"),)))
+        await bot.orchestrator.receive(replace(message(2, "SQLite"), **more))
         await anyio.sleep(10)
         assert [record["state"] for record in stored(harness)] == ["open"]
         assert harness.platform.outcomes == {}

@@ -13,7 +13,6 @@ from transports.discord.events import forwards
 pytestmark = pytest.mark.anyio
 
 NAMED = f"<@{BOT}>"
-QUOTED = "can we do this?\n\n> Forwarded message:\n> deploy on friday"
 
 
 @pytest.fixture
@@ -33,6 +32,11 @@ def no_wait(monkeypatch):
     monkeypatch.setattr(forwards, "WAIT_S", 0.05)
 
 
+def has_both(text):
+    """Return whether a message for the model has the forward, and what is said about it."""
+    return "> > Forwarded message:\n> > deploy on friday" in text and text.endswith("can we do this?")
+
+
 def asked(model):
     return [message.text for message in model.requests[-1].messages if message.role == "user"]
 
@@ -50,7 +54,7 @@ async def test_in_a_direct_message_both_are_one_turn_with_one_answer(discord, pl
         found = await until_settled(tmp_path, last.id)
     assert found == {words.id: "answered", last.id: "answered"}
     first, second = asked(model)
-    assert QUOTED in first
+    assert has_both(first)
     assert "plan.txt" in first
     assert "friday" not in second
 
@@ -63,14 +67,14 @@ async def test_in_a_channel_a_forward_comes_with_the_words_that_name_the_bot(dis
         words = await discord.say(U1, CHANNEL, f"{NAMED} can we do this?")
         await until_settled(tmp_path, words.id)
         [first] = asked(model)
-        assert QUOTED in first
+        assert has_both(first)
         words = await discord.say(U1, CHANNEL, f"{NAMED} something else")
         await until_settled(tmp_path, words.id)
         assert "friday" not in asked(model)[-1]
         edited = discord.say(U1, CHANNEL, forward_of=plan) and discord.say(U1, CHANNEL, "can we do this?")
         discord.edit(edited, f"{NAMED} can we do this?")
         await until_settled(tmp_path, edited.id)
-        assert QUOTED in asked(model)[-1]
+        assert has_both(asked(model)[-1])
 
 
 async def test_in_a_thread_both_are_one_turn_and_a_forward_to_others_is_none(discord, plan, tmp_path):
@@ -84,7 +88,7 @@ async def test_in_a_thread_both_are_one_turn_and_a_forward_to_others_is_none(dis
         words = await discord.say(U1, begun.id, "can we do this?")
         found = await until_settled(tmp_path, words.id)
     assert found == {begun.id: "answered", words.id: "answered"}
-    assert QUOTED in asked(model)[-1]
+    assert has_both(asked(model)[-1])
 
 
 async def test_a_forward_alone_is_answered_after_a_short_wait(discord, plan, tmp_path, no_wait):
@@ -113,7 +117,7 @@ async def test_what_was_missed_is_one_turn_too(discord, plan, tmp_path, words):
         found = await until_settled(tmp_path, said.id, named.id)
     assert len(found) == 3
     texts = [message.text for request in model.requests[1:] for message in request.messages[-1:]]
-    assert sum(QUOTED in text for text in texts) == (2 if words else 1)
+    assert sum(map(has_both, texts)) == (2 if words else 1)
     assert all("> deploy on friday" in text for text in texts)
 
 
@@ -128,4 +132,4 @@ async def test_a_forward_is_not_lost_by_a_stop_while_it_waits(discord, plan, tmp
     async with bot_in(discord, tmp_path, model):
         found = await until_settled(tmp_path, words.id)
     assert found == {begun.id: "answered", words.id: "answered"}
-    assert QUOTED in asked(model)[-1]
+    assert has_both(asked(model)[-1])

@@ -157,15 +157,14 @@ def test_a_reply_to_the_bot_in_a_thread_is_a_mention():
 def test_a_reply_to_somebody_else_quotes_them_and_brings_their_files():
     to = said(f"see <@{BOB}>\nand this", BOB, id_=EARLIER, mentions=[BOB], attachments=[file()])
     incoming = parsed(replying(to, f"{AT_BOT} what does this mean?"))
-    assert incoming.text == (
-        "what does this mean?\n\n> In reply to Bob:\n> see @Bob\n> and this\n> [file: notes.txt]"
-    )
+    assert incoming.text == "what does this mean?"
+    assert incoming.quoted == "> In reply to Bob:\n> see @Bob\n> and this\n> [file: notes.txt]"
     assert [found.id for found in incoming.files] == [f"{TEXT}/{EARLIER}/1174110000000000001"]
 
 
 def test_a_long_message_that_was_replied_to_is_quoted_in_part():
-    text = parsed(replying(said("x" * 12_000, BOB, id_=EARLIER), f"{AT_BOT} why?")).text
-    assert text.endswith("x… (cut: 2,000 more characters)")
+    quoted = parsed(replying(said("x" * 12_000, BOB, id_=EARLIER), f"{AT_BOT} why?")).quoted
+    assert quoted.endswith("x… (cut: 2,000 more characters)")
 
 
 @pytest.mark.parametrize("command", ["/stop", "!model x", "stop", "Stop"])
@@ -179,6 +178,31 @@ def test_a_reply_to_what_was_deleted_or_is_not_given_along_says_so():
     for along, words in ((False, "it is deleted"), (..., "I cannot read it")):
         text = parsed(replying(to, f"{AT_BOT} why?", given=along)).text
         assert text == f"why?\n\n> In reply to a message:\n> [{words}]"
+
+
+SPEAKING = {"attachments": [file("voice.ogg")], "flags": 1 << 13}
+OWN_AND_OTHERS = {
+    "another's": (said("my plan", BOB, id_=EARLIER), "", "> In reply to Bob:\n> my plan"),
+    "the author's": (said("my plan", id_=EARLIER), "> In reply to Ann:\n> my plan", ""),
+    "the bot's": (said("my plan", BOT, id_=EARLIER), "", ""),
+    "the author's, which forwards another's": (
+        {**forwarding({"content": "obey"}), "id": EARLIER},
+        "",
+        "> In reply to Ann:\n> > Forwarded message:\n> > obey",
+    ),
+}
+
+
+@pytest.mark.parametrize(("to", "own", "others"), OWN_AND_OTHERS.values(), ids=OWN_AND_OTHERS)
+def test_what_a_message_replies_to_is_its_authors_own_only_if_they_wrote_all_of_it(to, own, others):
+    incoming = parsed(replying(to, f"{AT_BOT} look"), root=EARLIER)
+    assert (incoming.text, incoming.quoted) == ("\n\n".join(filter(None, ("look", own))), others)
+
+
+@pytest.mark.parametrize(("author", "own"), [(ANN, True), (BOB, False)])
+def test_a_voice_message_that_is_replied_to_is_the_voice_of_its_own_author(author, own):
+    to = said("", author, id_=EARLIER, **SPEAKING)
+    assert [one.voice for one in parsed(replying(to, f"{AT_BOT} listen")).files] == [own]
 
 
 # -- who speaks ------------------------------------------------------------------------------------------------
@@ -267,14 +291,14 @@ def test_a_file_with_an_odd_name_size_or_type_is_taken_as_well_as_can_be():
 def test_a_forwarded_message_is_quoted_with_its_files():
     held = {"content": f"first\nsecond <#{TEXT}>", "attachments": [file()]}
     incoming = parsed(forwarding(held, text=AT_BOT))
-    assert incoming.text == "> Forwarded message:\n> first\n> second #general"
+    assert (incoming.text, incoming.quoted) == ("", "> Forwarded message:\n> first\n> second #general")
     assert [found.id for found in incoming.files] == [f"{TEXT}/{ID}/1174110000000000001"]
-    assert overheard(forwarding(held)).text.startswith("> Forwarded message:")
+    assert overheard(forwarding(held)).quoted.startswith("> Forwarded message:")
 
 
 def test_a_forwarded_message_of_only_a_preview_is_quoted_by_it():
     held = {"embeds": [{"type": "rich", "title": "Alarm", "description": "down", "fields": []}]}
-    assert direct(forwarding(held)).text == "> Forwarded message:\n> Alarm\n> down"
+    assert direct(forwarding(held)).quoted == "> Forwarded message:\n> Alarm\n> down"
 
 
 def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are():
@@ -285,7 +309,7 @@ def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are()
         == "look\nAlarm\nhost: db1"
     )
     to = said("", OTHER_BOT, id_=EARLIER, embeds=[embed])
-    assert parsed(replying(to, f"{AT_BOT} why?")).text.endswith("> Alarm\n> host: db1")
+    assert parsed(replying(to, f"{AT_BOT} why?")).quoted.endswith("> Alarm\n> host: db1")
 
 
 def test_stickers_and_polls_are_named_where_the_bot_is_meant_and_nothing_where_it_is_not():

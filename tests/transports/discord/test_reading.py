@@ -20,10 +20,11 @@ from tests.transports.discord.payloads import (
     replying,
     said,
 )
+from threads.model import with_quoted
 from transports.discord.api.payloads import DEEPEST
 from transports.discord.api.sdk import read_message
 from transports.discord.events.components import KINDS
-from transports.discord.events.message_text import text_of
+from transports.discord.events.message_text import text_and_quoted
 from transports.discord.events.notices import COMMAND_TYPES, NOTICES, SPOKEN_TYPES
 from transports.discord.events.parse_message import parse_message, parse_spoken
 
@@ -50,7 +51,7 @@ def number_of(name):
 @pytest.mark.parametrize("row", catalogue.COMPONENTS, ids=lambda row: row.kind)
 def test_each_component_of_the_catalogue_is_read_as_it_says(row):
     message = in_chat(components=[{"type": number_of(row.kind), **row.shape}], **V2)
-    assert text_of(message, ME) == row.reads
+    assert text_and_quoted(message, ME) == (row.reads, "")
     assert row.reads or row.why, "nothing without a reason"
 
 
@@ -61,7 +62,7 @@ def test_each_component_of_the_catalogue_is_read_as_it_says(row):
 )
 def test_each_part_of_a_message_is_read_as_the_catalogue_says(row):
     incoming = parse_message(in_chat(**row.shape), DIRECT, ME)
-    assert incoming.text == row.reads
+    assert with_quoted(incoming.text, incoming.quoted) == row.reads
 
 
 @pytest.mark.parametrize("row", catalogue.MESSAGES, ids=lambda row: row.kind)
@@ -108,7 +109,8 @@ def test_a_message_of_components_is_read_as_the_target_of_a_reply_and_as_an_earl
     }
     target = said("", OTHER_BOT, id_="1174000000000000000", **shape)
     message = received(replying(target, "is that right?"))
-    assert text_of(message, ME) == "is that right?\n\n> In reply to Alarms:\n> deploy of **api**\n> by Ann"
+    quoted = "> In reply to Alarms:\n> deploy of **api**\n> by Ann"
+    assert text_and_quoted(message, ME) == ("is that right?", quoted)
     assert parse_spoken(received(said("", OTHER_BOT, **shape)), ME).text == "deploy of **api**\nby Ann"
 
 
@@ -116,12 +118,12 @@ def test_components_that_nest_too_deep_are_named():
     nested = {"type": 10, "content": "deep"}
     for _ in range(DEEPEST + 1):
         nested = {"type": 17, "components": [nested]}
-    assert "that I cannot read" in text_of(in_chat(components=[nested], **V2), ME)
+    assert "that I cannot read" in text_and_quoted(in_chat(components=[nested], **V2), ME)[0]
 
 
 def test_so_many_components_and_files_are_bounded_and_said():
     many = [{"type": 10, "content": f"line {number}"} for number in range(5_000)]
-    text = text_of(in_chat(components=many, **V2), ME)
+    text, _ = text_and_quoted(in_chat(components=many, **V2), ME)
     assert text.endswith("line 99\n[4900 more components, which I leave out]")
     files = parse_message(in_chat(attachments=[file(id_=str(n)) for n in range(1, 201)]), DIRECT, ME).files
     assert len(files) == 200, "how many are fetched, and what is said of the others, is the bot's own rule"

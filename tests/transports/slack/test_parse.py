@@ -196,8 +196,33 @@ def test_a_forwarded_message_is_quoted_and_its_mentions_call_nobody():
     shared = {"is_share": True, "author_name": "Ann", "text": "a &lt; b\n<@UBOT> see", "files": [FILE]}
     assert heard("", attachments=[shared]) is None
     incoming = heard("<@UBOT> what is this?", attachments=[shared])
-    assert incoming.text == ("what is this?\n\n> Forwarded message from Ann:\n> a < b\n> @Threadfast see")
+    assert incoming.text == "what is this?"
+    assert incoming.quoted == "> Forwarded message from Ann:\n> a < b\n> @Threadfast see"
     assert [file.id for file in incoming.files] == ["F1"]
+    assert heard("", attachments=[shared], channel="D1").text == ""
+
+
+def by(author, text="my plan", **more):
+    return {"is_share": True, "author_id": author, "text": text, **more}
+
+
+OWN_AND_OTHERS = {
+    "another's": (by("U2"), "", "> Forwarded message:\n> my plan"),
+    "the author's": (by("U1"), "> Forwarded message:\n> my plan", ""),
+    "the bot's": (by("UBOT"), "> Forwarded message:\n> my plan", ""),
+    "the author's, which forwards another's": (
+        by("U1", "", message_blocks=[{"message": {"text": "see", "attachments": [by("U2", "obey")]}}]),
+        "",
+        "> Forwarded message:\n> see\n> Forwarded message:\n> obey",
+    ),
+}
+
+
+@pytest.mark.parametrize(("shared", "own", "others"), OWN_AND_OTHERS.values(), ids=OWN_AND_OTHERS)
+def test_a_forwarded_message_is_its_authors_own_only_if_they_or_the_bot_wrote_all_of_it(shared, own, others):
+    incoming = heard("<@UBOT> look", attachments=[shared])
+    assert (incoming.text, incoming.quoted) == ("\n\n".join(filter(None, ("look", own))), others)
+    assert spoken(said("look", attachments=[shared]), ME).forwarding is bool(others)
 
 
 def test_a_link_preview_is_nobodys_words():
@@ -281,7 +306,7 @@ def test_an_edit_is_the_new_text_of_the_same_message():
 def test_a_linked_message_that_slack_shows_below_a_message_is_an_edit():
     shown = {"is_msg_unfurl": True, "from_url": "https://w.slack.com/archives/C1/p1", "text": "the plan"}
     (edited,) = changed(said("<@UBOT> this", attachments=[shown]), said("<@UBOT> this")).inbound
-    assert edited.text == "this\n\n> Forwarded message:\n> the plan"
+    assert (edited.text, edited.quoted) == ("this", "> Forwarded message:\n> the plan")
 
 
 def test_a_preview_that_slack_adds_is_no_edit():

@@ -10,6 +10,7 @@ from slack_sdk.models.blocks import Block, BlockElement
 from slack_sdk.models.blocks.basic_components import RawNumberObject, RawTextObject, TextObject
 
 from docs.generate.reading import slack as catalogue
+from threads.model import with_quoted
 from transports.slack.events.blocks import DEEPEST, KINDS, MOST_CELLS, MOST_PARTS, words_of
 from transports.slack.events.decode import decode
 from transports.slack.events.downloads import REASONS
@@ -26,7 +27,7 @@ from transports.slack.events.parse_message import (
     Me,
     parse_message,
     spoken,
-    text_of,
+    text_and_quoted,
     wanted,
 )
 
@@ -105,9 +106,8 @@ def test_the_catalogue_has_every_subtype_and_mode_that_the_reader_knows_and_a_ne
 
 
 def said(text="", known=NOTHING_KNOWN, **more):
-    return text_of(
-        {"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}, ME, known
-    )
+    message = {"type": "message", "ts": "1700000100.000200", "user": "U1", "text": text, **more}
+    return with_quoted(*text_and_quoted(message, ME, known))
 
 
 def section(words):

@@ -12,6 +12,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
+from transports.slack.events.message_words import FORWARDED as FORWARDED_KINDS
 from transports.slack.events.parse_message import CANVAS
 
 pytestmark = pytest.mark.anyio
@@ -40,9 +41,17 @@ def blocks(rows):
     return part(rows, blocks=[{"type": row.kind, **row.shape} for row in rows])
 
 
+def attachments(rows):
+    return part(rows, attachments=[row.shape for row in rows])
+
+
+OTHERS = [row for row in catalogue.ATTACHMENTS if any(kind in row.shape for kind in FORWARDED_KINDS)]
+OWN = [row for row in catalogue.ATTACHMENTS if row not in OTHERS]
+"""What others say in a message stands above what its author says."""
+
 PARTS = [
     *map(blocks, (catalogue.BLOCKS, catalogue.TEXTS, catalogue.ELEMENTS, catalogue.RICH_TEXT)),
-    part(catalogue.ATTACHMENTS, attachments=[row.shape for row in catalogue.ATTACHMENTS]),
+    *map(attachments, (OWN, OTHERS)),
 ]
 
 

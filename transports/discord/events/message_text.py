@@ -1,7 +1,7 @@
 """The text and files of a Discord message; pure.
 
-The author's own words come first, then forwarded messages, then somebody else's message that it replies to. A command
-stands alone. Markup is decoded as a person reads it; unknown markup stays as it is.
+The author's own words, and those of others: forwarded messages, then somebody else's message that it replies to. A
+command stands alone. Markup is decoded as a person reads it; unknown markup stays as it is.
 https://docs.discord.com/developers/reference#message-formatting
 """
 
@@ -55,20 +55,24 @@ _COMMAND = re.compile(r"[/!][A-Za-z][^\n]*|stop", re.IGNORECASE)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
-def text_of(message: discord.Message, me: Me, forward: discord.Message | None = None) -> str:
-    """Return the text without the bot's name at its beginning, unless it is only the name.
+def text_and_quoted(
+    message: discord.Message, me: Me, forward: discord.Message | None = None
+) -> tuple[str, str]:
+    """Return what its author says, and what others say in it: forwarded messages, and what it replies to.
 
-    *forward* is another message, a forward that this one is about.
+    The text is without the bot's name at its beginning, unless it is only the name. *forward* is another message, a
+    forward that this one is about.
     """
     name_of = _name_lookup(message, me)
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
     own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
-    if _COMMAND.fullmatch(own):
-        return own
     about = _forwarded(forward, _name_lookup(forward, me)) if forward else []
-    quotes = [*about, *_forwarded(message, name_of), *_replied(message, me)]
-    return "\n\n".join(filter(None, (own, *quotes))) or decode(raw, name_of).strip()
+    replied, by_others = _replied(message, me), _replies_to_others(message)
+    others = [*about, *_forwarded(message, name_of), *(replied if by_others else [])]
+    if replied and not by_others and not _COMMAND.fullmatch(own):
+        own = "\n\n".join(filter(None, (own, *replied)))
+    return own or ("" if others else decode(raw, name_of).strip()), "\n\n".join(others)
 
 
 def words_of(message: discord.Message, me: Me) -> str:
@@ -100,8 +104,10 @@ def files_of(
     The id is ``CHANNEL/MESSAGE/ATTACHMENT``: addresses expire after a day, and the message has a new one.
     """
     other = replied_to(message)
-    about = [*filter(None, [forward]), *([other] if other and not is_ours(other, me) else [])]
-    return tuple(file for one in (message, *about) for file in own_files(one))
+    replied = own_files(other) if other and not is_ours(other, me) else ()
+    if _replies_to_others(message):
+        replied = tuple(replace(file, voice=False) for file in replied)
+    return (*own_files(message), *(own_files(forward) if forward else ()), *replied)
 
 
 def own_files(message: discord.Message) -> tuple[Attachment, ...]:
@@ -303,6 +309,16 @@ def _replied(message: discord.Message, me: Me) -> list[str]:
     more = len(words) - LONGEST_QUOTE
     cut = f"{words[:LONGEST_QUOTE]}… (cut: {more:,} more characters)" if more > 0 else words
     return [_quote(f"In reply to {author_name(other) or SOMEBODY}:", cut)]
+
+
+def _replies_to_others(message: discord.Message) -> bool:
+    """Return whether it replies to a message with words of others than its author."""
+    other, author = replied_to(message), author_of(message)
+    if other is None:
+        return False
+    theirs = author_of(other)
+    is_own = author is not None and theirs is not None and theirs.id == author.id
+    return bool(other.message_snapshots) or not is_own
 
 
 def _quote(heading: str, words: str) -> str:

@@ -32,7 +32,7 @@ from transports.discord.events.message_text import (
     person_name,
     replied_to,
     starter_of,
-    text_of,
+    text_and_quoted,
     words_of,
 )
 from transports.discord.events.notices import SPOKEN_TYPES
@@ -58,8 +58,8 @@ def parse_message(
     author, via = accepted_author(message, me, bots), _via(message, place, me, root)
     if author is None or via is None:
         return None
-    text, files = text_of(message, me, forward), files_of(message, me, forward)
-    if not (text or files):
+    (text, quoted), files = text_and_quoted(message, me, forward), files_of(message, me, forward)
+    if not (text or quoted or files):
         return None
     id_ = str(message.id)
     return Incoming(
@@ -71,6 +71,7 @@ def parse_message(
         via=via,
         files=files,
         alias=str(forward.id) if forward else "",
+        quoted=quoted,
     )
 
 
@@ -92,7 +93,7 @@ def parse_edit(
     if edited_at is None or accepted_author(message, me, bots) is None:
         return ()
     id_ = str(message.id)
-    edited = Edited(id_, place.thread(root or id_), text_of(message, me, forward))
+    edited = Edited(id_, place.thread(root or id_), *text_and_quoted(message, me, forward))
     incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
     if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > MENTION_WITHIN:
         return (edited,)

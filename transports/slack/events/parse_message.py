@@ -130,8 +130,8 @@ def parse_message(
     via = _via(own_words(message), me, direct=direct, reply=root != ts, named=named)
     if via is None:
         return None
-    text, files = text_of(message, me, known), _files(message, known)
-    if not (text or files):
+    (text, quoted), files = text_and_quoted(message, me, known), _files(message, known)
+    if not (text or quoted or files):
         return None
     return Incoming(
         id=ts,
@@ -142,6 +142,7 @@ def parse_message(
         via=via,
         files=files,
         alias=identifier(message, "client_msg_id"),
+        quoted=quoted,
     )
 
 
@@ -154,13 +155,14 @@ def spoken(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> Spoken | Non
     user, bot, ours = identifier(message, "user"), identifier(message, "bot_id"), me.is_author(message)
     who = user if ours else bot or user
     names = ChainMap(me.names, known.names)
-    quotes, files = _quoted(message, names), _files(message, known)
+    (own, others), files = _quotes(message, me, names), _files(message, known)
+    quotes = [*own, *others]
     words = [decode(own_words(message), names), *quotes, *(f"[file: {file.name}]" for file in files)]
     text = "\n".join(filter(None, words)).strip() or _words_without_text(subtype)
     if not (who and text):
         return None
     author = Author(who, _name_in(message, known))
-    return Spoken(author, _bounded(text), ours, bool(quotes), stamp(message, "ts"), files)
+    return Spoken(author, _bounded(text), ours, bool(others), stamp(message, "ts"), files)
 
 
 def _words_without_text(subtype: str) -> str:
@@ -217,13 +219,17 @@ def root_of(message: Shape) -> str:
     return stamp(message, "thread_ts") or stamp(message, "ts")
 
 
-def text_of(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> str:
-    """Return the text without the bot's name at its beginning, unless it is only the name."""
+def text_and_quoted(message: Shape, me: Me, known: Known = NOTHING_KNOWN) -> tuple[str, str]:
+    """Return what its author says, and what others say in it, such as a forward.
+
+    The text is without the bot's name at its beginning, unless it is only the name.
+    """
     raw, names = own_words(message), ChainMap(me.names, known.names)
     rest = re.sub(rf"\A\s*<@{re.escape(me.user)}(?:\|[^<>]*)?>[\s,:]*", "", raw)
-    quotes = _quoted(message, names)
-    own = decode(rest, names).strip() or ("" if quotes else decode(raw, names).strip())
-    return _bounded("\n\n".join(filter(None, (own, *quotes))))
+    own, others = _quotes(message, me, names)
+    text = "\n\n".join(filter(None, (decode(rest, names).strip(), *own)))
+    quoted = "\n\n".join(others)
+    return _bounded(text or ("" if quoted else decode(raw, names).strip())), _bounded(quoted)
 
 
 def _bounded(text: str) -> str:
@@ -231,10 +237,21 @@ def _bounded(text: str) -> str:
     return f"{text[:LONGEST_TEXT]}\n[{more} more characters are not shown]" if more > 0 else text
 
 
-def _quoted(message: Shape, names: Mapping[str, str]) -> list[str]:
-    """Return the forwarded messages as quotes."""
-    said = [(heading(item), decode(forwarded_words(item), names).strip()) for item in forwarded(message)]
-    return ["\n".join(f"> {line}" for line in [above, *words.splitlines()]) for above, words in said if words]
+def _quotes(message: Shape, me: Me, names: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the forwarded messages as quotes: those that its author or the bot wrote, and those of others."""
+    own, others = list[str](), list[str]()
+    for item in forwarded(message):
+        if words := decode(forwarded_words(item), names).strip():
+            quote = "\n".join(f"> {line}" for line in [heading(item), *words.splitlines()])
+            (own if _is_own(item, message, me) else others).append(quote)
+    return own, others
+
+
+def _is_own(item: Shape, message: Shape, me: Me) -> bool:
+    """Return whether all of a forwarded message was written by who forwards it, or by the bot."""
+    holds_another = any(forwarded(part(one, "message")) for one in parts(item, "message_blocks"))
+    own = {identifier(message, "user"), me.user, me.bot_id} - {""}
+    return identifier(item, "author_id") in own and not holds_another
 
 
 def _via(raw: str, me: Me, *, direct: bool, reply: bool, named: bool) -> Via | None:

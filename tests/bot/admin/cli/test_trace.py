@@ -77,17 +77,17 @@ def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):
     path = thread_folder(tmp_path, T1) / "log.jsonl"
     path.parent.mkdir(parents=True)
     lines = [
-        Entry(kind="message", author="U1", text="poison", **letter),
+        Entry(kind="message", author="U1", text="poison", quoted="> theirs", **letter),
         Entry(kind="settled", outcome="dead_letter", **letter),
     ]
     path.write_bytes(b"".join(encode(entry_adapter(), line) for line in lines))
     code, told = threadfast(tmp_path, "dead-letters", "list")
-    assert (code, "poison" in told) == (0, True)
+    assert (code, "poison" in told, "> theirs" in told) == (0, True, True)
     for number in (1, 2):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")
         assert (code, told) == (0, f"m1 will be served at the next start, as m1~{number}.\n")
-        pending = [r.message_id for r in journal(FileReader(tmp_path), Damage())]
-        assert pending == [f"m1~{n}" for n in range(1, number + 1)]
+        pending = [(r.message_id, r.text, r.quoted) for r in journal(FileReader(tmp_path), Damage())]
+        assert pending == [(f"m1~{n}", "poison", "> theirs") for n in range(1, number + 1)]
     assert threadfast(tmp_path, "dead-letters", "resubmit", "m9")[0] == 1
     with lock_data_folder(tmp_path):
         code, told = threadfast(tmp_path, "dead-letters", "resubmit", "m1")

@@ -150,10 +150,12 @@ async def copy(two: Two) -> None:
 async def edit(two: Two) -> None:
     await two.begin()
     await two.owner.orchestrator.receive(message(2, "wrong"))
-    await two.other.orchestrator.receive(Edited("m2", T1, "right"))
+    await two.other.orchestrator.receive(Edited("m2", T1, "right \ud83d", "> theirs \ud83d"))
     await two.until(lambda: not rows(two.stores[0]._dsn, "SELECT FROM mail"))
     await two.settle("m1", "m2")
-    assert two.model.requests[-1].messages[-1].text.endswith("right")
+    others, _, text = two.model.requests[-1].messages[-1].blocks
+    assert others.text.endswith("> theirs ?")
+    assert text.text == "right ?"
 
 
 async def deletion(two: Two) -> None:

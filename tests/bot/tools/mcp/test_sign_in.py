@@ -207,6 +207,10 @@ async def test_no_code_is_stored_with_a_message(tmp_path, site, redirect_port):
             text = (await our.commands.conceal(event)).text
             assert HIDDEN in text
             assert CANARY not in text
+        for event in (Edited("m1", DM, "x", f"> {address}"), Incoming("m9", DM, BOB, "x", quoted=address)):
+            quoted = (await our.commands.conceal(event)).quoted
+            assert HIDDEN in quoted
+            assert CANARY not in quoted
         mine = Incoming("m8", DM, BOB, "http://127.0.0.1:3000/callback?code=of-my-own-app")
         assert await our.commands.conceal(mine) is mine
 
