@@ -149,6 +149,7 @@ class Feed:
         self.title = ""
         self.ring = Ring()
         self.posts: FIFOCache[str, str] = FIFOCache(MOST_POSTS)
+        self._unheard: Event | None = None
         self._messages: OrderedDict[str, _Message] = OrderedDict()
 
     @property
@@ -182,6 +183,7 @@ class Feed:
         if known is None and event["op"] == "settled":
             return  # it was settled before this process began: the thread's log has all of it
         if event["op"] == "told":
+            self._unheard = event
             self.ring.append(event)
         elif known and event["op"] != "edit" and (anew or known.origin != origin):
             self._messages[str(event["id"])] = _Message(origin)
@@ -200,6 +202,11 @@ class Feed:
             over = [one for one, message in self._messages.items() if message.settled]
             for message_id in over[:-MOST_MESSAGES]:
                 del self._messages[message_id]
+
+    def take_unheard(self) -> list[Event]:
+        """Return the reply to a press that no page has read so far: its page may be on its way back."""
+        unheard, self._unheard = self._unheard, None
+        return [unheard] if unheard else []
 
     def own(self) -> dict[str, list[Event]]:
         """Return what is noted of the messages that no other worker tells of, of settled ones the newest."""

@@ -411,3 +411,22 @@ async def test_a_command_and_what_answers_a_question_are_shown_with_their_words_
             live = [event for event in events.seen if event.get("id") == message]
             assert (live[0]["op"], live[0].get("text")) == ("message", text)
         assert [event["op"] for event in events.seen].count("snapshot") == 1
+
+
+async def test_the_reply_to_a_press_waits_for_the_page_that_is_on_its_way_back(tmp_path):
+    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
+    async with visiting(tmp_path, fields) as ann:
+        async with ann.events(thread := new()) as events:
+            message = await ann.say("write notes.md x", thread)
+            question = await events.until("post", kind="notice")
+            await ann.say(question["choices"][0]["command"], thread)
+            await events.until("settled", id=message)
+        async with ann.events("") as listed:
+            await listed.until("list")
+            await ann.say(question["choices"][0]["command"], thread)
+            await listed.until("list", thread=thread)  # the press has its outcome
+        async with ann.events(thread, "of-an-earlier-process.1.1") as back:
+            assert "no question of mine open" in (await back.until("told"))["text"]
+        async with ann.events(thread) as loaded_later:
+            await loaded_later.until("snapshot")
+            assert "told" not in {event["op"] for event in loaded_later.seen}
