@@ -129,7 +129,10 @@ class Stream:
             if events is None:
                 # What came while the log was read is in the feed, and is told once more: that changes nothing.
                 known = in_order([*await self._snapshot(), *self._feed.noted()])
-                events = [_line({"op": "snapshot", "events": [*known]}), *map(_line, self._feed.take_unheard())]
+                events = [
+                    _line({"op": "snapshot", "events": [*known]}),
+                    *map(_line, self._feed.take_unheard()),
+                ]
             self._feed.take_unheard()  # the ring has it too
             told, number = [*told, *events], self._feed.ring.last
         self._seen = (names, number)
