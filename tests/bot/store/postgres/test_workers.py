@@ -22,7 +22,7 @@ from bot.store.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE
 from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from tests.patience import WITHIN_S
 from threads.errors import Fenced, StoreUnavailable
-from threads.journal.records import record_adapter
+from threads.journal.records import Received, record_adapter
 from threads.model import Deleted, Edited
 from threads.store.checksummed_lines import encode
 
@@ -77,6 +77,27 @@ async def test_a_second_id_of_a_message_is_known_to_all(dsn):
         assert not await other.journal.receive(message(3, OTHER))
         assert await other.journal.knows(message(3, OTHER).key)
         assert not await other.journal.knows(message(4, OTHER).key)
+
+
+async def test_of_two_copies_that_begin_a_thread_each_at_the_same_moment_one_is_new(dsn):
+    """Slack gives a message that a client sends again the same `client_msg_id`, and another time."""
+    copy, again = (replace(message(n, thread), alias="c1") for n, thread in ((1, THREAD), (2, OTHER)))
+    body = encode(record_adapter(), Received.of(copy)).decode()
+    found = []
+    async with workers(dsn, 1) as (one,), anyio.create_task_group() as tasks:
+        with psycopg.connect(dsn) as elsewhere:
+            values = [copy.key], [str(copy.thread)], [copy.keys[1]], [body]
+            elsewhere.execute("SELECT receive(NULL, %s, %s, %s, %s)", values)
+
+            async def receive():
+                found.append(await one.journal.receive(again))
+
+            tasks.start_soon(receive)
+            with anyio.fail_after(WITHIN_S):
+                while not found and rows(dsn, "SELECT FROM pg_locks WHERE NOT granted") == []:
+                    await anyio.sleep(0.02)
+            assert not found
+    assert found == [False]
 
 
 async def test_what_a_worker_had_begun_that_is_cut_off_goes_on_elsewhere_and_it_may_write_no_more(
