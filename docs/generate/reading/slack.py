@@ -344,7 +344,7 @@ RICH_TEXT = (
     Row("workflow_mention", "a workflow", {"text": "Onboard"}, "[workflow: Onboard]"),
 )
 
-PREVIEW = "a page's words are not those of whoever names it; the model reads the address"
+PREVIEW = f"> Preview of {LINK}:\n> "
 NO_WORDS = "it has no words"
 NOT_SHOWN = "people do not see it"
 
@@ -439,16 +439,15 @@ ATTACHMENTS = (
         "",
         "they come as files",
     ),
-    Row("from_url", "a preview of a page", {"from_url": LINK, "title": "Buy"}, "", PREVIEW),
-    Row("original_url", "a preview of a page", {"original_url": LINK, "text": "Buy"}, "", PREVIEW),
+    Row("from_url", "a preview of a page", {"from_url": LINK, "title": "Buy"}, f"{PREVIEW}Buy"),
+    Row("original_url", "a preview of a page", {"original_url": LINK, "text": "Pay"}, f"{PREVIEW}Pay"),
     Row(
         "is_app_unfurl",
         "a preview by an app",
-        {"is_app_unfurl": True, "from_url": LINK, "text": "Buy"},
-        "",
-        PREVIEW,
+        {"is_app_unfurl": True, "from_url": LINK, "text": "T-1"},
+        f"{PREVIEW}T-1",
     ),
-    Row("service_name", "whose preview it is", {"from_url": LINK, "service_name": "GitHub"}, "", PREVIEW),
+    Row("service_name", "whose preview it is", {"from_url": LINK, "service_name": "Maps"}, f"{PREVIEW}Maps"),
     *(
         Row(kind, "a small picture", {kind: LINK, "fallback": "[no preview available]"}, "", NO_WORDS)
         for kind in ("author_icon", "footer_icon", "service_icon", "thumb_url")

@@ -303,7 +303,14 @@ def test_a_forwarded_message_of_only_a_preview_is_quoted_by_it():
 
 def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are():
     embed = {"type": "rich", "title": "Alarm", "fields": [{"name": "host", "value": "db1"}]}
-    assert parsed(said(f"{AT_BOT} look", embeds=[embed])).text == "look"
+    page = {**embed, "url": "https://a.example"}
+    incoming = parsed(said(f"{AT_BOT} look", embeds=[page, embed, {"type": "link"}]))
+    assert incoming.text == "look"
+    assert incoming.quoted == (
+        "> Preview of https://a.example:\n> Alarm (https://a.example)\n> host: db1\n\n"
+        "> Preview of a link:\n> Alarm\n> host: db1"
+    )
+    assert parse_spoken(message(said("look", embeds=[page])), ME).forwarding
     assert (
         parsed(said(f"{AT_BOT} look", OTHER_BOT, embeds=[embed]), bots=[OTHER_BOT]).text
         == "look\nAlarm\nhost: db1"
@@ -375,8 +382,13 @@ def test_an_edit_is_the_new_text():
     assert edit(data, IN_THREAD) == (Edited(ID, ThreadId("discord", GUILD, TEXT, THREAD), "and now?"),)
 
 
-def test_an_update_that_only_adds_a_preview_is_nothing():
-    assert edit(said("look", embeds=[{"type": "link", "title": "a page"}])) == ()
+def test_an_update_that_only_adds_a_preview_changes_what_is_quoted_and_asks_nothing_anew():
+    page = {"type": "link", "url": "https://a.example", "title": "a page"}
+    [edited] = edit(said(f"{AT_BOT} look", embeds=[page]))
+    assert (edited.text, edited.quoted) == (
+        "look",
+        "> Preview of https://a.example:\n> a page (https://a.example)",
+    )
 
 
 def test_edits_of_the_bot_itself_and_of_other_bots_are_nothing():

@@ -193,7 +193,7 @@ MESSAGES = {
     ),
     "a preview of a link": (
         {"text": "https://a.example", "attachments": [{"from_url": "https://a.example", "text": "Buy"}]},
-        "https://a.example",
+        "https://a.example\n\n> Preview of https://a.example:\n> Buy",
     ),
     "a kind of tomorrow": (
         {"text": "see", "blocks": [{"type": "hologram"}]},

@@ -12,7 +12,7 @@ from tests.fakes.slack import FakeSlack
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted
-from transports.slack.events.message_words import FORWARDED as FORWARDED_KINDS
+from transports.slack.events.message_words import quotations
 from transports.slack.events.parse_message import CANVAS
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ def attachments(rows):
     return part(rows, attachments=[row.shape for row in rows])
 
 
-OTHERS = [row for row in catalogue.ATTACHMENTS if any(kind in row.shape for kind in FORWARDED_KINDS)]
+OTHERS = [row for row in catalogue.ATTACHMENTS if quotations({"attachments": [row.shape]})]
 OWN = [row for row in catalogue.ATTACHMENTS if row not in OTHERS]
 """What others say in a message stands above what its author says."""
 

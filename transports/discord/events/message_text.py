@@ -58,7 +58,7 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 def text_and_quoted(
     message: discord.Message, me: Me, forward: discord.Message | None = None
 ) -> tuple[str, str]:
-    """Return what its author says, and what others say in it: forwarded messages, and what it replies to.
+    """Return what its author says, and what others say in it: forwards, previews, and what it replies to.
 
     The text is without the bot's name at its beginning, unless it is only the name. *forward* is another message, a
     forward that this one is about.
@@ -67,20 +67,20 @@ def text_and_quoted(
     raw = content_of(message)
     rest = re.sub(rf"\A\s*{_names_of(me)}[\s,:]*", "", raw)
     own = "\n".join(filter(None, (decode(rest, name_of).strip(), *_extras(message, name_of))))
-    about = _forwarded(forward, _name_lookup(forward, me)) if forward else []
+    about = _quoted(forward, _name_lookup(forward, me)) if forward else []
     replied, by_others = _replied(message, me), _replies_to_others(message)
-    others = [*about, *_forwarded(message, name_of), *(replied if by_others else [])]
+    others = [*about, *_quoted(message, name_of), *(replied if by_others else [])]
     if replied and not by_others and not _COMMAND.fullmatch(own):
         own = "\n\n".join(filter(None, (own, *replied)))
     return own or ("" if others else decode(raw, name_of).strip()), "\n\n".join(others)
 
 
 def words_of(message: discord.Message, me: Me) -> str:
-    """Return a message as a line of a conversation, with forwarded messages and file names."""
+    """Return a message as a line of a conversation, with what others say in it, and file names."""
     name_of = _name_lookup(message, me)
     words = [_content(message, name_of), *_extras(message, name_of)]
     files = [f"[file: {_name(file)}]" for file in message.attachments]
-    return "\n".join(filter(None, [*words, *_forwarded(message, name_of), *files]))
+    return "\n".join(filter(None, [*words, *_quoted(message, name_of), *files]))
 
 
 def _content(message: discord.Message, name_of: NameOf) -> str:
@@ -211,7 +211,7 @@ def _extras(message: discord.Message | discord.MessageSnapshot, name_of: NameOf)
         words += [_read(_poll, message.poll)] if message.poll else []
         words += [_read(_invitation, message)] if message.activity else []
     marked = [_read(components.words_of, [one]) for one in message.components]
-    marked += [_read(_embedded, embed) for embed in message.embeds if _is_content(embed, message)]
+    marked += [_read(_embedded, embed) for embed in message.embeds if _owns_embeds(message)]
     return [*filter(None, words), *(decode(text, name_of) for text in marked if text)]
 
 
@@ -237,11 +237,11 @@ def _invitation(message: discord.Message) -> str:
     return f"[invitation: {message.application.name if message.application else 'an activity'}]"
 
 
-def _is_content(embed: discord.Embed, message: discord.Message | discord.MessageSnapshot) -> bool:
-    """Return whether an embed is the author's own: those of a person's text are previews that Discord added."""
-    if not content_of(message).strip():
+def _owns_embeds(message: discord.Message | discord.MessageSnapshot) -> bool:
+    """Return whether a message's embeds are its own: those of a person's text are previews that Discord added."""
+    if not (isinstance(message, discord.Message) and content_of(message).strip()):
         return True
-    return is_from_bot(message) if isinstance(message, discord.Message) else embed.type == "rich"
+    return is_from_bot(message)
 
 
 def _poll(poll: discord.Poll) -> str:
@@ -284,9 +284,17 @@ def _linked(words: str | None, url: str | None) -> str:
     return f"{words} ({url})" if words and url and words != url else words or url or ""
 
 
-def _forwarded(message: discord.Message, name_of: NameOf) -> list[str]:
-    """Return the forwarded messages as quotes; Discord does not tell their authors."""
-    return [_quote("Forwarded message:", _held(held, name_of)) for held in message.message_snapshots]
+def quotes_others(message: discord.Message) -> bool:
+    """Return whether a message holds words of others than its author."""
+    return bool(message.message_snapshots or (message.embeds and not _owns_embeds(message)))
+
+
+def _quoted(message: discord.Message, name_of: NameOf) -> list[str]:
+    """Return forwarded messages, whose authors Discord does not tell, and previews as quotes."""
+    forwarded = [_quote("Forwarded message:", _held(held, name_of)) for held in message.message_snapshots]
+    previews = () if _owns_embeds(message) else message.embeds
+    read = ((embed.url, decode(_read(_embedded, embed), name_of)) for embed in previews)
+    return [*forwarded, *(_quote(f"Preview of {url or 'a link'}:", words) for url, words in read if words)]
 
 
 def _held(snapshot: discord.MessageSnapshot, name_of: NameOf) -> str:
@@ -318,7 +326,7 @@ def _replies_to_others(message: discord.Message) -> bool:
         return False
     theirs = author_of(other)
     is_own = author is not None and theirs is not None and theirs.id == author.id
-    return bool(other.message_snapshots) or not is_own
+    return quotes_others(other) or not is_own
 
 
 def _quote(heading: str, words: str) -> str:

@@ -30,6 +30,7 @@ from transports.discord.events.message_text import (
     mentions_in,
     own_files,
     person_name,
+    quotes_others,
     replied_to,
     starter_of,
     text_and_quoted,
@@ -89,13 +90,14 @@ def parse_edit(
     Discord sends the same event, without a time of the edit, when it adds a preview.
     """
     message = event.message
-    edited_at = message.edited_at
-    if edited_at is None or accepted_author(message, me, bots) is None:
+    if accepted_author(message, me, bots) is None:
         return ()
     id_ = str(message.id)
     edited = Edited(id_, place.thread(root or id_), *text_and_quoted(message, me, forward))
     incoming = parse_message(message, place, me, root=root, bots=bots, forward=forward)
-    if incoming is None or incoming.via != "mention" or edited_at - instant(id_) > MENTION_WITHIN:
+    edited_at = message.edited_at
+    late = edited_at is None or edited_at - instant(id_) > MENTION_WITHIN
+    if incoming is None or incoming.via != "mention" or late:
         return (edited,)
     return (edited, incoming)
 
@@ -114,7 +116,7 @@ def parse_spoken(message: discord.Message, me: Me) -> Spoken | None:
         Author(str(author.id), author_name(message)),
         text,
         ours=is_ours(message, me),
-        forwarding=bool(message.message_snapshots),
+        forwarding=quotes_others(message),
         id=str(message.id),
         files=own_files(message),
     )

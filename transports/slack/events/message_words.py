@@ -3,7 +3,7 @@
 | attachment                               | is                                               |
 |------------------------------------------|--------------------------------------------------|
 | with one of `FORWARDED`                  | a forwarded or linked message: somebody's words  |
-| ``from_url`` or ``original_url``         | a preview of a link: the page's words, not read  |
+| ``from_url`` or ``original_url``         | a preview of a link: the page's words            |
 | any other                                | the author's own: a pasted table, an app's alert |
 """
 
@@ -39,7 +39,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def own_words(message: Shape, unread: set[str] | None = None) -> str:
-    """Return the author's words in Slack's markup, without previews and forwarded messages.
+    """Return the author's words in Slack's markup, without what others say in the message.
 
     Add the kinds that cannot be read to *unread*.
     """
@@ -55,16 +55,16 @@ def own_words(message: Shape, unread: set[str] | None = None) -> str:
     )
 
 
-def forwarded(message: Shape) -> Sequence[Shape]:
-    """Return the attachments that are forwarded messages."""
-    found = [item for item in parts(message, "attachments") if _is_forwarded(item)]
+def quotations(message: Shape) -> Sequence[Shape]:
+    """Return the attachments in which others speak: forwarded messages, and previews of links."""
+    found = [item for item in parts(message, "attachments") if not _is_own(item)]
     return found[:MOST_ATTACHMENTS]
 
 
-def forwarded_words(attachment: Shape, unread: set[str] | None = None, *, inner: bool = False) -> str:
-    """Return the words of a forwarded message, in Slack's markup. Add the kinds that cannot be read to *unread*.
+def quotation_words(attachment: Shape, unread: set[str] | None = None, *, inner: bool = False) -> str:
+    """Return the words of a quotation, in Slack's markup. Add the kinds that cannot be read to *unread*.
 
-    *inner*: it is forwarded in a forwarded message; what is forwarded in that is not read.
+    *inner*: it stands in a forwarded message; what is forwarded in it is not read.
     """
     unread = set() if unread is None else unread
     messages = [part(one, "message") for one in parts(attachment, "message_blocks")]
@@ -72,18 +72,22 @@ def forwarded_words(attachment: Shape, unread: set[str] | None = None, *, inner:
     for message in messages[:MOST_ATTACHMENTS]:
         texts.append(own_words(message, unread))
         texts += [
-            f"{escape(heading(item), quote=False)}\n{forwarded_words(item, unread, inner=True)}"
-            for item in forwarded(message)
+            f"{escape(heading(item), quote=False)}\n{quotation_words(item, unread, inner=True)}"
+            for item in quotations(message)
             if not inner
         ]
     words = _union([*texts, _left_out(messages)])
+    if is_preview(attachment):
+        return words
     if not (words or parts(attachment, "files")):
         words = unreadable("a forwarded message")
     return _lines(words, _footer(attachment))
 
 
 def heading(attachment: Shape) -> str:
-    """Return the line above a forwarded message, which says whose it is."""
+    """Return the line above a quotation, which says whose it is."""
+    if is_preview(attachment):
+        return f"Preview of {string(attachment, 'from_url') or string(attachment, 'original_url')}:"
     name = string(attachment, "author_name") or string(attachment, "author_subname")
     return f"Forwarded message{' from ' if name else ''}{name}:"
 
@@ -96,8 +100,13 @@ def holders_of_files(message: Shape) -> Sequence[Shape]:
 
 
 def all_words(message: Shape, unread: set[str] | None = None) -> Sequence[str]:
-    """Return the author's words, and those of each forwarded message. Note the *unread* kinds."""
-    return [own_words(message, unread), *(forwarded_words(item, unread) for item in forwarded(message))]
+    """Return the author's words, and those of each quotation. Note the *unread* kinds."""
+    return [own_words(message, unread), *(quotation_words(item, unread) for item in quotations(message))]
+
+
+def is_preview(attachment: Shape) -> bool:
+    """Return whether Slack shows in it what a link in the message leads to."""
+    return not (_is_own(attachment) or _is_forwarded(attachment))
 
 
 def _left_out(items: Sequence[Shape]) -> str:
@@ -118,6 +127,7 @@ def _attachment_words(attachment: Shape, unread: set[str]) -> str:
     is_forwarded = _is_forwarded(attachment)
     words = _lines(
         string(attachment, "pretext"),
+        string(attachment, "service_name"),
         "" if is_forwarded else _author(attachment),
         _linked(attachment, "title", "title_link"),
         string(attachment, "text"),

@@ -154,10 +154,7 @@ def _changed(e: _Event) -> Parsed:
 
 
 def _reworded(message: Shape, before: Shape) -> bool:
-    """Return whether the words changed: Slack sends the same event when it adds a preview.
-
-    The preview of a link to a message shows that message, as when it is forwarded.
-    """
+    """Return whether the words changed, its own or those of a preview that Slack adds."""
     if not before:
         return bool(part(message, "edited"))
     return all_words(message) != all_words(before)

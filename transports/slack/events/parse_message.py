@@ -22,11 +22,12 @@ from transports.slack.events.blocks import unknown
 from transports.slack.events.decode import decode, mentioned
 from transports.slack.events.message_words import (
     all_words,
-    forwarded,
-    forwarded_words,
     heading,
     holders_of_files,
+    is_preview,
     own_words,
+    quotation_words,
+    quotations,
 )
 
 SAID = frozenset({"", "file_share", "me_message", "reply_broadcast", "thread_broadcast"})
@@ -238,18 +239,20 @@ def _bounded(text: str) -> str:
 
 
 def _quotes(message: Shape, me: Me, names: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the forwarded messages as quotes: those that its author or the bot wrote, and those of others."""
+    """Return the quotations: those that its author or the bot wrote, and those of others."""
     own, others = list[str](), list[str]()
-    for item in forwarded(message):
-        if words := decode(forwarded_words(item), names).strip():
+    for item in quotations(message):
+        if words := decode(quotation_words(item), names).strip():
             quote = "\n".join(f"> {line}" for line in [heading(item), *words.splitlines()])
             (own if _is_own(item, message, me) else others).append(quote)
     return own, others
 
 
 def _is_own(item: Shape, message: Shape, me: Me) -> bool:
-    """Return whether all of a forwarded message was written by who forwards it, or by the bot."""
-    holds_another = any(forwarded(part(one, "message")) for one in parts(item, "message_blocks"))
+    """Return whether all of a quotation was written by who quotes it, or by the bot."""
+    if is_preview(item):
+        return False
+    holds_another = any(quotations(part(one, "message")) for one in parts(item, "message_blocks"))
     own = {identifier(message, "user"), me.user, me.bot_id} - {""}
     return identifier(item, "author_id") in own and not holds_another
 
