@@ -148,9 +148,7 @@ def user_info(slack: FakeSlack, args: Args) -> Json:
 
 @method("usergroups.list", "usergroups:read")
 def usergroups(slack: FakeSlack, _: Args) -> Json:
-    return {
-        "usergroups": [{"id": group, "handle": name} for group, name in slack.groups.items()]
-    }
+    return {"usergroups": [{"id": group, "handle": name} for group, name in slack.groups.items()]}
 
 
 @method("conversations.info")
