@@ -158,11 +158,13 @@ class Soak:
             self._brains.calm = True
             for place in self._places:
                 place.until_calm()
-            for place in self._places:
+            for draining_of, place in zip(PLACES, self._places, strict=True):
                 await place.until_settled()
         if draining.cancelled_caught:
             owed = ", ".join(f"{name} {place.owed}" for name, place in zip(PLACES, self._places, strict=True))
-            report.violations.append(f"drain: still owed after {DRAIN_S:.0f} s: {owed}")
+            report.violations.append(
+                f"drain: {draining_of} is not at rest after {DRAIN_S:.0f} s; still owed: {owed}"
+            )
         await anyio.sleep(self._plan.idle_s + 5)
         report.after = await self._rest()
         await self._end(signal.SIGTERM)

@@ -89,7 +89,7 @@ async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_t
     assert "since noon" in line.text
 
 
-async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_does_not_and_a_deletion_withdraws_it(
+async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_joins_it_and_a_deletion_withdraws_it(
     chat, bot, outcome
 ):
     held = Gate(says("first"))
@@ -108,7 +108,8 @@ async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_does_not_and_a
         await outcome(linked)
     read = str(model.requests[-1].messages)
     assert "new words" in read
-    assert read.count("https://example.com") == 1
+    assert read.count("see https://example.com") == 1
+    assert "Preview of https://example.com" in read
     assert not any(words in read for words in ("old words", "never mind"))
 
 

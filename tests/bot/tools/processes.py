@@ -1,14 +1,18 @@
 """Processes that a test does not own: which there are, and waiting for their end."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 
 
 def children(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for task in tasks for child in task.read_text().split()}
+    found = set[int]()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found |= set(map(int, task.read_text().split()))
+    return found
 
 
 def descendants(pid: int | None = None) -> set[int]:
