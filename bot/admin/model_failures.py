@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bot.ports.config_error import ConfigInvalid
-from bot.ports.errors import ApiNotFound, ProviderError
+from bot.ports.errors import (
+    ApiNotFound,
+    CertificateUntrusted,
+    ModelLoading,
+    ProviderError,
+    ServerSpeaksHttp,
+    ServerSpeaksHttps,
+)
 from bot.wiring.remedy import title
 
 KEY_PAGES = {"anthropic": "platform.claude.com/settings/keys", "openai": "platform.openai.com/api-keys"}
@@ -28,7 +35,7 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     "timeout": ("{who} did not answer in time.", "Try again; a local model may still be loading."),
     "connection": (
         "{who} cannot be reached from here.",
-        "Start it if it is a local server. Else check DNS, firewall, HTTPS_PROXY and `base_url`.",
+        "Start it if it is a local server. Else check DNS, firewall, HTTPS_PROXY and `base_url` (http or https).",
     ),
     "unavailable": (
         "{who} is having problems right now.",
@@ -36,10 +43,19 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
     ),
     "config_invalid": ("{said}", "Correct the settings, or set the secret."),
 }
-NO_API = (
-    "{who} has no such API at its `base_url`, or sends us to another address.",
-    "Correct `base_url`: it usually ends in /v1.",
-)
+BY_CLASS: Mapping[type[ProviderError], tuple[str, str]] = {
+    ApiNotFound: (
+        "{who} has no such API at its `base_url`, or sends us to another address.",
+        "Correct `base_url`: it usually ends in /v1.",
+    ),
+    CertificateUntrusted: (
+        "The certificate of {who} comes from an authority that is not known here.",
+        "If it is one of yours, name a file with its certificate as `ca_file` in settings.json.",
+    ),
+    ServerSpeaksHttp: ("{who} speaks http, and its `base_url` says https.", "Write http:// there."),
+    ServerSpeaksHttps: ("{who} speaks https, and its `base_url` says http.", "Write https:// there."),
+    ModelLoading: ("{who} is still loading {name}.", "Wait until it is ready; the bot waits too."),
+}
 OTHER = ("{who} refused: {said}", "Choose another model, or follow its message.")
 
 
@@ -54,5 +70,6 @@ def explain_failure(model: str, error: ProviderError | ConfigInvalid) -> tuple[s
         "keys": f" from {keys}" if keys else "",
         "credit": f" at {credit}" if credit else "",
     }
-    what, fix = NO_API if isinstance(error, ApiNotFound) else MEANINGS.get(error.code, OTHER)
+    by_class = BY_CLASS.get(type(error)) if isinstance(error, ProviderError) else None
+    what, fix = by_class or MEANINGS.get(error.code, OTHER)
     return what.format_map(facts), fix.format_map(facts)

@@ -19,6 +19,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
 from bot.config.json_text import JsonInvalid, near, parse, repeated_keys
+from bot.config.network import network_faults
 from bot.config.params import param_faults
 from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
 from bot.ports.config_error import ConfigInvalid
@@ -92,7 +93,7 @@ def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
     """
     if path is None:
         return Loaded(
-            _with_data_folder(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
+            _with_whole_paths(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
         )
     return load_bytes(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
 
@@ -109,7 +110,7 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
         raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
     return Loaded(
-        _with_data_folder(settings, folder, environ),
+        _with_whole_paths(settings, folder, environ),
         _with_credentials(folder, environ),
         SettingsFile(path.absolute()),
     )
@@ -173,7 +174,8 @@ def secrets_of(settings: Settings, environ: Mapping[str, str]) -> list[str]:
 
 def check_start(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
     """Return the faults that keep a process with these settings, and this `model`, from starting."""
-    return [*check_used(settings, environ, transports=transports), *unknown_skills(settings)]
+    faults = [*check_used(settings, environ, transports=transports), *unknown_skills(settings)]
+    return [*faults, *network_faults(environ, settings.ca_file)]
 
 
 def unknown_skills(settings: Settings) -> list[str]:
@@ -331,14 +333,15 @@ def _first(lines: list[str], total: int) -> list[str]:
     return [*shown, f"... and {total - len(shown)} more"] if total > len(shown) else shown
 
 
-def _with_data_folder(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
+def _with_whole_paths(settings: Settings, folder: Path, environ: Mapping[str, str]) -> Settings:
     data = settings.data
     if data.parts[:1] == ("~",):
         home = environ.get("HOME")
         if not home:
             raise ConfigInvalid("data: ~ stands for HOME, which is not set; write the whole path")
         data = Path(home, *data.parts[1:])
-    return settings.model_copy(update={"data": folder / data})
+    ca_file = folder / settings.ca_file if settings.ca_file else None
+    return settings.model_copy(update={"data": folder / data, "ca_file": ca_file})
 
 
 def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, str]:

@@ -618,6 +618,10 @@ class Settings(Section):
         default="threadfast", description="What the bot is called."
     )
     data: Folder = Field(default=Path("data"), description="Data folder; relative to this file.")
+    ca_file: Folder | None = Field(
+        default=None,
+        description="File with certificates (PEM) of your own authorities, trusted for models and MCP servers.",
+    )
     store: Store = Field(
         default_factory=Store.default, description="Where messages and conversations are stored."
     )

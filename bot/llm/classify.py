@@ -19,9 +19,11 @@ from email.utils import parsedate_to_datetime
 from bot.ports.errors import (
     ApiNotFound,
     BadRequest,
+    CertificateUntrusted,
     ContentPolicy,
     ContextOverflow,
     ModelConnection,
+    ModelLoading,
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
@@ -29,6 +31,8 @@ from bot.ports.errors import (
     ProviderError,
     RateLimited,
     ReasoningUnsupported,
+    ServerSpeaksHttp,
+    ServerSpeaksHttps,
     ThinkingRejected,
     ToolsUnsupported,
     Unauthorized,
@@ -43,7 +47,7 @@ MAX_READ = 5000
 """Characters of it that are searched, so that no pattern takes long."""
 
 LOADING_SECONDS = 5.0
-"""Seconds to wait for a local server that answers "Loading model"."""
+"""Seconds until a server that loads its model is asked again."""
 
 MAX_RETRY_AFTER = 32 * 86400.0
 """Seconds: no provider's limit lasts longer than a month, so a longer wait is a mistake."""
@@ -139,6 +143,28 @@ _VISION = _any(
     r"is not a multimodal model",  # vLLM
 )
 
+_LOADING = _any(
+    r"\bloading (the )?model\b",  # llama.cpp
+    r"\bmodel\b.{0,200}\b(currently|still|being) (loading|loaded|starting)\b",  # Hugging Face, LM Studio
+    r"\bmodel\b.{0,200}\bis (loading|starting|not (yet )?ready)\b",  # llama-swap, KServe
+)
+"""What a server says until it has its model."""
+
+_HTTPS_WANTED = _any(
+    r"HTTP request to an HTTPS server",  # Go's net/http: Ollama, LocalAI, Caddy, Traefik
+    r"plain HTTP request was sent to HTTPS port",  # nginx
+    r"speaking plain HTTP to an SSL-enabled server port",  # Apache
+)
+
+ENCRYPTION = (
+    (CertificateUntrusted, _any(r"CERTIFICATE_VERIFY_FAILED", r"certificate verify failed")),
+    (
+        ServerSpeaksHttp,
+        _any(r"WRONG_VERSION_NUMBER", r"RECORD_LAYER_FAILURE", r"HTTP_REQUEST\b", r"packet length too long"),
+    ),
+)
+"""Why no connection was made, by OpenSSL's words."""
+
 _OVER_THE_LIMIT = _any(r"request too large")
 """A rate limit that the request passes by its size alone, however long it waits: OpenAI's and Groq's."""
 
@@ -159,6 +185,7 @@ RULES = (
         codes=_any("context_length_exceeded|exceed_context_size_error|request_too_large"),
         statuses=frozenset({413}),
     ),
+    Rule(ServerSpeaksHttps, statuses=frozenset({400, 497}), words=_HTTPS_WANTED),
     Rule(ContextOverflow, statuses=frozenset({400, 422, 500, None}), words=_OVERFLOW),
     Rule(
         ContentPolicy,
@@ -205,6 +232,7 @@ RULES = (
         codes=_any("rate_limit_error|rate_limit_exceeded|ramp_limit_exceeded|slow_down"),
         statuses=frozenset({429}),
     ),
+    Rule(ModelLoading, statuses=frozenset({None, 425, *range(500, 600)}), words=_LOADING),
     Rule(ModelTimeout, codes=_any("timeout_error|vector_store_timeout"), statuses=frozenset({408, 504})),
     Rule(
         ModelUnavailable,
@@ -258,7 +286,10 @@ def classify(error: Exception, now: datetime | None = None) -> ProviderError:
         return failure_of(_fault_of(error), now)
     if names & {"TypeError", "OpenAIError"} and re.search("authentication method|api_key", str(error)):
         kind = Unauthorized  # So the SDKs report a missing key, before anything is sent.
-    failure = (kind or UnknownFailure)(_describe(error))
+    said = _describe(error)
+    if kind is ModelConnection:
+        kind = next((encryption for encryption, words in ENCRYPTION if words.search(said)), kind)
+    failure = (kind or UnknownFailure)(said)
     failure.alone = "PoolTimeout" in names
     return failure
 
@@ -274,10 +305,13 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         return cancelled
     words = fault.text[:MAX_READ]
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
+    wait = _retry_after(fault, now)
+    if kind is ModelLoading and wait is None:
+        wait = LOADING_SECONDS
     failure = kind(
         shorten(fault.text),
         status=fault.status,
-        retry_after=_retry_after(fault, now),
+        retry_after=wait,
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
     failure.alone = kind is RateLimited and _OVER_THE_LIMIT.search(words) is not None
@@ -341,7 +375,7 @@ def _retry_after(fault: Fault, now: datetime | None) -> float | None:
     until = _date(headers.get("retry-after", "")) or _regained(fault.text[:MAX_READ])
     if until and now:
         return min(max(0.0, (until - now).total_seconds()), MAX_RETRY_AFTER)
-    return LOADING_SECONDS if "loading model" in fault.text[:MAX_READ].lower() else None
+    return None
 
 
 def _regained(text: str) -> datetime | None:

@@ -45,7 +45,7 @@ async def verify(
 
     Returns a failure as ``error`` and raises nothing. It costs a few dozen tokens.
     """
-    began, http = time.monotonic(), SharedHttp()
+    began, http = time.monotonic(), SharedHttp(settings.ca_file)
     failure: ProviderError | ConfigInvalid | None = None
     try:
         with anyio.fail_after(within_s):

@@ -11,7 +11,16 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, recoverable, ways_on
+from bot.ports.wording import (
+    API_NOT_FOUND,
+    FRIENDLY,
+    MODEL_LOADING,
+    NOT_ENCRYPTED,
+    PRICE_UNKNOWN,
+    WayOn,
+    recoverable,
+    ways_on,
+)
 from threads.errors import BotError, retry_fields
 from threads.wording import code_of, first_cause, friendly, ways_of
 
@@ -80,6 +89,12 @@ class ModelUnavailable(ProviderError):
     retryable = True
 
 
+class ModelLoading(ModelUnavailable):
+    """A server is loading its model, which may take minutes. It is asked again for as long as the turn may take."""
+
+    friendly = MODEL_LOADING
+
+
 class UnknownFailure(ModelUnavailable):
     """An unknown failure, which is retried once."""
 
@@ -87,6 +102,25 @@ class UnknownFailure(ModelUnavailable):
 class ModelConnection(ProviderError):
     code = "connection"
     retryable = True
+
+
+class EncryptionFailed(ModelConnection):
+    """The two ends do not agree about https, which stays so until a person corrects the settings."""
+
+    retryable = False
+    friendly = NOT_ENCRYPTED
+
+
+class CertificateUntrusted(EncryptionFailed):
+    """No authority that is known here vouches for the server's certificate."""
+
+
+class ServerSpeaksHttp(EncryptionFailed):
+    """The address says https, and the server speaks http."""
+
+
+class ServerSpeaksHttps(EncryptionFailed):
+    """The address says http, and the server speaks https."""
 
 
 class Unauthorized(ProviderError):

@@ -121,6 +121,11 @@ def too_long_for(model: str, size: int, window: int, current: str) -> str:
 API_NOT_FOUND = (
     "My AI provider is not at the address I am set to use. Whoever runs this bot needs to correct it."
 )
+MODEL_LOADING = "My AI provider is still loading the model. Try again in a few minutes."
+NOT_ENCRYPTED = (
+    "I cannot connect to my AI provider securely. "
+    "Whoever runs this bot needs to check its address and certificate."
+)
 PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."

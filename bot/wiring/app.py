@@ -128,7 +128,7 @@ async def serve(
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
         async with (
-            aclosing(SharedHttp()) as http,
+            aclosing(SharedHttp(settings.ca_file)) as http,
             open_tool_set(
                 settings,
                 environ,

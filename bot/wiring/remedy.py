@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bot.config.settings import Settings
-from bot.ports.errors import AllProvidersFailed, ApiNotFound, PriceUnknown
+from bot.ports.errors import (
+    AllProvidersFailed,
+    ApiNotFound,
+    CertificateUntrusted,
+    PriceUnknown,
+    ServerSpeaksHttp,
+    ServerSpeaksHttps,
+)
 from threads import wording
 from threads.errors import BotError
 
@@ -22,10 +29,17 @@ SENTENCES: Mapping[str, str] = {
 }
 """Failures that a person has to fix."""
 
-WRONG_ADDRESS = (
-    "{who} has no such API at the address in providers.{provider}.base_url. "
-    "It usually ends in /v1, and redirects are not followed."
-)
+BY_CLASS: Mapping[type[BotError], str] = {
+    ApiNotFound: "{who} has no such API at the address in providers.{provider}.base_url. "
+    "It usually ends in /v1, and redirects are not followed.",
+    CertificateUntrusted: "I do not know the authority behind the certificate of {who}. If it is one of yours, "
+    "name a file with its certificate as `ca_file` in settings.json.",
+    ServerSpeaksHttp: "The address in providers.{provider}.base_url says https, and {who} speaks http there. "
+    "Write http:// there, or turn its https on.",
+    ServerSpeaksHttps: "The address in providers.{provider}.base_url says http, and {who} speaks https there. "
+    "Write https:// there.",
+}
+"""Failures that the settings cause, which have no code of their own."""
 
 NEXT = "`threadfast init` sets another key or model; `threadfast why {reference}` tells more."
 
@@ -50,7 +64,7 @@ def explain_to_operator(error: BaseException, reference: str, settings: Settings
 def sentence(model: str, error: BotError, settings: Settings) -> str:
     """Return what a person has to fix so that *model* answers, or a blank if the failure may pass."""
     provider, _, name = model.partition("/")
-    words = WRONG_ADDRESS if isinstance(error, ApiNotFound) else SENTENCES.get(error.code, "")
+    words = BY_CLASS.get(type(error)) or SENTENCES.get(error.code, "")
     return words.format(who=title(provider), provider=provider, name=name, key=_key(provider, settings))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 REASONS: Mapping[str, str] = {
     "$schema": "Editors complete and check the file while you type; `threadfast init` writes it.",
     "name": "The model is told it, and Slack's manifest is made with it.",
+    "ca_file": "A company's own authority is trusted for what the bot asks, and not for the whole machine.",
     "data": "Everything that must survive lies in this one folder, so that a backup is one command.",
     "model": "The strongest of the usual price class; a run without it takes what key or local server it finds.",
     "fallback_models": "A provider's bad hour is not yours: the next one answers, and says so.",

@@ -7,6 +7,7 @@ A reply is a head and steps: bytes to send, or a fault. Requests are kept in ``r
 import json
 import math
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -18,6 +19,7 @@ from typing import Any, ClassVar, Literal, Self
 import anyio
 import h11
 from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.tls import TLSStream
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class FakeHttp:
     paths: ClassVar[tuple[str, ...]] = ()
 
     script: Script
+    tls: ssl.SSLContext | None = None
     requests: list[Seen] = field(default_factory=list)
     connections: int = 0
     """How many sockets were ever opened."""
@@ -118,7 +121,7 @@ class FakeHttp:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._port}{self.prefix}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self._port}{self.prefix}"
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -138,10 +141,14 @@ class FakeHttp:
         self.connections += 1
         async with stream:
             try:
+                if self.tls:
+                    stream = await TLSStream.wrap(stream, server_side=True, ssl_context=self.tls)
                 while await self._exchange(stream, h11.Connection(h11.SERVER)):
                     pass
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, ssl.SSLError):
                 self.hung_up += 1
+            except h11.RemoteProtocolError:  # such as the beginning of TLS
+                await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
     async def _exchange(self, stream: SocketStream, http: h11.Connection) -> bool:
         """Answer one request; return whether the connection goes on."""

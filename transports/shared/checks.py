@@ -12,7 +12,7 @@ import anyio
 from pydantic import JsonValue
 from yarl import URL
 
-from threads.errors import PostFailed, TransportRateLimited
+from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.shared.link.proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -106,8 +106,13 @@ def clock(name: str, date: str | None, now: datetime, max_age_s: float) -> Findi
 
 def proxy(name: str, url: str) -> Finding | None:
     """Name the proxy for *url*, without its password; None without a proxy."""
-    if not (address := proxy_for(url)):
-        return None
+    try:
+        if not (address := proxy_for(url)):
+            return None
+    except TransportFatal as fault:
+        return Finding(
+            name, "fail", "the environment names a proxy of another kind", "Nothing gets out.", str(fault)
+        )
     try:
         way = URL(address).with_user(None).with_query(None).human_repr().rstrip("/")
     except ValueError:

@@ -19,6 +19,7 @@ from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run, web
 from bot.admin.cli.setup import check, init, manifest, schema
 from bot.admin.cli.threads import threads
+from bot.config.network import normalize_proxies
 
 EX_INTERRUPTED = 130
 
@@ -53,6 +54,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     # Otherwise pydantic looks through every package for a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    normalize_proxies(os.environ)
 
 
 for command in (

@@ -8,6 +8,7 @@ from pathlib import Path
 from bot.admin.doctor.checks import AS_ROOT, Context, Findings
 from bot.admin.doctor.data_folder import OPEN
 from bot.config.load import CREDENTIALS, check_used, references, unknown_skills
+from bot.config.network import network_faults
 from transports.shared.checks import Finding
 
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
@@ -17,6 +18,8 @@ MOST_NAMED = 5
 async def check_settings(context: Context) -> Findings:
     yield await context.offload(_settings, context)
     for finding in await context.offload(_secrets, context):
+        yield finding
+    for finding in await context.offload(_network, context):
         yield finding
 
 
@@ -65,6 +68,13 @@ def _unread(fault: str, context: Context) -> Finding:
     if ": file:" in fault:
         fix += " Under systemd only the service and root see it: `systemctl status threadfast` says whether it runs."
     return Finding("secrets", "fail", fault, "The bot does not start without it.", fix)
+
+
+def _network(context: Context) -> list[Finding]:
+    faults = network_faults(context.environ, context.settings.ca_file)
+    parts = (fault.partition(". ") for fault in faults)
+    meaning = "The bot does not start (exit code 78)."
+    return [Finding("network", "fail", found, meaning, f"{fix or 'Correct it'}.") for found, _, fix in parts]
 
 
 def secret_places(context: Context) -> set[Path]:

@@ -8,6 +8,7 @@ body.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -21,16 +22,16 @@ LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 
 class SharedHttp:
-    """Calling it returns the client, which is made at first use, in any thread."""
+    """Calling it returns the client, which is made at first use, in any thread. *ca_file*: see `Settings.ca_file`."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, ca_file: Path | None = None) -> None:
+        self._lock, self._ca_file = threading.Lock(), ca_file
         self._client: httpx2.AsyncClient | None = None
 
     def __call__(self) -> httpx2.AsyncClient:
         with self._lock:
             if self._client is None:
-                self._client = open_http()
+                self._client = open_http(self._ca_file)
             return self._client
 
     async def aclose(self) -> None:
@@ -41,13 +42,18 @@ class SharedHttp:
                 await client.aclose()
 
 
-def open_http() -> httpx2.AsyncClient:
-    """Return a client for 2,000 streams. Idle connections live 120 s, so that most turns need no TLS handshake."""
+def open_http(ca_file: Path | None) -> httpx2.AsyncClient:
+    """Return a client for 2,000 streams. Idle connections live 120 s, so that most turns need no TLS handshake.
+
+    Raises `ConfigInvalid` for a *ca_file* that cannot be read.
+    """
     import httpx2  # noqa: PLC0415
 
+    from bot.config.network import tls_context  # noqa: PLC0415
     from bot.llm.adapters.body_limit import bound  # noqa: PLC0415
 
     return httpx2.AsyncClient(
+        verify=tls_context(ca_file) or True,
         limits=httpx2.Limits(max_connections=2000, max_keepalive_connections=200, keepalive_expiry=120),
         timeout=httpx2.Timeout(600, connect=5, read=300, write=30, pool=10),
         follow_redirects=False,

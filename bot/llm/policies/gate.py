@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from bot.ports.errors import ProviderError
+from bot.ports.errors import ModelLoading, ProviderError
 from bot.ports.model import Completion, ModelWrapper, QueuePlace, Request, Usage
 from bot.ports.status import CircuitStatus
 from threads.errors import error_fields
@@ -38,6 +38,7 @@ REASONS: Mapping[str, str] = {
     "model_not_found": "not known to its provider",
 }
 """Why a call waits, in a few words for people, by the code of the failure."""
+LOADING = "the model is loading"
 IN_LINE = "many are asking the model at once"
 LATE_S = 1e-6
 """Seconds after its time at which a waiting call checks the clock: timers may be early by a tick."""
@@ -45,6 +46,8 @@ LATE_S = 1e-6
 
 def reason(error: ProviderError | None) -> str:
     """Return a few words for people on why a call waits."""
+    if isinstance(error, ModelLoading):
+        return LOADING
     return REASONS.get(error.code, TROUBLE) if error else TROUBLE
 
 

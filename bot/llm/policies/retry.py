@@ -4,6 +4,7 @@
     a code that is in `retryable`                2, 4, 8 s, `max_retries` times; a local server: first at once
     rate_limited, and `llm_retry.rate_limited`   5, 10, 20, 40, 80 s, within the attempts of that schedule
     a code that is not in `retryable`            never
+    a server that loads its model                each 5 s, until the turn's deadline, unless another model is free
     unknown                                      once
     anything else                                never
     rate_limited, and another key or model is free never
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from bot.config.settings import LlmRetry, RateLimitedRetry
-from bot.ports.errors import ProviderError, RateLimited, UnknownFailure, model_retry_fields
+from bot.ports.errors import ModelLoading, ProviderError, RateLimited, UnknownFailure, model_retry_fields
 from bot.ports.model import Completion, ModelWrapper, Request
 from threads.model import OnEvent, Resumed, TextReset, Waiting
 
@@ -43,7 +44,8 @@ def retry_delay(
 
     *local* is a server on this machine; *random* returns a number from 0 to 1.
     """
-    if not error.retryable or error.code not in settings.retryable or failures >= attempts(error, settings):
+    most = attempts(error, settings) or failures + 1
+    if not error.retryable or error.code not in settings.retryable or failures >= most:
         return None
     if error.retry_after is not None:
         acceptable = error.retry_after <= settings.max_retry_after_s
@@ -57,7 +59,9 @@ def retry_delay(
 
 
 def attempts(error: ProviderError, settings: LlmRetry) -> int:
-    """Return how often a call that fails with *error* is made at most, the first time included."""
+    """Return how often a call that fails with *error* is made at most, the first time included; 0 is no limit."""
+    if isinstance(error, ModelLoading):
+        return 0
     own = _own_schedule(error, settings)
     most = own.attempts if own else settings.max_retries + 1
     return min(most, 2) if isinstance(error, UnknownFailure) else most
@@ -105,6 +109,8 @@ class RetryingModel(ModelWrapper):
 
     def _wait_after(self, error: ProviderError, failures: int, request: Request) -> float | None:
         if isinstance(error, RateLimited) and (request.other_key or not request.last_resort):
+            return None
+        if isinstance(error, ModelLoading) and not request.last_resort:
             return None
         wait = retry_delay(error, failures, self.settings, self.random, local=self.local)
         if wait is None or anyio.current_time() + wait >= anyio.current_effective_deadline():

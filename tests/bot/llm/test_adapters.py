@@ -11,7 +11,13 @@ from bot.llm.adapters.anthropic import AnthropicModel
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.openai_responses import OpenAIResponsesModel
-from bot.ports.errors import ModelTimeout, ModelUnavailable
+from bot.ports.errors import (
+    CertificateUntrusted,
+    ModelTimeout,
+    ModelUnavailable,
+    ProviderError,
+    ServerSpeaksHttp,
+)
 from bot.ports.model import ToolSpec, Usage
 from tests.bot.llm.conftest import (
     ANSWERS,
@@ -24,6 +30,7 @@ from tests.bot.llm.conftest import (
     model_at,
     user,
 )
+from tests.bot.tools.site import certificate
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.anthropic import Text, Think, Tool
@@ -190,6 +197,29 @@ async def test_a_proxy_in_the_environment_does_not_stand_between_us_and_loopback
         model = model_at(fake.base_url, AnthropicModel, own)
         assert (await model.complete(ask(), listener)).stop == "end"
     await own.aclose()
+
+
+@each_api
+async def test_a_server_of_ones_own_authority_is_trusted_by_the_file_that_names_it(
+    tmp_path, http, listener, api
+):
+    tls = certificate(tmp_path / "ca.pem")
+    own = SharedHttp(tmp_path / "ca.pem")
+    async with FakeProvider([HELLO[api]], tls) as fake:
+        with pytest.raises(CertificateUntrusted) as raised:
+            await model_at(fake.base_url, api, http).complete(ask(), listener)
+        assert (await model_at(fake.base_url, api, own).complete(ask(), listener)).stop == "end"
+        with pytest.raises(ProviderError):
+            await model_at(fake.base_url.replace("https", "http"), api, own).complete(ask(), listener)
+    assert not raised.value.retryable
+    await own.aclose()
+
+
+@each_api
+async def test_an_address_that_says_https_where_a_server_speaks_http_is_named(http, listener, api):
+    async with FakeProvider([HELLO[api]]) as fake:
+        with pytest.raises(ServerSpeaksHttp):
+            await model_at(fake.base_url.replace("http", "https"), api, http).complete(ask(), listener)
 
 
 async def test_the_time_that_an_sdk_takes_to_load_is_not_the_model_s_silence(http, listener):

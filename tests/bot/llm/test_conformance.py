@@ -25,6 +25,7 @@ from bot.ports.errors import (
     ContextOverflow,
     EmptyAnswer,
     ModelConnection,
+    ModelLoading,
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
@@ -32,6 +33,7 @@ from bot.ports.errors import (
     ProviderError,
     RateLimited,
     ReasoningUnsupported,
+    ServerSpeaksHttps,
     ThinkingRejected,
     ToolsUnsupported,
     Unauthorized,
@@ -47,7 +49,7 @@ from threads.wording import explain
 
 CANARY = "canary-5417"
 MESSAGES, RESPONSES, CHAT = AnthropicModel, OpenAIResponsesModel, OpenAIChatModel
-RETRYABLE = {RateLimited, ModelTimeout, ModelUnavailable, UnknownFailure, ModelConnection}
+RETRYABLE = {RateLimited, ModelTimeout, ModelUnavailable, ModelLoading, UnknownFailure, ModelConnection}
 QUICK = {"first_content": 0.2, "idle": 0.2}
 """For the rows that wait in vain; all others may take their time."""
 
@@ -363,7 +365,16 @@ COMPATIBLE = {
     "DeepSeek without money": Row(PaymentRequired, 402, text="Insufficient Balance", only_status=True),
     "Moonshot without money": Row(PaymentRequired, 429, "exceeded_current_quota_error"),
     "llama.cpp loads": Row(
-        ModelUnavailable, 503, "unavailable_error", "Loading model", only_status=True, retry_after=5
+        ModelLoading, 503, "unavailable_error", "Loading model", only_status=True, retry_after=5
+    ),
+    "Hugging Face loads": Row(
+        ModelLoading, 503, text="Model org/m is currently loading", only_status=True, retry_after=5
+    ),
+    "KServe loads": Row(
+        ModelLoading, 503, text="Model with name m is not ready.", only_status=True, retry_after=5
+    ),
+    "Go wants https": Row(
+        ServerSpeaksHttps, 400, text="Client sent an HTTP request to an HTTPS server.", only_status=True
     ),
     "llama.cpp overflow": Row(ContextOverflow, 400, "exceed_context_size_error"),
 }
@@ -373,6 +384,12 @@ PROXIES = {
     "nginx: too many bytes": Row(ContextOverflow, 413, body=PAGE),
     "redirect": Row(ApiNotFound, 307, body=PAGE, headers=(("location", "http://127.0.0.1:1/"),)),
     "bad request": Row(BadRequest, 400, body=PAGE),
+    "nginx wants https": Row(
+        ServerSpeaksHttps, 400, body=f"<h1>The plain HTTP request was sent to HTTPS port {CANARY}</h1>"
+    ),
+    "Apache wants https": Row(
+        ServerSpeaksHttps, 400, body=f"{CANARY}: You're speaking plain HTTP to an SSL-enabled server port."
+    ),
     "log in first": Row(Unauthorized, 401, body=PAGE),
 }
 
@@ -437,7 +454,7 @@ def as_event(api: type, name: str, said: Row) -> Iterator[Case]:
             ),
         },
     }
-    retry_after = 5 if "Loading" in said.text else None
+    retry_after = 5 if said.expected is ModelLoading else None
     for form, event in events[api].items():
         reply = HELLO[api].keep(UP_TO_SECOND_DELTA[api], event)
         retryable = _retryable(said)
@@ -450,7 +467,7 @@ def as_number(name: str, said: Row) -> Iterator[Case]:
         return
     words = {"code": said.status, "message": f"{said.text} {CANARY}"}
     retryable = _retryable(said) and said.status != 499
-    after = 5 if "Loading" in said.text else None
+    after = 5 if said.expected is ModelLoading else None
     stream = HELLO[CHAT].keep(UP_TO_SECOND_DELTA[CHAT], o.data(error=words))
     yield Case(CHAT, f"{name}, number in a chunk", stream, said.expected, retryable, after, began=True)
     plain = error(200, {"id": "x", "object": "chat.completion", "choices": None, "error": words})

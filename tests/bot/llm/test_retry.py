@@ -15,6 +15,7 @@ from bot.ports.errors import (
     ContentPolicy,
     ContextOverflow,
     ModelConnection,
+    ModelLoading,
     ModelTimeout,
     ModelUnavailable,
     PaymentRequired,
@@ -182,6 +183,31 @@ async def test_a_rate_limit_is_handed_over_at_once_when_another_model_can_be_ask
     passing = Scripted(ModelTimeout(), says("ok"))
     model = RetryingModel(passing, POLICY, lambda: 0.5)
     assert (await model.complete(Request("", (), last_resort=False), unheard)).message.text == "ok"
+
+
+async def test_a_server_that_loads_its_model_is_waited_for_as_long_as_the_turn_may_take():
+    told = []
+
+    async def on_event(event):
+        told.append(event)
+
+    loading = [ModelLoading(retry_after=5) for _ in range(60)]
+    model = RetryingModel(Scripted(*loading, says("ready")), POLICY, lambda: 0.0, gate := Gate())
+    with anyio.fail_after(600):
+        assert (await model.complete(Request("", ()), on_event)).message.text == "ready"
+    assert anyio.current_time() == 1300
+    assert told[1] == Waiting("the model is loading", 5, 2, 0)
+    model = RetryingModel(Scripted(*loading), POLICY, lambda: 0.0, gate)
+    with anyio.fail_after(28), pytest.raises(ModelLoading):
+        await model.complete(Request("", ()), unheard)
+    assert anyio.current_time() == 1325
+
+
+async def test_another_model_that_is_free_answers_in_place_of_one_that_loads():
+    model = RetryingModel(Scripted(ModelLoading(retry_after=5)), POLICY, lambda: 0.5)
+    with pytest.raises(ModelLoading):
+        await model.complete(Request("", (), last_resort=False), unheard)
+    assert anyio.current_time() == 1000
 
 
 async def test_a_wait_that_would_pass_the_deadline_is_not_begun_and_the_failure_is_told():

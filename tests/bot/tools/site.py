@@ -109,10 +109,13 @@ async def serving(tls: ssl.SSLContext | None = None, names: Mapping[str, list[st
 
 
 def certificate(file) -> ssl.SSLContext:
-    """Return the context of a server that is "site.example" and `PUBLIC` to clients that trust *file*."""
+    """Return the context of a server that is "site.example", `PUBLIC` and loopback to clients that trust *file*."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
-    names = [x509.DNSName("site.example"), x509.IPAddress(ipaddress.ip_address(PUBLIC))]
+    names = [
+        x509.DNSName("site.example"),
+        *map(x509.IPAddress, map(ipaddress.ip_address, (PUBLIC, "127.0.0.1"))),
+    ]
     now = dt.datetime.now(dt.UTC)
     signed = (
         x509.CertificateBuilder()

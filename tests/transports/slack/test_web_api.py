@@ -509,6 +509,12 @@ def test_a_company_proxy_is_used_where_it_should_be(monkeypatch):
         "https://[::1]/",
     )
     assert [proxy_for(url) for url in (*inside, "http://slack.test/")] == [None] * 5
+    monkeypatch.delenv("HTTPS_PROXY")
+    monkeypatch.setenv("ALL_PROXY", "http://other.example:3128")
+    assert proxy_for("https://slack.com/api/") == "http://other.example:3128"
+    monkeypatch.setenv("ALL_PROXY", "socks5://other.example:1080")
+    with pytest.raises(TransportFatal, match=r"Set HTTPS_PROXY to http://HOST:PORT"):
+        proxy_for("https://slack.com/api/")
 
 
 async def test_a_proxy_that_is_gone_posted_nothing_and_keeps_its_password(monkeypatch):

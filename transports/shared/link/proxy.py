@@ -7,19 +7,30 @@ from urllib.request import getproxies, proxy_bypass
 
 from yarl import URL
 
+from threads.errors import TransportFatal
+
+NO_HTTP_PROXY = (
+    "{host} can be reached only through an HTTP proxy, and the environment names another. "
+    "Set HTTPS_PROXY to http://HOST:PORT, or name {host} in NO_PROXY."
+)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def proxy_for(url: str) -> str | None:
     """Return the environment's proxy for *url*: a company network may offer no other way out.
 
-    NO_PROXY is honoured, and loopback is never behind a proxy.
+    NO_PROXY is honoured, and loopback is never behind a proxy. Raises `TransportFatal` for a proxy that is not for
+    HTTP: aiohttp uses no other.
     """
     where = URL(url)
     host = where.host or ""
     if _loopback(host) or proxy_bypass(host):
         return None
-    return getproxies().get({"wss": "https", "ws": "http"}.get(where.scheme, where.scheme))
+    proxies = getproxies()
+    proxy = proxies.get({"wss": "https", "ws": "http"}.get(where.scheme, where.scheme)) or proxies.get("all")
+    if proxy and not proxy.lower().startswith(("http://", "https://")):
+        raise TransportFatal(NO_HTTP_PROXY.format(host=host))
+    return proxy
 
 
 def _loopback(host: str) -> bool:
