@@ -39,7 +39,6 @@ MAX_DEPTH = 12
 """Levels of schemas within schemas; those that people use have fewer than 8."""
 MAX_FAULTS = 5
 """Faults of one schema that are named."""
-ANY: Mapping[str, JsonValue] = {"type": "object", "properties": {}}
 
 Schema = dict[str, JsonValue]
 _Compound = Literal["schema", "schemas", "map", "names", "type"]
@@ -105,40 +104,48 @@ class Repaired:
 
 def repair_schema(sent: JsonValue) -> Repaired:
     """Return the schema that stands for *sent*, whatever that is."""
+    if sent is None:
+        return _any("it has no schema")
     if not isinstance(sent, dict):
-        return Repaired(
-            dict(ANY), ("it has no schema",) if sent is None else ("its schema is not an object",)
-        )
-    if len(json.dumps(sent)) > MAX_SENT:
-        return Repaired(dict(ANY), (f"its schema is longer than {MAX_SENT:,} characters",))
-    for depth, texts in ((MAX_DEPTH, True), (MAX_DEPTH, False), (4, False), (2, False), (1, False)):
-        repaired = _repair(sent, depth, texts=texts)
-        if len(json.dumps(repaired.schema, ensure_ascii=False)) <= MAX_SCHEMA:
-            return repaired
-    return Repaired(dict(ANY), (f"its schema is longer than {MAX_SCHEMA:,} characters",))
-
-
-def _repair(sent: Schema, depth: int, *, texts: bool) -> Repaired:
+        return _any("its schema is not an object")
     if not _is_of_object(sent):
-        return Repaired(dict(ANY), ("its schema is not one of an object",))
-    repair = _Repair(sent, depth, texts)
-    schema = {**repair.schema(sent, "", 0), "type": "object"}
-    if repair.definitions:
-        schema["$defs"] = dict(sorted(repair.definitions.items()))
+        return _any("its schema is not one of an object")
+    if len(json.dumps(sent)) > MAX_SENT:
+        return _any(f"its schema is longer than {MAX_SENT:,} characters")
+    for depth, texts in ((MAX_DEPTH, True), (MAX_DEPTH, False), (4, False), (2, False), (1, False)):
+        try:
+            repaired = _repair(sent, depth, texts=texts)
+        except RecursionError:  # one part refers to the next, some hundred times
+            break
+        if len(json.dumps(repaired.schema, ensure_ascii=False)) <= MAX_SCHEMA:
+            return repaired if _is_valid(repaired.schema) else _any("its schema is not a JSON Schema")
+    return _any(f"its schema is longer than {MAX_SCHEMA:,} characters")
+
+
+def _any(fault: str) -> Repaired:
+    """Return the schema of any arguments."""
+    return Repaired({"type": "object", "properties": {}}, (fault,))
+
+
+def _is_valid(schema: Schema) -> bool:
     from jsonschema import Draft202012Validator, FormatChecker, SchemaError  # noqa: PLC0415 - most start without
 
     try:
         # Without formats: a pattern in another language is not a mistake, and none is run here.
         Draft202012Validator.check_schema(schema, format_checker=FormatChecker(formats=()))
     except (SchemaError, RecursionError):
-        return Repaired(dict(ANY), ("its schema is not a JSON Schema",))
-    faults = (
-        repair.faults
-        if texts
-        else {f"it is shorter: it has over {MAX_SCHEMA:,} characters": None, **repair.faults}
-    )
+        return False
+    return True
+
+
+def _repair(sent: Schema, depth: int, *, texts: bool) -> Repaired:
+    repair = _Repair(sent, depth, texts)
+    schema = {**repair.schema(sent, "", 0), "type": "object"}
+    if repair.definitions:
+        schema["$defs"] = dict(sorted(repair.definitions.items()))
+    faults = [*([] if texts else [f"it is shorter: it has over {MAX_SCHEMA:,} characters"]), *repair.faults]
     more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-    return Repaired(schema, (*list(faults)[:MAX_FAULTS], *more))
+    return Repaired(schema, (*faults[:MAX_FAULTS], *more))
 
 
 def _is_of_object(sent: Schema) -> bool:
@@ -188,11 +195,7 @@ class _Repair:
         for key, value in _modern(sent).items():
             if key == "$ref":
                 self._refer(schema, value, path)
-            elif (
-                key in _SHAPES
-                and (value is not None or key == "const")
-                and (self.texts or key not in _FOR_PEOPLE)
-            ):
+            elif key in _SHAPES and (self.texts or key not in _FOR_PEOPLE):
                 self._take(schema, key, value, path, level)
         return schema
 
@@ -216,7 +219,7 @@ class _Repair:
             case "type", _:
                 self._type(schema, value, path)
             case shape, _ if shape in _CHECKS and _CHECKS[shape](value):
-                schema[key] = clean(value) if key in _FOR_PEOPLE and isinstance(value, str) else value
+                schema[key] = clean(value) if shape == "prose" and isinstance(value, str) else value
             case _:
                 self.fault(path, f"its {key} is left out")
 
@@ -224,13 +227,10 @@ class _Repair:
         schemas: Schema = {}
         for name, one in value.items():
             if is_plain(name):
-                schemas[name] = self.schema(
-                    one, f"{path}.{name}".lstrip(".") if key == "properties" else path, level + 1
-                )
+                inner = f"{path}.{name}".lstrip(".") if key == "properties" else path
+                schemas[name] = self.schema(one, inner, level + 1)
             else:
-                self.fault(
-                    path, "an argument is left out: its name has characters that are not seen, or is a tag"
-                )
+                self.fault(path, "an argument is left out, since its name has characters that are not seen")
         return schemas
 
     def _require(self, schema: Schema, names: Sequence[str]) -> None:
@@ -283,6 +283,8 @@ def _all_plain(value: JsonValue) -> bool:
             return all(is_plain(key) and _all_plain(one) for key, one in value.items())
         case list():
             return all(map(_all_plain, value))
+        case float():
+            return math.isfinite(value)
         case _:
             return True
 
@@ -308,8 +310,8 @@ _CHECKS: Mapping[_Shape, Callable[[JsonValue], bool]] = {
 
 
 def _modern(sent: Schema) -> Schema:
-    """Return a schema with the keywords of older drafts, and of OpenAPI, in the form of 2020-12."""
-    modern = dict(sent)
+    """Return a schema without nulls, with the keywords of older drafts and of OpenAPI in the form of 2020-12."""
+    modern = {key: value for key, value in sent.items() if value is not None or key == "const"}
     for older in ("$dynamicRef", "$recursiveRef"):
         if older in modern:
             modern.setdefault("$ref", modern.pop(older))

@@ -1,6 +1,7 @@
 """What a server sends as a schema, what is checked by it, and what providers are shown of it."""
 
 import json
+import math
 import re
 import time
 
@@ -189,6 +190,7 @@ def test_a_property_that_says_itself_that_it_is_required():
         ({"properties": {"a": {"type": "sting"}}}, "a: its type is left out"),
         ({"properties": {"a": {"properties": {"b": {"minimum": "x"}}}}}, "a.b: its minimum is left out"),
         ({"properties": {"a": {"enum": []}}}, "a: its enum is left out"),
+        ({"properties": {"a": {"default": math.nan}}}, "a: its default is left out"),
         (
             {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
             "a: it refers to something that is not in its schema",
@@ -207,7 +209,7 @@ def test_a_property_that_says_itself_that_it_is_required():
         ({"properties": {"a": {"pattern": "\U000e0041"}}}, "a: its pattern is left out"),
         (
             {"properties": {"a\u202eb": {}}},
-            "an argument is left out: its name has characters that are not seen, or is a tag",
+            "an argument is left out, since its name has characters that are not seen",
         ),
     ],
 )
@@ -257,6 +259,8 @@ def test_a_schema_that_is_too_long_or_too_deep_is_offered_with_less():
     assert "it has more than 12 levels" in repair_schema(deep).faults[0]
     many = {"properties": {f"p{n}": {"type": "string"} for n in range(5000)}}
     assert repair_schema(many).schema == {"type": "object", "properties": {}}
+    chain = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(3000)}
+    assert "longer than" in repair_schema({"$ref": "#/$defs/a0", "$defs": {**chain, "a3000": {}}}).faults[0]
     huge = {"properties": {f"p{n}": {"enum": ["x" * 90] * 9} for n in range(5000)}}
     assert "longer than" in repair_schema(huge).faults[0]
     assert len(json.dumps(repair_schema({"properties": wide}).schema)) <= MAX_SCHEMA
