@@ -9,9 +9,11 @@ them, and takes the others for the answer to the call. Each becomes one error of
 
 | a request of an open session meets                                   | it is  |
 |----------------------------------------------------------------------|--------|
-| a refusal whose words are those of `LOST`                            | lost   |
-| 404 or 410, unless the body says that the method or tool is unknown  | lost   |
+| a JSON-RPC error about the method or its parameters                  | told   |
+| another refusal whose words are those of `LOST`                      | lost   |
+| 404 or 410                                                           | lost   |
 | 401 or 403, once a sign-in has had its try                           | lost   |
+| any other refusal                                                    | told   |
 | no connection                                                        | lost   |
 """
 
@@ -93,10 +95,10 @@ class _Client(httpx2.AsyncClient):
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout):
             return _error(request, NOT_RUN, "it cannot be reached")
-        return response if response.status_code < 400 else await _told(request, response)
+        return response if response.status_code < 400 else await _translated(request, response)
 
 
-async def _told(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _translated(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """Return the refusal of a request as a JSON-RPC error."""
     try:
         text = (await response.aread())[:MAX_SEARCHED].decode("utf-8", "replace")
@@ -129,10 +131,10 @@ def _code(text: str) -> object:
 
 def _why_lost(status: int, code: object, text: str) -> str:
     """Return in our own words how a refusal says that the session is lost, or ""."""
-    if LOST.search(text):
-        return FORGOTTEN
     if code in (METHOD_NOT_FOUND, INVALID_PARAMS):
         return ""
+    if LOST.search(text):
+        return FORGOTTEN
     if status in (401, 403):
         return f"it refused the session with HTTP {status}"
     return FORGOTTEN if status in (404, 410) else ""

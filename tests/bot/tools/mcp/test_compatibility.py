@@ -71,7 +71,7 @@ async def test_a_lost_session_is_opened_anew_and_the_call_is_made_again(tmp_path
     ("refusal", "told"),
     [
         (error(404, -32601, "Method not found", id=None), "Method not found"),
-        (error(400, -32602, "Invalid params: a is missing", id=None), "a is missing"),
+        (error(400, -32602, "Invalid params: session_id is required", id=None), "session_id is required"),
         (error(500, -32603, "The database session has ended", id=None), "The database session has ended"),
         (words(413, "too large"), "HTTP 413"),
         (words(502, "Bad Gateway"), "HTTP 502; the call may or may not have worked"),
