@@ -11,7 +11,7 @@ import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 SESSION = "mcp-session-id"
@@ -26,12 +26,24 @@ class SessionServer:
     result: bytes = b'{"content": []}'
     content_type: str = "application/json"
     knows_calls: bool = True
+    tools: list[str] = field(default_factory=lambda: ["hello"])
+    changed: anyio.Event = field(default_factory=anyio.Event)
+    """Set to say on the stream of a session that its tools have changed."""
     opened: int = 0
     sessions: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     """The session of each call that has run."""
 
+    async def stream(self) -> AsyncIterator[str]:
+        yield ": open\n\n"
+        await self.changed.wait()
+        said = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        yield f"event: message\ndata: {json.dumps(said)}\n\n"
+        await anyio.sleep_forever()
+
     async def answer(self, request: Request) -> Response:
+        if request.method == "GET":
+            return StreamingResponse(self.stream(), media_type="text/event-stream")
         if request.method != "POST":
             return Response(status_code=405)
         asked = json.loads(await request.body())
@@ -51,7 +63,7 @@ class SessionServer:
             case method if session not in self.sessions or not (self.knows_calls or method != "tools/call"):
                 return self.refusal(asked.get("id"))
             case "tools/list":
-                tools = [{"name": "hello", "inputSchema": {"type": "object"}}]
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
                 return JSONResponse({"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": tools}})
             case "tools/call":
                 self.calls.append(session)

@@ -3,6 +3,7 @@
 import json
 
 import anyio
+import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from bot.config.settings import McpServer
 from bot.ports.errors import McpUnavailable, ToolError
 from bot.tools.mcp.compatibility import call_result
+from bot.tools.mcp.http import READ_S
 from bot.tools.mcp.json_text import repair
 from tests.bot.tools.mcp.opened import call, opened, plain
 from tests.bot.tools.mcp.session_server import session_server
@@ -94,6 +96,30 @@ async def test_a_call_that_is_refused_in_the_new_session_too_is_told(tmp_path, f
             with pytest.raises(McpUnavailable, match="does not take the call: it has forgotten the session"):
                 await call(servers, "web__hello")
         assert (site.opened, site.calls) == (2, [])
+
+
+async def test_a_change_of_the_tools_is_heard_on_the_stream_of_a_session(
+    tmp_path, free_tcp_port, monkeypatch
+):
+    patience, send = {}, httpx2.AsyncClient.send
+
+    async def sent(self, request, **options):
+        patience[request.method] = request.extensions["timeout"]["read"]
+        return await send(self, request, **options)
+
+    monkeypatch.setattr(httpx2.AsyncClient, "send", sent)
+    async with (
+        session_server(free_tcp_port) as site,
+        opened(tmp_path, {"web": McpServer(url=site.url)}) as servers,
+    ):
+        heard = anyio.Event()
+        servers.on_tools = lambda _name, _tools: heard.set()
+        site.tools.append("more")
+        site.changed.set()
+        with anyio.fail_after(WITHIN_S):
+            await heard.wait()
+        assert [tool.name for tool in servers.tools] == ["web__hello", "web__more"]
+    assert (patience["GET"], patience["POST"]) == (None, READ_S), "the stream may be silent for hours"
 
 
 async def test_a_server_that_is_gone_when_a_call_is_made_has_not_run_it(tmp_path, free_tcp_port):
