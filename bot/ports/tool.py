@@ -194,6 +194,20 @@ class Checking(Protocol):
         ...
 
 
+@runtime_checkable
+class Changing(Protocol):
+    """A tool that somebody else can change: a person is asked before a call of what they have not seen."""
+
+    @property
+    def news(self) -> str:
+        """Return what is new about it, in words for people; "" once it is accepted."""
+        ...
+
+    async def accept(self) -> None:
+        """Take note that a person has let it be used as it is now."""
+        ...
+
+
 class Tools(Protocol):
     """The agent's view of its tools; `bot.tools.gate.Toolbox` implements it."""
 

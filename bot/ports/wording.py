@@ -282,6 +282,12 @@ def may_i(tool: str, arguments: str, why: str, always: str) -> str:
     return "\n\n".join(filter(None, [f"May I use `{tool}`?", arguments, why, more]))
 
 
+def tool_news(server: str, kind: Literal["new", "changed"], description: str) -> str:
+    """Say that a server has a new tool, or has changed one, since it was trusted. *description* is a quote."""
+    what = "is new at" if kind == "new" else "has been changed by"
+    return f"⚠️ This tool {what} the MCP server {server} since it was set up or last allowed:\n{description}"
+
+
 def assistant_asks(question: str, *, choices: bool, free_text: bool, outside: bool) -> str:
     """Ask what the model wants to know. *question* is a quote; *outside*: text from outside was read."""
     warning = QUESTION_AFTER_OUTSIDE if outside else ""

@@ -7,6 +7,7 @@
 | open           | *deny* is pressed, or its time is over     | denied, on disk; not asked again for the message  |
 | open           | a restart                                  | open: it has not run; asked again, same buttons   |
 | used           | the same call again, or a replayed press   | asked again: one press is for one call            |
+| any            | the tool is new or has changed (`Changing`) | asked, whatever the policy and *always here* allow |
 
 Each call of a step has its own record, time and answer. Only the author of the message or an admin may press, never a
 model. A call with other arguments is another call. *Always here* is for this thread and for what its pattern matches.
@@ -34,7 +35,7 @@ from bot.guards.policy import Policy
 from bot.observe.audit import Note
 from bot.ports import wording
 from bot.ports.errors import ToolDenied
-from bot.ports.tool import Arguments, Tool, ToolContext
+from bot.ports.tool import Arguments, Changing, Tool, ToolContext
 from bot.tools.labels import format_arguments
 from threads.errors import PostFailed, StoreUnavailable
 from threads.invisible_text import escaped
@@ -116,6 +117,11 @@ class _Call:
         """Return the id of this call: a step may contain the same call twice."""
         return _digest([self.same, self.context.call_id])
 
+    @property
+    def news(self) -> str:
+        """Return what nobody has accepted yet about the tool, or ""."""
+        return self.tool.news if isinstance(self.tool, Changing) else ""
+
     def describe_grant(self, pattern: str) -> str:
         """Return what *always here* would allow, in words."""
         if not pattern:
@@ -160,8 +166,11 @@ class Approvals:
         verdict = self.policy.verdict(tool.name, tool.risk, subject, tainted=context.tainted)
         if verdict == "deny":
             raise ToolDenied("The rules here do not allow this.", suggestion="Do not try it again.")
-        if verdict == "ask" and not self._granted(context, tool.name, subject):
-            await self._ask(_Call(tool, arguments, context))
+        call = _Call(tool, arguments, context)
+        if call.news or (verdict == "ask" and not self._granted(context, tool.name, subject)):
+            await self._ask(call)
+        if call.news and isinstance(tool, Changing):
+            await tool.accept()
 
     def waits(self, tool: Tool, arguments: Arguments, context: ToolContext) -> bool:
         """Return whether the call had an open question when the last process ended, so it has not run."""
@@ -311,7 +320,8 @@ class Approvals:
         block = _block(arguments)
         if len(arguments) > MAX_INLINE and await self._attach(call, arguments):
             block = f"{_block(arguments[:MAX_INLINE])}\n{wording.WHOLE_IN_FILE}"
-        why = wording.OUTSIDE_READ if call.context.tainted else ""
+        outside = wording.OUTSIDE_READ if call.context.tainted else ""
+        why = "\n\n".join(filter(None, [self._mask(call.news), outside]))
         return wording.may_i(name, block, why, call.describe_grant(self._pattern(call.arguments)))
 
     def _brief(self, call: _Call) -> str:

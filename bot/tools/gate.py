@@ -18,7 +18,7 @@ results come back in the order of the calls.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -139,10 +139,10 @@ class Toolbox:
         self._results, self._recovery = Results(mask), recovery
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
-    def add(self, tools: Sequence[Tool]) -> None:
-        """Offer more tools from the next model call on. A name that is taken keeps its tool."""
-        more = {tool.name: tool for tool in tools} | self._tools
-        self._tools = dict(sorted(more.items()))
+    def replace(self, gone: Collection[str], tools: Sequence[Tool]) -> None:
+        """Offer other tools from the next turn on. A name that is taken keeps its tool."""
+        kept = {name: tool for name, tool in self._tools.items() if name not in gone}
+        self._tools = dict(sorted(({tool.name: tool for tool in tools} | kept).items()))
         self.specs = tuple(self._spec(tool) for tool in self._tools.values())
 
     async def run(

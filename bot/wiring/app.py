@@ -123,6 +123,7 @@ async def serve(
     outboxes = {transport.name: outbox(transport) for transport in transports}
     takes_files = any(transport.capabilities.files for transport in transports)
     has_earlier = any(transport.capabilities.earlier for transport in transports)
+    post = partial(_post, outboxes, resources.mask)
     stopped: list[str] = []
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
@@ -137,6 +138,7 @@ async def serve(
                 attach=takes_files,
                 fetch=has_earlier,
                 is_admin=access.is_admin,
+                post=post,
             ) as tool_set,
             leaving(store),
             tool_set.audit.writing({"version": version("threadfast"), "model": model}),
@@ -144,7 +146,6 @@ async def serve(
             storage.ledger.writing(),
             anyio.create_task_group() as tasks,
         ):
-            post = partial(_post, outboxes, resources.mask)
             await _load_prices(settings, offload)
             models = _models(settings, environ, storage, resources, tool_set, http, chosen)
             agents = Agents(

@@ -21,7 +21,7 @@ from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolDenied, ToolError
 from bot.ports.model import Completion, Model, Request, TurnModelWrapper, Usage
 from bot.ports.risk import Risk
-from bot.ports.tool import Arguments, Checking, Tool, ToolContext, ToolOutput
+from bot.ports.tool import Arguments, Changing, Checking, Tool, ToolContext, ToolOutput
 from bot.tools.gate import Permits
 from threads.journal.records import PendingMessage, Settled
 from threads.model import OnEvent, Run, TextDelta, ThinkingDelta, Turn, TurnEvent
@@ -149,6 +149,14 @@ class ObservedTool:
     @property
     def arguments(self) -> type[Arguments]:
         return self.tool.arguments
+
+    @property
+    def news(self) -> str:
+        return self.tool.news if isinstance(self.tool, Changing) else ""
+
+    async def accept(self) -> None:
+        if isinstance(self.tool, Changing):
+            await self.tool.accept()
 
     async def check(self, arguments: Arguments, context: ToolContext) -> None:
         if isinstance(self.tool, Checking):

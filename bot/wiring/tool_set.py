@@ -56,7 +56,7 @@ from threads.store.json_file import States
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
-    from bot.tools.mcp.commands import McpCommands
+    from bot.tools.mcp.commands import McpCommands, Post
     from bot.tools.mcp.tool import McpTool
 
 log = logging.getLogger(__name__)
@@ -114,12 +114,14 @@ class ToolSet:
         self.tools += tools
         self.groups.update((tool.name, group) for tool in tools)
 
-    def offer(self, tools: Sequence[McpTool]) -> None:
-        """Add the tools of MCP servers, also where models have toolboxes already."""
-        for tool in tools:
-            self.add(tool.server.name, tool)
+    def offer(self, server: str, tools: Sequence[McpTool]) -> None:
+        """Offer these tools of an MCP server and no others of it, also where models have toolboxes already."""
+        gone = {tool.name for tool in self.tools if FOREIGN in tool.name and self.groups[tool.name] == server}
+        self.tools = [tool for tool in self.tools if tool.name not in gone]
+        self.groups = {name: group for name, group in self.groups.items() if name not in gone}
+        self.add(server, *tools)
         for toolbox, choice in self._in_use.items():
-            toolbox.add(self._chosen(choice, tools))
+            toolbox.replace(gone, self._chosen(choice, tools))
 
     def toolbox(self, given: Tools, names: Collection[str] | None = None) -> Toolbox:
         """Return the tools that these settings give the model, under their rules, of *names* only if given.
@@ -148,7 +150,7 @@ class ToolSet:
         )
 
     def _sign_in(self, tool: str, context: ToolContext) -> SignIn | None:
-        return self.mcp.sign_in(self.groups[tool], context) if self.mcp else None
+        return self.mcp.sign_in(self.groups.get(tool, ""), context) if self.mcp else None
 
     def attach_open_questions(self, questions: Questions) -> None:
         """Let what people do elsewhere answer a question that is open."""
@@ -184,10 +186,12 @@ async def open_tool_set(
     attach: bool,
     fetch: bool = False,
     is_admin: Callable[[str], bool],
+    post: Post,
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable for anybody.
 
-    *attach*: a transport takes files. *fetch*: in one, files are sent to threads without the bot.
+    *attach*: a transport takes files. *fetch*: in one, files are sent to threads without the bot. *post* posts
+    notices.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
     """
@@ -197,7 +201,10 @@ async def open_tool_set(
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
-    async with _servers(tool_set, settings, environ, resources, storage), anyio.create_task_group() as tasks:
+    async with (
+        _servers(tool_set, settings, environ, resources, storage, post),
+        anyio.create_task_group() as tasks,
+    ):
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
             tool_set.add("files", WriteFile(writer), EditFile(writer))
@@ -354,7 +361,12 @@ async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, task
 
 @asynccontextmanager
 async def _servers(
-    tool_set: ToolSet, settings: Settings, environ: Mapping[str, str], resources: Resources, storage: Storage
+    tool_set: ToolSet,
+    settings: Settings,
+    environ: Mapping[str, str],
+    resources: Resources,
+    storage: Storage,
+    post: Post,
 ) -> AsyncIterator[None]:
     if not settings.mcp_servers:
         yield
@@ -381,8 +393,9 @@ async def _servers(
         private_hosts=settings.tools.private_hosts,
     ) as servers:
         references = References(servers, tool_set.documents, save, storage.store.workspace)
-        tool_set.mcp = McpCommands(settings.mcp_servers, servers, references)
-        tool_set.offer(servers.tools)
+        tool_set.mcp = McpCommands(settings.mcp_servers, servers, references, post)
+        for name in servers.by_name:
+            tool_set.offer(name, [tool for tool in servers.tools if tool.server.name == name])
         tool_set.status.append(servers.trouble)
-        servers.on_tools = tool_set.offer
+        servers.on_tools, servers.on_arrival = tool_set.offer, tool_set.mcp.tell_arrival
         yield

@@ -24,7 +24,7 @@ from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult
 from bot.wiring.store import Resources, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
-from tests.tool_context import no_files
+from tests.tool_context import no_files, nowhere
 from tests.world import ANN, T1, Clock
 from threads.model import Answer, Image, Question, ThreadId, ToolCall, TurnEvent
 from threads.store.data_folder import thread_folder
@@ -228,7 +228,7 @@ async def open_harness(
     resources = Resources(PosixDisk(), offload, offload, Clock(), harness.mask, Observing())
     storage = make_storage(settings, {}, resources, offload)
     async with open_tool_set(
-        settings, {}, resources, storage, attach=True, is_admin=lambda _: False
+        settings, {}, resources, storage, attach=True, is_admin=lambda _: False, post=nowhere
     ) as harness.tools:
         yield harness
 

@@ -145,11 +145,13 @@ async def test_tools_of_servers_differ_from_ours_and_are_asked_about(servers, tm
             assert result["error"]["type"] == "permission", tool
         assert len(harness.questions) == len(ASKED)
         for number, name in enumerate(SCHEMAS):
-            assert f"shell__t{number}" not in specs, name
+            shown = json.dumps(specs[f"shell__t{number}"].parameters)
+            assert len(shown) < 1000, name
+            assert not any(secret in shown for secret in ("passwd", "169.254", "obey")), name
         assert specs["shell"].description.startswith("Run a shell command"), "ours is ours"
         assert specs["read_file"].description.startswith("Read a text file")
         theirs = [spec for spec in specs.values() if "__" in spec.name]
-        assert len(theirs) == len(NAMES) + 1
+        assert len(theirs) == len(NAMES) + len(SCHEMAS) + 1
         assert McpTool.risk == "net", "the class of every tool of a server: the policy asks about all of them"
         for spec in theirs:
             assert not set("<>\u202e\x1b\u200b") & set(spec.name + spec.description), spec

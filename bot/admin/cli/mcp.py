@@ -17,6 +17,7 @@ from threads.errors import NewerSchema, StoreUnavailable
 if TYPE_CHECKING:
     from bot.config.load import Loaded
     from bot.tools.mcp.sign_in import SignIns
+    from bot.tools.mcp.tool_list import Listing
 
 PERSONAL = "{0}: people sign in by themselves, with `/mcp connect {0}` in a direct message."
 
@@ -30,10 +31,12 @@ def mcp() -> None:
 @settings_option
 @data_option
 def list_servers(settings_file: Path | None, data: Path | None) -> None:
-    """List the MCP servers in the settings, and whether the bot is signed in."""
+    """List the MCP servers in the settings: whether the bot is signed in, and which tools it lacks."""
     from bot.tools.mcp.credentials import BOT
+    from bot.tools.mcp.servers import stored_listings
 
     loaded = load(settings_file, data)
+    listings = stored_listings(loaded.settings)
 
     async def lines(sign_ins: SignIns) -> str:
         if not loaded.settings.mcp_servers:
@@ -46,6 +49,7 @@ def list_servers(settings_file: Path | None, data: Path | None) -> None:
             else:
                 known = await sign_ins.account(name, BOT).read()
                 click.echo(f"{name}: {'signed in' if known.tokens else f'run `threadfast mcp login {name}`'}")
+            _echo_tools(listings.get(name))
         return ""
 
     _run(loaded, lines)
@@ -109,6 +113,18 @@ def logout(name: str, person: str, settings_file: Path | None, data: Path | None
         return ""
 
     _run(loaded, sign_out)
+
+
+def _echo_tools(listing: Listing | None) -> None:
+    """Print how many tools of a server the bot has, and each that it lacks or offers with less."""
+    from bot.tools.mcp.tool_list import count_tools
+
+    click.echo(f"  {count_tools(len(listing.tools))}" if listing else "  its tools are not known yet")
+    for what, tools in (
+        (("left out", listing.left_out), ("offered with less", listing.reduced)) if listing else ()
+    ):
+        for tool in tools:
+            click.echo(f"  {what}: {tool}")
 
 
 def _check(loaded: Loaded, name: str, person: str = "") -> None:

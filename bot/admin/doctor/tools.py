@@ -12,8 +12,9 @@ from bot.admin.doctor.checks import Check, Context, Findings
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import McpServer
 from bot.playbooks.folder import Library
+from bot.tools.mcp.plain_text import clean
 from bot.tools.mcp.server import Server
-from bot.tools.mcp.tool_list import Listing, clean, count_tools
+from bot.tools.mcp.tool_list import Listing, count_tools
 from transports.shared.checks import Finding, State
 
 MOST_NAMED = 3
@@ -128,12 +129,18 @@ async def _list_tools(server: Server) -> Finding:
 
 def _offer(name: str, listing: Listing, took_s: float) -> Finding:
     found = f"{count_tools(len(listing.tools))}, in {took_s:.1f} s"
-    if not listing.left_out:
+    if not (listing.left_out or listing.reduced):
         return Finding(name, "ok", found)
-    named, more = tuple(listing.left_out[:MOST_NAMED]), len(listing.left_out) - MOST_NAMED
-    found += f"; left out: {'; '.join(named)}{f'; and {more} more' if more > 0 else ''}"
-    meaning, fix = "The model cannot use these.", "Ask the author of the server."
-    return Finding(name, "warn", clean(found), meaning, fix, named)
+    names: list[str] = []
+    for how, tools in (("left out", listing.left_out), ("offered with less", listing.reduced)):
+        named, more = tools[:MOST_NAMED], len(tools) - MOST_NAMED
+        names += named
+        found += f"; {how}: {'; '.join(named)}{f'; and {more} more' if more > 0 else ''}" if named else ""
+    meaning = (
+        "The model cannot use what is left out, and does not know all arguments of what is offered with less."
+    )
+    fix = "Ask the author of the server."
+    return Finding(name, "warn", clean(found), meaning, fix, tuple(names))
 
 
 async def _discard(_name: str, _listing: Listing) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -15,13 +16,20 @@ from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import ToolContext
 from bot.tools.mcp.credentials import person_of
 from bot.tools.mcp.references import LIST_S, References, Unusable, unknown, usage
+from bot.tools.mcp.server import Server
 from bot.tools.mcp.servers import Servers, is_personal
 from bot.tools.mcp.sign_in import CallSignIn, SignInFailed, SignIns, is_local, place_of
-from bot.tools.mcp.tool_list import count_tools
-from threads.model import Block, Edited, Inbound, Incoming, Message, Sink, Text, Turn
+from bot.tools.mcp.tool_list import count_tools, describe_losses
+from threads.errors import PostFailed
+from threads.model import Block, Edited, Inbound, Incoming, Message, Outgoing, Sink, Text, ThreadId, Turn
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[Outgoing], Awaitable[object]]
+"""Posts a notice. Raises `PostFailed`."""
 
 REMEMBERED = 100
-"""Messages whose prompt or resources are fetched, and that have not begun yet."""
+"""Messages whose prompt or resources are fetched, and that have not begun yet; and those that asked for a server."""
 
 HELP = (
     "Say `/mcp` for a list, `/mcp connect NAME` or `/mcp disconnect NAME`, or in a thread "
@@ -39,7 +47,10 @@ class McpCommands:
     configured: Mapping[str, McpServer]
     servers: Servers
     references: References
+    post: Post
     _prepared: LRUCache[str, Sequence[Block]] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    _waiting: LRUCache[tuple[str, ThreadId], str] = field(default_factory=lambda: LRUCache(REMEMBERED))
+    """The message that asked for a server, by that server and the thread, until the server is there."""
 
     @property
     def sign_ins(self) -> SignIns:
@@ -109,8 +120,30 @@ class McpCommands:
         try:
             self._prepared[incoming.key] = await self.references.blocks(incoming)
         except Unusable as problem:
-            return str(problem)
+            names = [name for name in self.configured if f"{name}:" in incoming.text]
+            return "\n".join(
+                [str(problem), *filter(None, (self._wait_for(name, incoming) for name in names))]
+            )
         return ""
+
+    async def tell_arrival(self, name: str) -> None:
+        """Say that a server is there now, where somebody asked for it."""
+        asked = [key for key in self._waiting if key[0] == name]
+        for thread, message in [(key[1], self._waiting.pop(key)) for key in asked]:
+            text = f"The MCP server {name} is there now, with {self._count(name)}."
+            try:
+                await self.post(Outgoing(thread, f"mcp:{name}:{message}", text, "notice"))
+            except PostFailed as error:
+                log.info("mcp.not_told: %s: %s", name, error)
+
+    def _wait_for(self, name: str, incoming: Incoming) -> str:
+        """Promise to say when a server is there, if nothing is known of it yet; else return ""."""
+        server = self.servers.by_name[name]
+        if name in self.servers.listings or not isinstance(server, Server):
+            return ""
+        self._waiting[name, incoming.thread] = incoming.id
+        why = f" ({server.reason})" if server.reason else ""
+        return f"{name} is not there yet{why}. I say so here when it is."
 
     async def extend(self, incoming: Incoming, message: Message) -> Message:
         """Return a person's message for the model with the prompt and the resources that it names."""
@@ -155,14 +188,14 @@ class McpCommands:
 
     async def _list(self, incoming: Incoming) -> str:
         person = person_of(incoming.thread, incoming.author)
-        lines = {name: [await self._summary(name, person)] for name in sorted(self.configured)}
+        lines = {name: [await self._summary(name, person, incoming)] for name in sorted(self.configured)}
 
         async def add_prompts(name: str) -> None:
             try:
                 prompts = await self.references.prompts(self.servers.by_name[name].of(person))
                 lines[name] += [f"- {usage(name, prompt)}" for prompt in prompts]
             except ToolError as error:
-                if not isinstance(error, SignInNeeded):
+                if name in self.servers.listings and not isinstance(error, SignInNeeded):
                     lines[name].append(f"- its prompts are not known now: {error}")
 
         with anyio.move_on_after(LIST_S):
@@ -171,13 +204,18 @@ class McpCommands:
                     tasks.start_soon(add_prompts, name)
         return "\n".join(line for about in lines.values() for line in about)
 
-    async def _summary(self, name: str, person: str) -> str:
-        count = sum(tool.server.name == name for tool in self.servers.tools)
+    def _count(self, name: str) -> str:
+        """Return how many tools of a server are offered, and what is not."""
+        count = count_tools(sum(tool.server.name == name for tool in self.servers.tools))
+        listing = self.servers.listings.get(name)
+        return f"{count}{describe_losses(listing)}" if listing else count
+
+    async def _summary(self, name: str, person: str, incoming: Incoming) -> str:
         if not is_personal(self.configured[name]):
-            return f"{name}: {count_tools(count)}"
+            return self._wait_for(name, incoming) or f"{name}: {self._count(name)}"
         signed_in = (await self.sign_ins.account(name, person).read()).tokens is not None
         state = "you are signed in" if signed_in else f"you are not signed in: `/mcp connect {name}`"
-        return f"{name}: {count_tools(count)}; {state}"
+        return f"{name}: {self._count(name)}; {state}"
 
 
 def _addresses(configured: Mapping[str, McpServer]) -> re.Pattern[str] | None:

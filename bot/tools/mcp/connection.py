@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from bot.config.load import resolve_secret
 from bot.config.settings import REFERENCE, McpServer
 from bot.guards.redaction import safe_prefix
-from bot.tools.mcp.tool_list import clean, truncate
+from bot.tools.mcp.plain_text import clean, truncate
 
 MAX_MESSAGE = 20_000_000
 """Bytes of one message; many servers send a result twice in it, as text and as data."""
@@ -21,12 +21,16 @@ MAX_READ = 4 * MAX_LINE
 """Bytes of one line of standard error that are read."""
 INHERITED = ("PATH", "HOME", "LANG")
 """The variables of our environment that a server gets."""
-RULES = 1
+RULES = 2
 """Counts up when the rules of `bot.tools.mcp.tool_list` change: stored lists are then replaced."""
 
 
 class ConnectionLost(Exception):
     """The connection to a server is over; ``str(error)`` says why, in our own words."""
+
+
+class NotRun(ConnectionLost):
+    """The connection is over, and the request that found out cannot have run, so it can be made again."""
 
 
 def resolve_values(settings: McpServer, environ: Mapping[str, str]) -> tuple[dict[str, str], Collection[str]]:

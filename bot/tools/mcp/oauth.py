@@ -8,6 +8,7 @@ is asked again; and addresses that a server names are reached only where they ar
 | there is a refresh token that was not tried   | it is tried, once, and the request is made again            |
 | the refresh is refused, or there is no token  | the tokens are forgotten; `signed_out` tells the connection |
 | the authorization server fails                | the connection fails; the tokens stay                       |
+| it names no way to sign in, within a session  | nothing: the session is lost                                |
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, TokenStorage
+from mcp.client.streamable_http import MCP_SESSION_ID
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -154,6 +156,8 @@ class Auth(OAuthClientProvider):
                     if not sent and (response.status_code == 429 or response.status_code >= 500):
                         raise ConnectionLost("its authorization server has trouble")
                     if outgoing is request and response.status_code == 401 and self._read:
+                        if MCP_SESSION_ID in request.headers and "www-authenticate" not in response.headers:
+                            return  # it is the session that is refused: a refused token is told with that header
                         if refreshed or not self._may_refresh():
                             await self._refuse()
                         self.context.token_expiry_time = EXPIRED

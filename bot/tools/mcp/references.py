@@ -25,10 +25,10 @@ from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.outside_text import fence
 from bot.routing.commands import parse
 from bot.tools.mcp.credentials import person_of
+from bot.tools.mcp.plain_text import clean
 from bot.tools.mcp.server import Server
 from bot.tools.mcp.servers import Servers
 from bot.tools.mcp.tool import Save
-from bot.tools.mcp.tool_list import clean
 from threads.model import Block, Image, Incoming, Text, ThreadId
 from threads.store.attachments import safe_name
 from threads.store.checksummed_lines import scrub

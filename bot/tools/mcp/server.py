@@ -2,13 +2,16 @@
 
 | from       | event                                                    | to                              |
 |------------|----------------------------------------------------------|---------------------------------|
-| stopped    | a call, or a request to list its tools                   | connecting                      |
+| stopped    | a call, or a request to learn its tools                  | connecting                      |
 | connecting | connected, and its tools listed                          | connected                       |
 | connecting | failed, or not done in time                              | waiting; the calls fail         |
 | connected  | no call for 10 min                                       | stopped                         |
+| connected  | it says that its tools changed                           | connected; they are listed      |
 | connected  | it ended, or three calls in a row timed out              | waiting; the calls it had fail  |
+| connected  | it does not know the session, or is gone before a call   | connecting; the call waits      |
 | waiting    | 1, 2, 4 … 60 s are over, a call in the last 10 min       | connecting                      |
-| waiting    | the same, no call in the last 10 min                     | stopped                         |
+| waiting    | the same, no call, but its tools are not known yet       | connecting                      |
+| waiting    | the same, no call, and they are known                    | stopped                         |
 | any        | the server wants a sign-in that nobody is there for      | stopped; `SignInNeeded`         |
 
 A failure is a connection that failed or ended; an answered call resets the count. The circuit:
@@ -20,7 +23,7 @@ A failure is a connection that failed or ended; an answered call resets the coun
 | half-open | connecting after that: the one probe          | waits for its outcome             |
 
 Callers wait for an event, each until its own deadline. What the SDK raises or cancels ends only the connection: its
-calls get `McpUnavailable`, since they may or may not have worked.
+calls get `McpUnavailable`, since they may or may not have worked. A call that cannot have run is made again, once.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ from bot.config.settings import McpServer
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import McpUnavailable, SignInNeeded, ToolBusy, ToolError, ToolTimeout
-from bot.tools.mcp.connection import ConnectionLost, StderrLog, resolve_values, settings_digest
-from bot.tools.mcp.tool_list import Listing, check_tools
+from bot.tools.mcp.connection import ConnectionLost, NotRun, StderrLog, resolve_values, settings_digest
+from bot.tools.mcp.tool_list import Listing, RawTool, check_tools
 from threads.errors import retry_fields
 from threads.store.disk import Offload
 
@@ -67,7 +70,10 @@ OPEN_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long things may take, in seconds. The first start of a program may have to download it."""
+    """How long things may take, in seconds. The first start of a program may have to download it.
+
+    ``relist`` is the pause before tools that have changed are listed: changes come in bursts.
+    """
 
     program: float = 30.0
     address: float = 10.0
@@ -75,6 +81,7 @@ class Timeouts:
     leave: float = 5.0
     first_pause: float = 1.0
     longest_pause: float = 60.0
+    relist: float = 1.0
 
     def pause(self, failures: int) -> float:
         """Return the wait after so many failures in a row, 1 or more."""
@@ -103,10 +110,14 @@ class Authenticator(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """One request, from its caller to the owner and back. A result is never None."""
+    """One request, from its caller to the owner and back. A result is never None.
+
+    It is ``repeated`` once it was found that it cannot have run.
+    """
 
     make: Callable[[Session], Awaitable[object]]
     scope: anyio.CancelScope
+    repeated: bool = False
     settled: anyio.Event = field(default_factory=anyio.Event)
     result: object = None
     error: ToolError | None = None
@@ -149,7 +160,9 @@ class Server:
         self._change = anyio.Event()
         self._running = self._failures = self._timed_out = 0
         self._used_at = self._again_at = -math.inf
-        self._usable = False
+        self._usable = self._learning = False
+        self._lost: NotRun | None = None
+        """Set when a call was not taken: the connection ends once the other calls are over."""
         self._sign_in = sign_in
         self._auth: Auth | None = None
 
@@ -201,10 +214,15 @@ class Server:
         self._used_at = anyio.current_time()
         self._change.set()
 
+    def learn(self) -> None:
+        """Ask `run` for connections until there was one, so that its tools are known."""
+        self._learning = True
+        self.request_connection()
+
     async def run(self) -> None:
         """Own the connection until cancelled."""
         while True:
-            while not self._queue and anyio.current_time() - self._used_at >= self._times.idle:
+            while not (self._queue or self._is_recent or self._learning):
                 self.state = "stopped"
                 await self._next_change()
             self.state = "connecting"
@@ -214,18 +232,26 @@ class Server:
                 log.info("mcp.signed_out: %s: somebody has to sign in", self.name)
                 while self._queue:
                     self._queue.popleft().settle(self._sign_in_needed())
-                self._used_at = -math.inf
+                self._used_at, self._learning = -math.inf, False
             elif failed:
-                await self._pause()
+                self._failures += 1
+                if self._lost and self._failures == 1:
+                    log.info("mcp.session_lost: %s: %s; a new one is opened", self.name, self.reason)
+                else:
+                    await self._pause()
             else:
                 self._used_at = -math.inf
 
+    @property
+    def _is_recent(self) -> bool:
+        return anyio.current_time() - self._used_at < self._times.idle
+
     async def _pause(self) -> None:
         was_up = self.state == "connected"
-        self._failures += 1
         pause = self._times.pause(self._failures)
         self.state, self._again_at = "waiting", anyio.current_time() + pause
-        log.warning(
+        log.log(
+            logging.WARNING if self._is_recent else logging.DEBUG,
             "mcp.down: %s: %s; the next try in %g s%s",
             self.name,
             self.reason,
@@ -272,10 +298,8 @@ class Server:
 
     async def _use(self, session: Session, limit: anyio.CancelScope) -> None:
         """List its tools and serve; *limit* counts while connecting and while leaving."""
-        digest = settings_digest(self._settings)
-        listing = await self._offload(check_tools, await session.list(), digest, self.mask)
-        self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
-        await self._on_listed(self.name, self.listing)
+        await self._take_list(await session.list())
+        self._learning = False
         limit.deadline = math.inf
         self.state, self.reason, self._timed_out = "connected", "", 0
         self.attempted.set()
@@ -284,19 +308,40 @@ class Server:
         finally:
             limit.deadline = anyio.current_time() + self._times.leave
 
+    async def _take_list(self, raw: Sequence[RawTool]) -> None:
+        listing = await self._offload(check_tools, raw, settings_digest(self._settings), self.mask)
+        self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
+        await self._on_listed(self.name, self.listing)
+
     async def _serve(self, session: Session) -> None:
         """Serve the calls until idle. Raises `ConnectionLost` and whatever the SDK does."""
-        self._usable = True
+        self._usable, self._lost = True, None
         async with anyio.create_task_group() as tasks:
-            while True:
+            tasks.start_soon(session.listen)
+            tasks.start_soon(self._follow, session)
+            while self._running or not self._lost:
                 if self._queue and self._running < MAX_RUNNING and self._usable:
                     self._running += 1
                     tasks.start_soon(self._run_call, session, self._queue.popleft())
                     continue
-                with anyio.move_on_after(self._times.idle) as idle:
+                with anyio.move_on_after(self._times.leave if self._lost else self._times.idle) as patience:
                     await self._next_change()
-                if idle.cancelled_caught and not self._running and not self._queue:
-                    return
+                if patience.cancelled_caught and (self._lost or not (self._running or self._queue)):
+                    break
+            tasks.cancel_scope.cancel()
+        if self._lost:
+            raise self._lost
+
+    async def _follow(self, session: Session) -> None:
+        """List the tools again whenever the server says that they have changed."""
+        while True:
+            await session.next_change()
+            await anyio.sleep(self._times.relist)
+            try:
+                deadline = anyio.current_time() + self._times.program
+                await self._take_list(await self.request(lambda session: session.list(), deadline))
+            except ToolError as error:
+                log.info("mcp.not_listed: %s: its new tools are not known: %s", self.name, error)
 
     async def _next_change(self) -> None:
         self._change = anyio.Event()
@@ -306,6 +351,13 @@ class Server:
         try:
             with call.scope:
                 call.result = await call.make(session)
+        except NotRun as error:
+            self._lost, self._usable = error, False
+            if not (call.repeated or call.scope.cancel_called):
+                call.repeated, call.scope = True, anyio.CancelScope(deadline=call.scope.deadline)
+                self._queue.appendleft(call)
+                return
+            call.error = self._unavailable(f"does not take the call: {error}")
         except ToolError as error:
             call.error = error
         except BaseException as error:
@@ -317,18 +369,21 @@ class Server:
         finally:
             self._running -= 1
             self._change.set()
-            given_up = call.scope.cancelled_caught
-            lost = self._unavailable("went away during the call, which may or may not have worked")
-            # A call beside others may have run before the sign-in ended.
-            fault = self._sign_in_needed() if self._is_signed_out and not self._running else lost
-            call.settle(None if call.result is not None or given_up else fault)
-        if not given_up:
+            if call not in self._queue:
+                self._settle(call)
+        if call.scope.cancelled_caught:
+            self._timed_out += anyio.current_time() >= call.scope.deadline
+        elif not self._lost:
             self._failures = self._timed_out = 0
-        elif anyio.current_time() >= call.scope.deadline:
-            self._timed_out += 1
         if self._timed_out >= OPEN_AFTER:
             self._usable = False
             raise ConnectionLost("it stopped answering")
+
+    def _settle(self, call: _Call) -> None:
+        lost = self._unavailable("went away during the call, which may or may not have worked")
+        # A call beside others may have run before the sign-in ended.
+        fault = self._sign_in_needed() if self._is_signed_out and not self._running else lost
+        call.settle(None if call.result is not None or call.scope.cancelled_caught else fault)
 
     def _sign_in_needed(self) -> SignInNeeded:
         suggestion = f"Say that it needs a sign-in: {self._sign_in.how}" if self._sign_in else ""

@@ -1,8 +1,18 @@
 """All configured MCP servers: their tools come from a stored list, their connections when a tool is called.
 
-The tools of a server are part of the prompt, which must not change during a conversation. So they are listed once and
-stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. A list from a later
-connection takes effect at the next start. No server can keep the bot from starting.
+The tools of a server are part of the prompt, which should not change during a conversation. So they are listed once
+and stored in `mcp.json`; a server is started at boot only if nothing is stored for its settings. No server can keep
+the bot from starting.
+
+| a server                                       | then                                                          |
+|------------------------------------------------|---------------------------------------------------------------|
+| is not there at the start                      | it is tried until it is                                       |
+| lists tools for the first time                 | they are accepted: the settings name their server             |
+| lists new tools, or others under the same name | a person is asked before the first use of each                |
+| does not list a tool any more                  | it is not offered any more                                    |
+| lists the same                                 | nothing, so the prompt stays the same                         |
+
+A change holds from the next turn on.
 """
 
 from __future__ import annotations
@@ -14,6 +24,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -24,16 +35,18 @@ from bot.guards.redaction import mask
 from bot.tools.mcp.connection import settings_digest
 from bot.tools.mcp.credentials import BOT, CredentialStore
 from bot.tools.mcp.personal import PersonalServers
+from bot.tools.mcp.plain_text import clean
 from bot.tools.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.tools.mcp.sign_in import OFFER_S, Account, SignIns
-from bot.tools.mcp.tool import Connections, McpTool, Save, make_tool
-from bot.tools.mcp.tool_list import MAX_ALL, Listing, assign_names, clean, count_tools
+from bot.tools.mcp.tool import Connections, McpTool, News, Save, make_tool
+from bot.tools.mcp.tool_list import MAX_ALL, ListedTool, Listing, assign_names, count_tools
 from threads.errors import StoreUnavailable
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import JsonFile, JsonFiles, JsonState, States
 
 log = logging.getLogger(__name__)
 
+LISTINGS = "mcp.json"
 LEARN_S = 5.0
 """Seconds that a start waits for servers whose tools are not known yet."""
 
@@ -44,21 +57,27 @@ class StoredListings(JsonState):
     servers: dict[str, Listing] = Field(default_factory=dict)
 
 
-def _offer_nothing(_: Sequence[McpTool]) -> None:
+def _offer_nothing(_server: str, _tools: Sequence[McpTool]) -> None:
+    pass
+
+
+async def _tell_nobody(_server: str) -> None:
     pass
 
 
 @dataclass(slots=True)
 class Servers:
-    """The servers of a running bot, by name, and their tools, which stay the same until it ends.
+    """The servers of a running bot, by name, and their ``tools``.
 
-    Except for a server that nobody had signed in at: ``on_tools`` gets its tools once somebody has.
+    ``on_tools`` gets a server and all of its tools whenever they are others; ``on_arrival`` a server that had none.
     """
 
     tools: Sequence[McpTool]
     by_name: Mapping[str, Connections]
     sign_ins: SignIns
-    on_tools: Callable[[Sequence[McpTool]], None] = _offer_nothing
+    listings: Mapping[str, Listing]
+    on_tools: Callable[[str, Sequence[McpTool]], None] = _offer_nothing
+    on_arrival: Callable[[str], Awaitable[None]] = _tell_nobody
 
     @property
     def servers(self) -> Sequence[Server]:
@@ -77,9 +96,10 @@ class Servers:
         if isinstance(own := self.by_name[name], PersonalServers):
             own.end(person)
 
-    async def add(self, tools: Sequence[McpTool]) -> None:
-        self.tools = [*self.tools, *tools]
-        self.on_tools(tools)
+    def replace(self, name: str, tools: Sequence[McpTool]) -> None:
+        """Offer these tools of a server, and no others of it."""
+        self.tools = [*(tool for tool in self.tools if tool.server.name != name), *tools]
+        self.on_tools(name, tools)
 
 
 @dataclass(frozen=True)
@@ -161,7 +181,7 @@ async def open_servers(
 
     Raises `threads.errors.NewerSchema` and OSError for the stored lists.
     """
-    store = _ListingStore(configured, JsonFile(disk, data / "mcp.json", offload, StoredListings()))
+    store = _ListingStore(configured, JsonFile(disk, data / LISTINGS, offload, StoredListings()))
     await offload(store.open)
     credentials = CredentialStore(states or JsonFiles(disk, data, offload), learn)
     make = _Maker(configured, environ, credentials, offload, mask, store.save, private_hosts, times)
@@ -177,24 +197,40 @@ async def open_servers(
         shared = [one for one in servers.values() if isinstance(one, Server)]
         await _learn([server for server in shared if server.name not in store.known], learn_s)
 
-        def tools_of(listings: Mapping[str, Listing]) -> list[McpTool]:
-            return [
-                make_tool(servers[name], ours, tool, save)
-                for ours, name, tool in assign_names(list(listings.items()))
+        def tools_of(listings: Mapping[str, Listing], others: Collection[str] = ()) -> list[McpTool]:
+            named = assign_names([*listings.items()], others)
+            tools = [
+                make_tool(servers[name], ours, tool, save, store.news(name, tool))
+                for ours, name, tool in named
             ]
+            if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
+                log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
+            return tools
 
-        listings = store.offer()
-        tools = tools_of(listings)
-        if (beyond := sum(len(listing.tools) for listing in listings.values()) - len(tools)) > 0:
-            log.warning("mcp.too_many: %d tools left out: all of them may have %d", beyond, MAX_ALL)
-        opened = Servers(tools, servers, sign_ins)
+        opened = Servers(tools_of(store.known), servers, sign_ins, store.known)
 
-        async def add(name: str) -> None:
-            await opened.add([tool for tool in tools_of(store.offered) if tool.server.name == name])
+        async def tell_arrival(name: str) -> None:
+            await opened.on_arrival(name)
 
-        store.on_first = add
+        def changed(name: str, *, is_first: bool) -> None:
+            others = [tool.name for tool in opened.tools if tool.server.name != name]
+            opened.replace(name, tools_of({name: store.known[name]}, others))
+            if is_first:
+                tasks.start_soon(tell_arrival, name)
+
+        store.on_changed = changed
         yield opened
         tasks.cancel_scope.cancel()
+
+
+def stored_listings(settings: Settings) -> Mapping[str, Listing]:
+    """Return the last lists of the servers in the settings, for a command beside a running bot. Blocking."""
+    try:
+        stored = StoredListings.model_validate_json((settings.data / LISTINGS).read_bytes()).servers
+    except (OSError, ValueError):  # not written yet, or the bot will put it aside
+        return {}
+    digests = {name: settings_digest(server) for name, server in settings.mcp_servers.items()}
+    return {name: listing for name, listing in stored.items() if listing.digest == digests.get(name)}
 
 
 def is_personal(settings: McpServer) -> bool:
@@ -205,71 +241,80 @@ def is_personal(settings: McpServer) -> bool:
 async def _learn(unknown: Sequence[Server], within_s: float) -> None:
     """Start the servers whose tools are not known, and wait up to *within_s* seconds for their lists."""
     for server in unknown:
-        server.request_connection()
+        server.learn()
     with anyio.move_on_after(within_s):
         for server in unknown:
             await server.attempted.wait()
     for server in unknown:
         if server.listing is None:
             log.warning(
-                "mcp.unknown: %s: its tools are not known yet; a later start will have them", server.name
+                "mcp.unknown: %s: its tools are not known yet; they are offered once it lists them",
+                server.name,
             )
 
 
+class OnChanged(Protocol):
+    """Takes note of the new list of the server *name*; *is_first* if it had none."""
+
+    def __call__(self, name: str, *, is_first: bool) -> None: ...
+
+
 class _ListingStore:
-    """The lists of the configured servers, and those that are offered until the bot ends."""
+    """The lists of the configured servers. *personal* are those at which each person has an account."""
 
     def __init__(self, configured: Mapping[str, McpServer], file: JsonFile[StoredListings]) -> None:
         self._digests = {name: settings_digest(settings) for name, settings in sorted(configured.items())}
+        self._personal = {name for name, settings in configured.items() if is_personal(settings)}
         self._file = file
-        self._signed = {name for name, settings in configured.items() if settings.oauth}
-        self._offered: dict[str, Listing] | None = None
-        self.on_first: Callable[[str], Awaitable[None]] | None = None
-        """Called with a server that had no list at the start, because nobody had signed in."""
+        self.on_changed: OnChanged | None = None
+        """Called for each list that is new or has changed while the bot runs."""
         self.known: dict[str, Listing] = {}
         """The lists that belong to the present settings, by server."""
 
     def open(self) -> None:
         """Read the stored lists. Blocking. Raises as `JsonFile.open` does."""
         self._file.open()
-        stored = self._file.value.servers.items()
-        self.known = {name: listing for name, listing in stored if listing.digest == self._digests.get(name)}
+        stored = sorted(self._file.value.servers.items())
+        self.known |= {name: listing for name, listing in stored if listing.digest == self._digests.get(name)}
 
-    def offer(self) -> dict[str, Listing]:
-        self._offered = dict(sorted(self.known.items()))
-        return self._offered
+    def news(self, name: str, tool: ListedTool) -> News:
+        """Return what is new about a tool since a person accepted it, and how it is accepted."""
 
-    @property
-    def offered(self) -> Mapping[str, Listing]:
-        return self._offered or {}
+        async def accept() -> None:
+            if name in self.known and self.known[name].news(tool):
+                log.info("mcp.accepted: %s: %s", name, clean(tool.name)[:80])
+                await self._store(name, self.known[name].accepting([tool]))
+
+        return News(lambda: self.known[name].news(tool), accept)
 
     async def save(self, name: str, listing: Listing) -> None:
-        """Store the new list of a server, and log the changes."""
-        if self.known.get(name) == listing:
+        """Take the new list of a server: store it, log the changes, and offer its tools."""
+        before = self.known.get(name)
+        listing = (listing.joined(before) if name in self._personal else listing).taken_up(before)
+        if listing == before:
             return
+        self._report(name, before, listing)
+        await self._store(name, listing)
+        if self.on_changed and (before is None or listing.tools != before.tools):
+            self.on_changed(name, is_first=before is None)
+
+    async def _store(self, name: str, listing: Listing) -> None:
         self.known[name] = listing
-        if self._offered is not None and name in self._signed - self._offered.keys() and self.on_first:
-            log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
-            self._offered[name] = listing
-            await self.on_first(name)
-        else:
-            self._report(name, listing)
         try:
             await self._file.change(lambda _: StoredListings(servers=dict(self.known)))
         except StoreUnavailable as error:
             log.warning("mcp.not_kept: %s: what it lists could not be kept: %s", name, error)
 
-    def _report(self, name: str, listing: Listing) -> None:
-        if self._offered is None:
+    def _report(self, name: str, before: Listing | None, listing: Listing) -> None:
+        if before is None:
             log.info("mcp.listed: %s lists %s", name, count_tools(len(listing.tools)))
         else:
-            lists = (self._offered.get(name, Listing()), listing)
-            old, new = ({tool.name: tool for tool in listing.tools} for listing in lists)
-            changed = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-            log.warning(
-                "mcp.changed: %s lists other tools now, which takes effect at the next start: %s",
-                name,
-                clean(", ".join(changed))[:500],
-            )
+            old, new = ({tool.name: tool for tool in one.tools} for one in (before, listing))
+            if changed := sorted(tool for tool in {*old, *new} if old.get(tool) != new.get(tool)):
+                log.warning(
+                    "mcp.changed: %s lists other tools now: %s", name, clean(", ".join(changed))[:500]
+                )
         if listing.left_out:
             log.warning("mcp.left_out: %s: %s", name, "; ".join(listing.left_out)[:1000])
+        if listing.reduced:
+            log.warning("mcp.reduced: %s: offered with less: %s", name, "; ".join(listing.reduced)[:1000])

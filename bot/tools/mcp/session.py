@@ -7,6 +7,7 @@ results by their schema is not used: it would run the server's regular expressio
 from __future__ import annotations
 
 import builtins
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
@@ -14,23 +15,27 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import httpx2
 import mcp_types as types
-from anyio.abc import ObjectReceiveStream
 from mcp import Client, MCPError
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError
-from mcp.shared.message import SessionMessage
-from mcp_types import methods
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from bot.config.settings import McpServer
 from bot.ports.errors import ToolError, ToolInvalidInput, ToolMalformedOutput
-from bot.tools.mcp.connection import ConnectionLost, StderrLog
-from bot.tools.mcp.http import Guard, http
+from bot.tools.mcp.compatibility import CompatibleStream, sent_schema
+from bot.tools.mcp.connection import ConnectionLost, NotRun, StderrLog
+from bot.tools.mcp.http import FORGOTTEN, LOST, MAX_SEARCHED, NOT_RUN, Guard, http
+from bot.tools.mcp.plain_text import clean, truncate
 from bot.tools.mcp.stdio import stdio
-from bot.tools.mcp.tool_list import RawTool, clean, truncate
+from bot.tools.mcp.tool_list import RawTool
+from threads.store.checksummed_lines import scrub
 from threads.wording import first_cause
 
 if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, TransportStreams  # private, but only types
+    from mcp.client._transport import TransportStreams  # private, but only a type
 
 MAX_PAGES = 50
 MAX_LISTED = 1000
@@ -39,16 +44,19 @@ MAX_NAMED = 50
 """Prompts of a server that are listed."""
 MAX_REFUSAL = 1000
 """Characters of a server's refusal that are kept."""
-MAX_FAULT = 200
-"""Characters of what is wrong with a tool."""
+LISTEN_AGAIN_S = 60.0
+"""Seconds until a stream of changes that has ended is opened again."""
 
 T = TypeVar("T")
 
 _Result: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+_OF_THE_SESSION = frozenset({types.INVALID_REQUEST, types.PARSE_ERROR, *range(-32_099, -31_999)})
+"""The codes of refusals that may be about the session; `PARSE_ERROR` is the SDK's where an answer is not JSON-RPC."""
 _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((MCPError,), "it refused the connection"),
+    ((ToolMalformedOutput,), "what it answers is not MCP"),
+    ((MCPError, ToolError), "it refused the connection"),
     ((httpx2.ConnectError, httpx2.TimeoutException), "it cannot be reached"),
     ((httpx2.HTTPError, httpx2.StreamError, OSError, anyio.BrokenResourceError), "the connection broke"),
     ((OAuthRegistrationError,), "it does not let the bot register itself; oauth.client_id names a client"),
@@ -57,64 +65,74 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 )
 
 
-class ToolListFilter(ObjectReceiveStream[SessionMessage | Exception]):
-    """Receives what a server sends, and removes tools that break the protocol from its lists.
-
-    The SDK takes a list as a whole or not at all, so one bad schema would cost all tools of its server. ``left_out``
-    are the removed tools. ``version`` is the protocol's, once it is agreed on.
-    """
-
-    def __init__(self, read: ReadStream[SessionMessage | Exception]) -> None:
-        self._read = read
-        self.version = ""
-        self.left_out: list[RawTool] = []
-
-    async def receive(self) -> SessionMessage | Exception:
-        item = await self._read.receive()
-        match item:
-            case SessionMessage(message=types.JSONRPCResponse(result={"tools": [*tools]} as result)):
-                faults = [(tool, _fault(tool, result, self.version)) for tool in tools]
-                result["tools"] = [tool for tool, fault in faults if not fault]
-                self.left_out += [RawTool(_name(tool), "", {}, fault) for tool, fault in faults if fault]
-        return item
-
-    async def aclose(self) -> None:
-        await self._read.aclose()
-
-
 class Session:
     """An open connection. No text of the server is cut inside a secret that *mask* knows."""
 
     def __init__(
-        self, client: Client, tool_filter: ToolListFilter, origin: str, mask: Callable[[str], str]
+        self,
+        client: Client,
+        received: CompatibleStream,
+        changed: Changed,
+        origin: str,
+        mask: Callable[[str], str],
     ) -> None:
-        self._session, self._filter, self._origin, self._mask = client.session, tool_filter, origin, mask
+        self._client, self._received, self._changed, self._origin, self._mask = (
+            client,
+            received,
+            changed,
+            origin,
+            mask,
+        )
+        self._session = client.session
 
     async def list(self) -> list[RawTool]:
-        """Return the first `MAX_LISTED` tools of the server, and those that break the protocol with their fault.
+        """Return the first `MAX_LISTED` tools of the server, and one for each that has no name.
 
-        Raises `MCPError`, and pydantic's errors when the list itself is not valid.
+        Raises as `call`.
         """
-        self._filter.left_out.clear()
+        self._received.nameless = 0
         tools: list[RawTool] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            tools += [RawTool(t.name, t.description or "", t.input_schema) for t in page.tools]
+            params = types.PaginatedRequestParams(cursor=cursor)
+            page = await self._ask(self._session.list_tools(params=params), types.ListToolsResult(tools=[]))
+            tools += [RawTool(t.name, t.description or "", sent_schema(t.input_schema)) for t in page.tools]
             cursor = page.next_cursor
             if not cursor or len(tools) >= MAX_LISTED:
                 break
-        return [*tools[:MAX_LISTED], *self._filter.left_out[:MAX_LISTED]]
+        nameless = min(self._received.nameless, MAX_LISTED)
+        return [*tools[:MAX_LISTED], *[RawTool("", "", None)] * nameless]
+
+    async def next_change(self) -> None:
+        """Return when the server has said, since the last time, that its tools are others."""
+        await self._changed.wait()
+
+    async def listen(self) -> None:
+        """Hear of changes as long as the connection lasts, where the protocol wants them to be asked for."""
+        tools = self._client.server_capabilities.tools
+        if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
+            tools and tools.list_changed
+        ):
+            return
+        while True:
+            try:
+                async with self._client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self._changed.set()
+            except (MCPError, SubscriptionLost) as lost:
+                if isinstance(lost, MCPError) and lost.code == types.METHOD_NOT_FOUND:
+                    return
+            await anyio.sleep(LISTEN_AGAIN_S)
+            self._changed.set()  # something may have been missed
 
     async def call(self, tool: str, arguments: dict[str, JsonValue]) -> types.CallToolResult:
-        """Call a tool. Raises `ConnectionLost` when the connection is lost, else `ToolError`."""
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments))
-        try:
-            result = await self._session.send_request(request, _Result)
-        except MCPError as error:
-            raise self._translate(error) from error
-        except ValidationError as error:
-            raise ToolMalformedOutput("The server's answer is not valid MCP.") from error
+        """Call a tool. Raises `ConnectionLost` when the connection is lost, `NotRun` if the call cannot have run.
+
+        Else raises `ToolError`.
+        """
+        scrubbed = from_json(scrub(json.dumps(arguments, ensure_ascii=False)))
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=scrubbed))
+        result = await self._ask(self._session.send_request(request, _Result))
         if isinstance(result, types.InputRequiredResult):
             raise ToolError(
                 "The server asked a question of its own before it would answer; that is always declined.",
@@ -157,13 +175,34 @@ class Session:
             raise ToolMalformedOutput("The server's answer is not valid MCP.") from error
 
     def _translate(self, error: MCPError) -> Exception:
-        """Return our error for one of the SDK, which reports the end of an HTTP session by these words only."""
+        """Return our error for one of the SDK."""
+        if error.code == NOT_RUN:
+            return NotRun(error.message)
+        if error.code in _OF_THE_SESSION and LOST.search(error.message[:MAX_SEARCHED]):
+            return NotRun(FORGOTTEN)
         if error.code == types.CONNECTION_CLOSED:
             return ConnectionLost("it ended")
-        if error.code == types.INVALID_REQUEST and error.message == "Session terminated":
-            return ConnectionLost("it has forgotten the session")
         kind = ToolInvalidInput if error.code == types.INVALID_PARAMS else ToolError
         return kind(f"The server refused the call: {server_message(error, self._mask)}", origin=self._origin)
+
+
+class Changed:
+    """Set when the server says that its tools have changed; waiting for it clears it."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+        self._event = anyio.Event()
+
+    async def hear(self, message: IncomingMessage) -> None:
+        """Take any message of the server; the `message_handler` of a client."""
+        if isinstance(message, types.ToolListChangedNotification):
+            self.set()
 
 
 @asynccontextmanager
@@ -187,10 +226,11 @@ async def open_session(
         wire = stdio(settings.command, settings.args, values, stderr_log)
     info = types.Implementation(name="threadfast", version="1")
     async with wire as (read, write):
-        tools = ToolListFilter(read)
-        async with Client(nullcontext((tools, write)), client_info=info, cache=None) as client:
-            tools.version = client.protocol_version
-            yield Session(client, tools, origin, stderr_log.mask)
+        received, changed = CompatibleStream(read), Changed()
+        streams = nullcontext((received, write))
+        async with Client(streams, client_info=info, message_handler=changed.hear, cache=None) as client:
+            received.version = client.protocol_version
+            yield Session(client, received, changed, origin, stderr_log.mask)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -203,25 +243,7 @@ def failure_reason(error: BaseException) -> str:
 
 def server_message(error: BaseException, mask: Callable[[str], str]) -> str:
     """Return the server's own words about an error, or ""."""
-    cause = first_cause(error)
+    first = first_cause(error)
+    cause = first.__cause__ if isinstance(first, ToolError) else first
     message = cause.message if isinstance(cause, MCPError) else ""
     return truncate(clean(message[:20_000]), MAX_REFUSAL, mask)
-
-
-def _fault(tool: JsonValue, result: dict[str, JsonValue], version: str) -> str:
-    """Return how a tool breaks the protocol, or ""; *result* is the list that it came in."""
-    try:
-        methods.validate_server_result("tools/list", version, {**result, "tools": [tool]})
-        types.Tool.model_validate(tool, by_name=False)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(step) for step in first["loc"] if step not in ("tools", 0))
-        return truncate(f"it is not valid MCP ({place or 'it'}: {first['msg']})", MAX_FAULT, str)
-    except (KeyError, ValueError):  # a version without a form for it: the SDK will say so
-        pass
-    return ""
-
-
-def _name(tool: JsonValue) -> str:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    return name if isinstance(name, str) and name else "(a tool without a name)"

@@ -31,6 +31,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from bot.tools.mcp.connection import MAX_MESSAGE, ConnectionLost, StderrLog
+from bot.tools.mcp.json_text import repair
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams  # private, but only a type
@@ -174,6 +175,7 @@ async def _read_messages(stdout: _Pipe, to_us: MemoryObjectSendStream[SessionMes
             raise ConnectionLost(f"it sent a message of more than {MAX_MESSAGE:,} bytes") from None
         except anyio.IncompleteRead:
             raise ConnectionLost("it ended") from None
+        line = repair(line).strip()
         if not line.startswith(b"{"):
             continue
         try:

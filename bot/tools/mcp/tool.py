@@ -17,12 +17,15 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bot.guards.redaction import safe_prefix
+from bot.ports import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from bot.tools.mcp.credentials import person_of
+from bot.tools.mcp.plain_text import truncate
 from bot.tools.mcp.schema import arguments_model
 from bot.tools.mcp.server import Server
-from bot.tools.mcp.tool_list import ListedTool, truncate
+from bot.tools.mcp.tool_list import ListedTool
+from bot.tools.quote import quote
 from threads.model import Image
 from threads.store.image_header import HEAD, MAX_BYTES, read_header
 
@@ -55,6 +58,21 @@ class Connections(Protocol):
     def connections(self) -> Sequence[Server]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class News:
+    """``of`` returns whether a tool is another one than a person has accepted; ``accept`` accepts it."""
+
+    of: Callable[[], Literal["", "new", "changed"]]
+    accept: Callable[[], Awaitable[None]]
+
+
+async def _accept_nothing() -> None:
+    pass
+
+
+NO_NEWS = News(lambda: "", _accept_nothing)
+
+
 @dataclass(frozen=True)
 class McpTool:
     """``name`` is our name for it, ``tool`` the server's own."""
@@ -65,7 +83,18 @@ class McpTool:
     description: str
     arguments: type[Arguments]
     save: Save
+    unseen: News = NO_NEWS
     risk: ClassVar[Literal["net"]] = "net"
+
+    @property
+    def news(self) -> str:
+        """Return what a person should know before the next call, or ""."""
+        kind = self.unseen.of()
+        return wording.tool_news(self.server.name, kind, quote(self.description)) if kind else ""
+
+    async def accept(self) -> None:
+        """Take note that a person has let the tool be used as it is now."""
+        await self.unseen.accept()
 
     async def __call__(self, arguments: Arguments, context: ToolContext) -> ToolOutput:
         server = self.server.of(person_of(context.thread, context.asker))
@@ -86,11 +115,13 @@ class McpTool:
         return images
 
 
-def make_tool(server: Connections, name: str, listed_tool: ListedTool, save: Save) -> McpTool:
+def make_tool(
+    server: Connections, name: str, listed_tool: ListedTool, save: Save, news: News = NO_NEWS
+) -> McpTool:
     says = listed_tool.description or "nothing"
     description = f"A tool of the MCP server {server.name}, which says of it: {says}"
     arguments = arguments_model(name, listed_tool.parameters)
-    return McpTool(server, listed_tool.name, name, description, arguments, save)
+    return McpTool(server, listed_tool.name, name, description, arguments, save, news)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Approvals in a thread: bound to the exact arguments, used once, and kept over restarts."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import anyio
@@ -15,7 +15,7 @@ from tests.world import T1, calls, message, says
 from threads.invisible_text import escaped
 from threads.model import Message, ToolCall
 
-from .approval_harness import commands, press
+from .approval_harness import Look, commands, press
 
 anyio_backend = virtual_time
 
@@ -59,6 +59,39 @@ async def test_always_here_holds_for_this_thread_and_pattern_and_after_a_restart
         await press(bot, 6, "/deny", thread=replace(T1, root="other"))
         await harness.platform.settled("m5")
     assert harness.run.ran == ["ls", "ls"]
+
+
+@dataclass
+class Changed(Look):
+    """A tool that its server has changed: nobody has accepted it as it is now."""
+
+    news: str = "It can send mail now."
+
+    async def accept(self):
+        self.news = ""
+
+
+@pytest.mark.parametrize("rules", [{"look": "allow"}, {"look": "ask"}])
+async def test_a_tool_that_was_changed_is_asked_about_before_its_first_use_whatever_was_allowed(
+    harness, rules
+):
+    look = calls("look", what="a")
+    await harness.one_turn(look, says("done"), presses=[1], rules={"look": "ask"})
+    harness.look = Changed()
+    async with harness.start(look, look, says("done"), rules=rules) as bot:
+        await bot.orchestrator.receive(message(3))
+        post = await harness.question(2)
+        assert "It can send mail now." in post.text
+        await press(bot, 4, commands(post)[0])
+        await harness.platform.settled("m3")
+    assert (harness.look.ran, harness.look.news) == (["a", "a"], "")
+    assert len(harness.questions) == 2, "the second call is as it was allowed before"
+
+
+async def test_a_tool_that_was_changed_does_not_run_if_that_is_denied_and_stays_to_be_asked_about(harness):
+    harness.look = Changed()
+    await harness.one_turn(calls("look", what="a"), says("done"), presses=[2], rules={"look": "allow"})
+    assert (harness.look.ran, bool(harness.look.news)) == ([], True)
 
 
 TWICE = Message("assistant", tuple(ToolCall(f"c{number}", "shell", {"command": "ls"}) for number in range(2)))

@@ -13,6 +13,7 @@ from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
 from bot.wiring.store import Resources, make_storage
 from bot.wiring.tool_set import open_tool_set
+from tests.tool_context import nowhere
 from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says
 from threads.errors import TransportRateLimited, TransportRejected, TransportUnavailable
 from threads.model import Message, ToolCall, ToolFinished, ToolStarted
@@ -137,6 +138,6 @@ async def test_the_tool_is_offered_where_a_transport_takes_files(tmp_path, offer
     resources = Resources(PosixDisk(), inline, inline, Clock(), str, Observing())
     storage = make_storage(settings, {}, resources, inline)
     async with open_tool_set(
-        settings, {}, resources, storage, attach=offered, is_admin=lambda _: False
+        settings, {}, resources, storage, attach=offered, is_admin=lambda _: False, post=nowhere
     ) as tool_set:
         assert ("attach" in [spec.name for spec in tool_set.toolbox(settings.tools).specs]) == offered

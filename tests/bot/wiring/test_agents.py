@@ -128,8 +128,8 @@ class Listed:
 
     description, risk, arguments = "Does something.", "send", Arguments
 
-    def __init__(self, server):
-        self.name, self.server = f"{server}__act", SimpleNamespace(name=server)
+    def __init__(self, server, tool="act"):
+        self.name, self.server = f"{server}__{tool}", SimpleNamespace(name=server)
 
     async def __call__(self, arguments, context):
         return "done"
@@ -140,8 +140,12 @@ async def test_tools_of_a_server_reach_each_agent_that_may_have_them_also_late(t
     async with agents(tmp_path, monkeypatch, scopes=more) as made:
         places = [ELSEWHERE, *(Place("slack", "T1", "C2", person) for person in ("U7", "U8"))]
         early = [await made.agent_for(made.current.at(place)) for place in places]
-        made.tool_set.offer([Listed("github"), Listed("tickets")])
+        made.tool_set.offer("github", [Listed("github", "old"), Listed("github")])
+        made.tool_set.offer("tickets", [Listed("tickets")])
+        made.tool_set.offer("github", [Listed("github")])
+        specs = early[0].tools.specs
         late = await made.agent_for(made.current.at(places[1]).override(Scope()))
+        assert early[0].tools.specs is specs, "the prompt changes when the tools do, and else not"
     everybody, some, none = ({name for name in tools_of(agent) if "__" in name} for agent in early)
     assert everybody == {"github__act", "tickets__act"}
     assert (some, none) == ({"github__act"}, set())

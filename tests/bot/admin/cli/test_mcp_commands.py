@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from bot.tools.mcp.credentials import FOLDER
+from tests.bot.tools.mcp.opened import opened, plain
 from tests.fakes.mcp_oauth import CANARY, browse, serving
 from tests.patience import WITHIN_S
 
@@ -84,11 +85,28 @@ async def test_an_operator_signs_the_bot_in_and_out(case, way):
     assert code == 0
     assert listed.splitlines() == [
         "mine: people sign in by themselves, with `/mcp connect mine` in a direct message.",
+        "  its tools are not known yet",
         "plain: no sign-in",
+        "  its tools are not known yet",
         "shop: signed in",
+        "  its tools are not known yet",
     ]
     assert await output(folder, "logout", "shop") == (0, "Signed out at shop.\n")
     assert await output(folder, "logout", "shop") == (0, "Nobody was signed in at shop.\n")
+
+
+async def test_the_list_has_each_tool_that_is_left_out_or_offered_with_less(tmp_path):
+    server = plain(tmp_path, tools=["fine", {"name": "odd", "inputSchema": "text"}, 5])
+    servers = {"shop": server.model_dump(exclude_unset=True)}
+    (tmp_path / "settings.json").write_text(json.dumps({"data": "data", "mcp_servers": servers}))
+    async with opened(tmp_path, {"shop": server}):
+        pass
+    assert (await output(tmp_path, "list"))[1].splitlines() == [
+        "shop: no sign-in",
+        "  2 tools",
+        "  left out: (a tool without a name): its name is empty or too long",
+        "  offered with less: odd: its schema is not an object",
+    ]
 
 
 async def test_a_refusal_ends_the_command(case):

@@ -20,7 +20,7 @@ from tests.tool_context import tool_context
 from threads.store.disk import PosixDisk
 
 HERE = Path(__file__).parent
-QUICK = Timeouts(program=10, address=10, first_pause=0.05, longest_pause=0.2)
+QUICK = Timeouts(program=10, address=10, first_pause=0.05, longest_pause=0.2, relist=0.05)
 offload_to_thread = partial(anyio.to_thread.run_sync, abandon_on_cancel=False)
 NO_ARGUMENTS = {"type": "object", "properties": {}}
 

@@ -28,6 +28,8 @@ match way:
     case "flood":
         noise = "import sys\nwhile True: sys.stderr.write('noise ' * 10000 + chr(10))"
         subprocess.Popen([sys.executable, "-c", noise], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    case "late" if not Path(f"{tools}.there").exists():
+        sys.exit(3)
     case "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -46,6 +48,14 @@ for line in sys.stdin:
             os._exit(3)
         case "tools/call", {"name": "hang"}:
             continue
+        case "tools/call", {"name": "raw", "arguments": {"result": result}}:
+            answer = b'{"jsonrpc": "2.0", "id": %d, "result": %s}\n' % (asked["id"], bytes.fromhex(result))
+            sys.stdout.buffer.write(b"\xef\xbb\xbf" + answer)
+            sys.stdout.flush()
+            continue
+        case "tools/call", {"name": "change"}:
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+            answer["result"] = {"content": []}
         case "tools/call", {"name": "child"}:
             child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
             answer["result"] = {"content": [{"type": "text", "text": str(child.pid)}]}

@@ -34,6 +34,13 @@ def server() -> MCPServer:
         return text
 
     @made.tool()
+    async def grow(fruit: str, context: Context) -> str:
+        """Offer one more tool."""
+        made.add_tool(lambda: fruit, name=fruit, description=f"Eat an {fruit}.")
+        await context.notify_tools_changed()
+        return "grown"
+
+    @made.tool()
     def fails() -> str:
         raise ToolError("no such customer: 42")
 

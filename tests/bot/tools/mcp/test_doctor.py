@@ -20,7 +20,7 @@ from transports.shared.checks import Finding
 
 
 async def test_each_server_is_tried_and_ended(tmp_path):
-    bad = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "bad", "inputSchema": "none"}]
+    bad = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "bad", "inputSchema": "none"}, 5]
     many = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(70)]
     script = 'echo "bad key $KEY" >&2'
     servers = {
@@ -44,8 +44,9 @@ async def test_each_server_is_tried_and_ended(tmp_path):
     assert dead == "it ended. It said: bad key [masked]"
     assert good.startswith("1 tool, in ")
     assert none == "its program was not found."
-    assert some.startswith("1 tool, in ")
-    assert "left out: bad: it is not valid MCP (inputSchema" in some
+    assert some.startswith("2 tools, in ")
+    assert "left out: (a tool without a name): its name is empty" in some
+    assert "offered with less: bad: its schema is not an object" in some
     assert "64 tools" in wide
     assert "t67: a server may have 64 tools" in wide
     assert "and 3 more" in wide

@@ -57,7 +57,7 @@ async def servers(request, tmp_path, free_tcp_port):
 async def test_a_real_server_is_used_on_each_wire(servers):
     """One test for all of this: a server takes a second to start."""
     (server,) = servers.servers
-    assert (len(servers.tools), server.state) == (8, "connected")
+    assert (len(servers.tools), server.state) == (9, "connected")
 
     assert (await call(servers, "shop__add", a=1, b=2)).result == "3"
     returned = await call(servers, "shop__echo", text="hi")

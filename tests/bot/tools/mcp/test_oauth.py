@@ -1,12 +1,19 @@
-"""Which addresses a server may name for its sign-in."""
+"""Which addresses a server may name for its sign-in, and which refusals are about it."""
 
 import httpx2
 import pytest
 
+from bot.config.settings import McpOAuth
 from bot.guards.egress import Egress
 from bot.tools.mcp.connection import ConnectionLost
-from bot.tools.mcp.oauth import OriginGuard
+from bot.tools.mcp.credentials import CredentialStore
+from bot.tools.mcp.oauth import OriginGuard, SignedOut, make_auth
+from tests.bot.tools.mcp.opened import offload_to_thread
 from tests.bot.tools.site import PUBLIC
+from threads.store.disk import PosixDisk
+from threads.store.json_file import JsonFiles
+
+TOKENS = {"access_token": "a", "token_type": "Bearer"}
 
 NAMES = {
     "mcp.example.com": PUBLIC,
@@ -85,3 +92,19 @@ async def test_hosts_of_the_settings_are_reached_too():
     made = guard("https://mcp.example.com/mcp", "inside.example.com")
     assert isinstance(made._public, Egress)
     assert await sent(made, "https://inside.example.com/token")
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_session"), [({}, True), ({"www-authenticate": 'Bearer error="invalid_token"'}, False)]
+)
+async def test_a_401_that_names_no_way_to_sign_in_is_about_the_session(tmp_path, headers, is_session):
+    url = "https://mcp.example.com/mcp"
+    store = CredentialStore(JsonFiles(PosixDisk(), tmp_path, offload_to_thread), lambda _: None)
+    await store.change(url, "ann", lambda old: old.model_copy(update={"tokens": TOKENS}))
+    auth = await make_auth(url, McpOAuth(), store, "ann", None)
+    flow = auth.async_auth_flow(httpx2.Request("POST", url, headers={"mcp-session-id": "s1"}))
+    sent = await anext(flow)
+    with pytest.raises(StopAsyncIteration if is_session else SignedOut):
+        await flow.asend(httpx2.Response(401, headers=headers, request=sent))
+    assert auth.signed_out is not is_session
+    assert ((await store.read(url, "ann")).tokens is not None) is is_session

@@ -23,7 +23,8 @@ class FakeConnection:
     """A connection whose outcome the test decides; ``opened`` counts the attempts."""
 
     def __init__(self, monkeypatch) -> None:
-        self.opened = self.closed = self.running = self.most = 0
+        self.opened = self.closed = self.running = self.most = self.listed = 0
+        self.changed = anyio.Event()
         self.refuse: BaseException | None = None
         self.answers = anyio.Event()
         self.answers.set()
@@ -41,7 +42,15 @@ class FakeConnection:
             self.closed += 1
 
     async def list(self):
+        self.listed += 1
         return [RawTool("tool", "", {"type": "object"})]
+
+    async def listen(self):
+        pass
+
+    async def next_change(self):
+        await self.changed.wait()
+        self.changed = anyio.Event()
 
     async def call(self, tool, arguments):
         self.running += 1

@@ -22,7 +22,7 @@ from bot.tools.mcp.sign_in import SignInFailed
 from tests.bot.tools.mcp.opened import QUICK, offload_to_thread, opened
 from tests.fakes.mcp_oauth import CANARY, browse, parameters, serving
 from tests.patience import WITHIN_S
-from tests.tool_context import tool_context
+from tests.tool_context import nowhere, tool_context
 from threads.model import Author, Edited, Incoming, ThreadId
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
@@ -50,7 +50,7 @@ class People:
         self.servers = servers
         workspace = None
         references = References(servers, Documents(offload_to_thread), None, workspace)
-        self.commands = McpCommands(configured, servers, references)
+        self.commands = McpCommands(configured, servers, references, nowhere)
         self.number = 0
 
     async def say(self, text, author=ANN, thread=DM, **more):
