@@ -43,17 +43,19 @@ async def verify(
     environ: Mapping[str, str],
     *,
     within_s: float = WITHIN_S,
+    learned: LearnedServers | None = None,
 ) -> Verification:
     """Ask *model* (``provider/name``) once, in a form that its server takes: no budget, at most *within_s* seconds.
 
-    Returns a failure as ``error`` and raises nothing. It costs a few dozen tokens.
+    What its server refuses is added to *learned*. Returns a failure as ``error`` and raises nothing. It costs a few
+    dozen tokens.
     """
     began, http = time.monotonic(), SharedHttp()
     failure: ProviderError | ConfigInvalid | None = None
     try:
         with anyio.fail_after(within_s):
             adapter = build_adapter(model, settings, environ, http=http, now=lambda: datetime.now(UTC))
-            server = ServerTraits.of(model, settings, LearnedServers())
+            server = ServerTraits.of(model, settings, learned or LearnedServers())
             await LearningModel(adapter, server, lambda: None, lambda _: None).complete(ONE_WORD, _ignore)
     except TimeoutError:
         failure = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])

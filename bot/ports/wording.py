@@ -111,6 +111,15 @@ def too_long(size: int, window: int | None, *, together: bool, ways: bool) -> st
     return f"{told} Send it in parts or as a file, or choose a model with more room with /model."
 
 
+def setup_too_long(size: int, window: int | None) -> str:
+    """Say that instructions and tools of *size* tokens leave too little room for a conversation."""
+    reads = f"{window:,} at once" if window else "not much more at once"
+    return (
+        f"My instructions and tools have about {size:,} tokens, and the model reads {reads}. "
+        "Whoever runs this bot needs to give it a larger window or fewer tools, or choose another model."
+    )
+
+
 def too_long_for(model: str, size: int, window: int, current: str) -> str:
     """Say why a thread does not get the model that was asked for."""
     return (

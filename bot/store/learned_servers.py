@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,11 +34,16 @@ NOTHING = Learned()
 
 
 class LearnedServers:
-    """What was learned of all servers. Without a *state*, or as long as the disk refuses, it is kept in memory."""
+    """What was learned of all servers. Without a *state*, or as long as the disk refuses, it is kept in memory.
 
-    def __init__(self, state: State[ServersFile] | None = None) -> None:
+    *known* is what is in memory at first.
+    """
+
+    def __init__(
+        self, state: State[ServersFile] | None = None, known: Mapping[str, Learned] | None = None
+    ) -> None:
         self._state = state
-        self._unsaved: dict[str, Learned] = {}
+        self._unsaved = dict(known or {})
 
     def of(self, key: str) -> Learned:
         saved = self._state.value.models if self._state else {}

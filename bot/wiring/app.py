@@ -329,6 +329,7 @@ class _Bot:
             self.resources.mask,
             self.agents.chain.prepare,
             self.store_trouble,
+            self.agents.chain.servers,
         )
 
     def start_schedules(

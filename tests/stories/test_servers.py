@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from bot.admin.doctor.checks import Context
+from bot.admin.doctor.models import Candidate, check_model
+from bot.config.settings import Settings
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Seen, error
@@ -201,3 +204,40 @@ async def test_a_window_that_a_server_names_is_known_from_then_on_to_this_model_
             assert "reads 9,000 tokens at once" in (await chat.say("/status")).text
         after = fake.requests[refused:]
     assert all(len(json.dumps(seen.json["messages"])) <= 30_000 for seen in after)
+
+
+async def test_doctor_shows_how_the_server_of_a_model_is_asked(tmp_path):
+    async with o.FakeOpenAI(refusing(tools="gemma:2b does not support tools")) as fake:
+        given = settings(fake.base_url)
+        async with serving(tmp_path, given) as chat:
+            await chat.say("hello")
+        fake.script = refusing(max_tokens=NO_MAX_TOKENS)
+        made = Settings.model_validate({**given, "data": tmp_path}, strict=False)
+        found = [one async for one in check_model(Candidate("local/x", 0, made), Context(made, {}))]
+    [asked, how] = found
+    assert (asked.name, asked.state) == ("model", "ok")
+    assert (how.name, how.state) == ("model.server", "warn")
+    assert how.found == "local/x: sent without tools; with max_completion_tokens in place of max_tokens"
+    assert "providers.local.forms" in how.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "words"),
+    [
+        ("hi", ["files", "web_fetch", "memory"], "My instructions and tools have about"),
+        (LONG, [], "Your message alone is longer than the model can read at once"),
+    ],
+)
+async def test_a_person_is_asked_only_where_nothing_can_be_left_out_and_told_what_is_too_long(
+    tmp_path, text, tools, words
+):
+    async with (
+        o.FakeOpenAI(lambda _: o.fault(400, None, "Prompt exceeds max length")) as fake,
+        serving(tmp_path, settings(fake.base_url, tools={"enabled": tools})) as chat,
+    ):
+        told = await chat.say(text)
+        assert words in told.text
+        assert told.choices == ()
+        assert len(fake.requests) == 1
+        fake.script = lambda _: ANSWER
+        assert (await chat.say("and now?")).text == "done"
