@@ -282,18 +282,16 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     return failure
 
 
+ERROR_FIELDS = frozenset({"code", "detail", "error_code", "error_msg", "status_code"})
+"""Fields of JSON that tell an error without an ``error`` of its own, beside ``object``."""
+
+
 def fault_in(body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> Fault | None:
     """Return the error that JSON with status 200 tells in place of an answer, in any form, or None."""
     error = body.get("error")
     text = error.get("message") if isinstance(error, Mapping) else error
-    named = body.get("object") == "error" or body.keys() & {
-        "code",
-        "detail",
-        "error_code",
-        "error_msg",
-        "status_code",
-    }
-    if not error and named and not body.get("choices"):
+    flat = not error and not body.get("choices")
+    if flat and (body.get("object") == "error" or ERROR_FIELDS & body.keys()):
         error = text = body.get("message") or body.get("detail") or body.get("error_msg")
     return Fault(str(text or error), body, headers=headers or {}) if error else None
 

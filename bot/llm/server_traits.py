@@ -59,18 +59,20 @@ class ServerTraits:
     def refuses(self, effort: Effort) -> bool:
         return effort in self._learned.efforts
 
-    async def learn_form(self, refusal: Refusal) -> bool:
-        """Learn from a refusal; returns False if the settings fix that part, or there is nothing new in it."""
+    def form_after(self, refusal: Refusal, tried: Mapping[str, str]) -> str:
+        """Return the form to try after a refusal; blank if the settings fix that part, or no other form is left."""
         part, form = refusal.part, refusal.instead
-        now = self.forms.get(part, part)
-        if now == form == "developer":
+        now = tried.get(part) or self.forms.get(part, part)
+        if part == "system" and now == "developer":
             form = "user"
-        if part in self.given or now == form:
-            return False
-        await self.learned.learn(
-            self.key, lambda old: old.model_copy(update={"forms": {**old.forms, part: form}})
-        )
-        return True
+        repeated = now == form or (part in tried and form != "user")
+        return "" if part in self.given or repeated else form
+
+    async def learn_forms(self, forms: Mapping[str, str]) -> None:
+        if not forms.items() <= self._learned.forms.items():
+            await self.learned.learn(
+                self.key, lambda old: old.model_copy(update={"forms": {**old.forms, **forms}})
+            )
 
     async def learn_window(self, tokens: int) -> None:
         if tokens != self._learned.window:

@@ -121,7 +121,10 @@ async def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_tim
 
     async with o.FakeOpenAI(server) as fake, serving(tmp_path, settings(fake.base_url)) as chat:
         assert "not for your words" in (await chat.say("hello")).text
-    assert len(fake.requests) < 10
+        assert len(fake.requests) < 10
+        fake.script = lambda _: ANSWER
+        await chat.say("again")
+        assert (await chat.say("/status")).text == "Idle; 0 waiting. Model: local/x."
 
 
 async def test_marks_of_the_cache_are_left_out_where_a_gateway_of_anthropic_refuses_them(tmp_path):
@@ -165,23 +168,27 @@ FORMS: dict[str, Callable[[str], Reply]] = {
 }
 
 
+@pytest.mark.parametrize("window", [40_000, 12_000])
 @pytest.mark.parametrize("say", FORMS.values(), ids=FORMS)
-async def test_too_long_in_any_form_is_summed_up_with_ever_less_and_answered_in_the_same_turn(tmp_path, say):
+async def test_too_long_in_any_form_is_summed_up_with_ever_less_and_answered_in_the_same_turn(
+    tmp_path, say, window
+):
+    """The smaller window has no room for the recent part of the conversation either."""
     async with (
         o.FakeOpenAI(limited(1_000_000, say)) as fake,
         serving(tmp_path, settings(fake.base_url, tools={"enabled": []})) as chat,
     ):
         for n in range(5):
             await chat.say(f"{n} {LONG}")
-        fake.script = limited(40_000, say)
+        fake.script = limited(window, say)
         fake.requests.clear()
         told = await chat.say("and now?")
     assert told.text.endswith("done")
     assert "I summarised the earlier part of our conversation" in told.text
     sizes = [len(json.dumps(seen.json["messages"])) for seen in fake.requests]
     assert sizes[0] > 90_000
-    assert len(sizes) <= 6
-    assert sizes[-1] < 40_000
+    assert len(sizes) <= 10
+    assert sizes[-1] < window
 
 
 async def test_a_window_that_a_server_names_is_known_from_then_on_to_this_model_at_this_address(tmp_path):
@@ -241,3 +248,22 @@ async def test_a_person_is_asked_only_where_nothing_can_be_left_out_and_told_wha
         assert len(fake.requests) == 1
         fake.script = lambda _: ANSWER
         assert (await chat.say("and now?")).text == "done"
+
+
+async def test_where_another_model_has_tools_one_without_is_refused_once_and_then_passed_over(tmp_path):
+    async with (
+        o.FakeOpenAI(refusing(tools="gemma:2b does not support tools")) as without,
+        o.FakeOpenAI(lambda _: ANSWER) as other,
+        serving(
+            tmp_path,
+            {
+                "model": "local/x",
+                "fallback_models": ["other/y"],
+                "providers": compatible("local", without.base_url) | compatible("other", other.base_url),
+            },
+        ) as chat,
+    ):
+        first, second = await chat.say("hello"), await chat.say("again")
+    assert "other/y" in first.text
+    assert "local/x cannot call tools" in second.text
+    assert [len(fake.requests) for fake in (without, other)] == [1, 2]

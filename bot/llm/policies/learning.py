@@ -9,13 +9,14 @@
 | pictures                                 | raised; from then on the model counts as one without vision       |
 | a conversation longer than it reads      | raised; from then on its window is known, if the refusal named it |
 
-All of that is kept for this model of this server (`bot.llm.server_traits`). Each request is paid for as usual.
+All of that is kept for this model of this server (`bot.llm.server_traits`); a form only if it was answered. Each
+request is paid for as usual.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import anyio
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 NO_TOOLS, NO_IMAGES = Refusal("tools"), Refusal("images")
 
 MOST = 8
-"""Requests of one call in further forms; a server that refuses more is broken."""
+"""Parts that one call tries in other forms; a server that refuses more is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +59,55 @@ class LearningModel(ModelWrapper):
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
         """See `bot.ports.model.Model.complete`."""
-        for attempt in range(2, MOST + 2):
-            effort, forms = self.effort(), self.server.forms
-            if forms.get("tools") == "none" and request.tools and _another_can(request):
-                raise ToolsUnsupported("known from an earlier refusal")
+        tried: dict[str, str] = {}
+        while True:
+            asked = self._asked(request, tried)
             began = anyio.current_time()
             try:
-                return await self.model.complete(
-                    in_forms_of(replace(request, reasoning=effort), forms), on_event
-                )
+                completion = await self.model.complete(asked, on_event)
             except ProviderError as error:
-                if attempt > MOST or not await self._learn(error, request, effort):
+                if len(tried) == MOST or not await self._learn(error, asked, tried):
                     raise
                 seconds = anyio.current_time() - began
-                fields = model_retry_fields(error, attempt, 0, self.name, seconds)
+                fields = model_retry_fields(error, len(tried) + 1, 0, self.name, seconds)
                 log.warning("model.retry: in another form: %s: %s", self.name, error, extra=fields)
+            else:
+                await self.server.learn_forms(tried)
+                return completion
             await on_event(TextReset())
-        raise AssertionError("the last attempt returns or raises")
 
-    async def _learn(self, error: ProviderError, request: Request, effort: Effort | None) -> bool:
-        """Learn from a refusal; return whether the request is worth another try."""
+    def _asked(self, request: Request, tried: Mapping[str, str]) -> Request:
+        """Return the request in the forms that are known, and those to try."""
+        effort, forms = self.effort(), {**self.server.forms, **tried}
+        if forms.get("tools") == "none" and request.tools and _another_can(request):
+            raise ToolsUnsupported("known from an earlier refusal")
+        reasoning = None if effort and self.server.refuses(effort) else effort
+        return in_forms_of(replace(request, reasoning=reasoning), forms)
+
+    async def _learn(self, error: ProviderError, asked: Request, tried: dict[str, str]) -> bool:
+        """Learn from a failure; return whether to ask again, perhaps in a form that is added to *tried*."""
+        refusal = None
         match error:
             case ContextOverflow(window=int(tokens)):
                 await self.server.learn_window(tokens)
-            case VisionUnsupported():
-                await self.server.learn_form(NO_IMAGES)
-            case ToolsUnsupported() if request.tools:
-                learned = await self.server.learn_form(NO_TOOLS)
-                if learned and not _another_can(request):
+            case VisionUnsupported() if self.server.form_after(NO_IMAGES, tried):
+                await self.server.learn_forms({NO_IMAGES.part: NO_IMAGES.instead})
+            case ToolsUnsupported() if asked.tools and self.server.form_after(NO_TOOLS, tried):
+                if _another_can(asked):
+                    await self.server.learn_forms({NO_TOOLS.part: NO_TOOLS.instead})
+                else:
                     self.note(wording.without_tools(self.name))
-                    return True
-            case ReasoningUnsupported() if effort is not None:
-                await self.server.learn_effort(effort)
-                self.note(wording.effort_refused(self.name, effort))
+                    refusal = NO_TOOLS
+            case ReasoningUnsupported() if asked.reasoning is not None:
+                await self.server.learn_effort(asked.reasoning)
+                self.note(wording.effort_refused(self.name, asked.reasoning))
                 return True
-            case PartRefused(refusal=Refusal() as refusal):
-                return await self.server.learn_form(refusal)
-        return False
+            case PartRefused():
+                refusal = error.refusal
+        form = self.server.form_after(refusal, tried) if refusal else ""
+        if refusal and form:
+            tried[refusal.part] = form
+        return bool(form)
 
 
 def _another_can(request: Request) -> bool:
