@@ -347,7 +347,6 @@ def less_of(asked: Request, room: int) -> Request:
         system="",
         tools=(),
         tool_choice="auto",
-        cache_key="",
         max_tokens=min(asked.max_tokens, max(256, room // 2)),
         messages=(Message("user", (Text(text, outside=tainted(messages)),)), instruction),
     )
