@@ -37,6 +37,9 @@ class OneModel:
     async def describe_usage(self, thread: ThreadId, user: str) -> str:
         return "Nothing is counted here."
 
+    def servers(self):
+        return []
+
     def circuits(self):
         return []
 

@@ -28,7 +28,7 @@ from bot.llm.adapters.wire_form import (
     scrub,
     tool_call,
 )
-from bot.llm.classify import Fault, failure_of
+from bot.llm.classify import failure_of, fault_in
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
@@ -171,8 +171,8 @@ class ChatReader:
         choice: JsonEvent = next(iter(event.get("choices") or ()), {})
         if usage := part(event, "usage") or part(choice, "usage"):
             self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
-        if error := event.get("error") or choice.get("error"):
-            raise failure_of(Fault(str(error), {"error": error}))
+        if fault := fault_in(event) or fault_in({"error": choice.get("error")}):
+            raise failure_of(fault)
         self._reason = choice.get("finish_reason") or self._reason
         return self._extend(choice.get("delta") or choice.get("message") or {})
 

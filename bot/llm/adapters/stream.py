@@ -37,7 +37,7 @@ import anyio
 
 from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.config.settings import StreamTimeouts
-from bot.llm.classify import Fault, classify, failure_of
+from bot.llm.classify import classify, failure_of, fault_in
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -326,9 +326,8 @@ async def _events(stream: EventStream) -> AsyncIterable[JsonEvent]:
             break
     answer: Any = json.loads(page) if kind == "application/json" else None
     body = answer if isinstance(answer, dict) else {}
-    if error := body.get("error"):
-        text = error.get("message") if isinstance(error, dict) else error
-        raise failure_of(Fault(str(text), body, headers=dict(response.headers)))
+    if fault := fault_in(body, dict(response.headers)):
+        raise failure_of(fault)
     if body.get("choices"):
         return _once(answer)
     if "content" in body or "output" in body:
