@@ -154,16 +154,18 @@ class Soak:
         await self._measure_until(plan.seconds)
         for place in self._places:
             place.talking = False
+        restless = ""
         with anyio.move_on_after(DRAIN_S) as draining:
             self._brains.calm = True
             for place in self._places:
                 place.until_calm()
-            for draining_of, place in zip(PLACES, self._places, strict=True):
+            for name, place in zip(PLACES, self._places, strict=True):
+                restless = name
                 await place.until_settled()
         if draining.cancelled_caught:
             owed = ", ".join(f"{name} {place.owed}" for name, place in zip(PLACES, self._places, strict=True))
             report.violations.append(
-                f"drain: {draining_of} is not at rest after {DRAIN_S:.0f} s; still owed: {owed}"
+                f"drain: {restless} is not at rest after {DRAIN_S:.0f} s; still owed: {owed}"
             )
         await anyio.sleep(self._plan.idle_s + 5)
         report.after = await self._rest()
