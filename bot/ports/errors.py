@@ -11,7 +11,15 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import Usage
-from bot.ports.wording import API_NOT_FOUND, FRIENDLY, PRICE_UNKNOWN, WayOn, recoverable, ways_on
+from bot.ports.wording import (
+    ANSWER_UNREADABLE,
+    API_NOT_FOUND,
+    FRIENDLY,
+    PRICE_UNKNOWN,
+    WayOn,
+    recoverable,
+    ways_on,
+)
 from threads.errors import BotError, retry_fields
 from threads.wording import code_of, first_cause, friendly, ways_of
 
@@ -105,6 +113,12 @@ class ApiNotFound(ModelNotFound):
     """There is no such API at the address in the settings, or it is elsewhere: redirects are not followed."""
 
     friendly = API_NOT_FOUND
+
+
+class UnreadableAnswer(ModelNotFound):
+    """The server answers with status 200 and a body that is not in the form of its API."""
+
+    friendly = ANSWER_UNREADABLE
 
 
 class BadRequest(ProviderError):

@@ -121,6 +121,10 @@ def too_long_for(model: str, size: int, window: int, current: str) -> str:
 API_NOT_FOUND = (
     "My AI provider is not at the address I am set to use. Whoever runs this bot needs to correct it."
 )
+ANSWER_UNREADABLE = (
+    "The server of my model answers in a form that I cannot read. Whoever runs this bot needs to check its address, "
+    "and any proxy or gateway before it."
+)
 PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.sdk import SdkModel
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
+from bot.llm.adapters.sse import JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -233,11 +234,19 @@ class MessagesReader:
                 self._count(part(event, "usage"))
             case "message_stop":
                 self._whole = True
+            case "message":  # A whole answer, from a server that does not stream.
+                self._blocks = {index: _OpenBlock(block) for index, block in enumerate(event["content"])}
+                self._stop, self._whole = event.get("stop_reason"), True
+                self._count(part(event, "usage"))
         return None
 
     @property
     def ended(self) -> bool:
         return self._stop is not None
+
+    @property
+    def told_end(self) -> bool:
+        return self._whole
 
     def _extend(self, block: _OpenBlock, delta: JsonEvent) -> Content | None:
         match delta["type"]:
@@ -274,14 +283,14 @@ class MessagesReader:
         )
 
     def finish(self) -> Completion:
-        if not self._whole or self._stop is None:
+        if not self._whole:
             raise ModelUnavailable("the stream ended without its message_stop")
         if self._stop == "refusal":
             raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
         if self._stop == CONTEXT_EXCEEDED:
             raise ContextOverflow("the context window was used up while answering")
         blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
-        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))
+        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop or "", "end"))
 
     def _close(self, block: _OpenBlock) -> Block:
         raw, written = block.raw, "".join(block.parts)

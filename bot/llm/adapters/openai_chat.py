@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent, Restart
+from bot.llm.adapters.sse import END, JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent, Restart
 from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
@@ -28,7 +29,6 @@ from bot.llm.adapters.wire_form import (
     scrub,
     tool_call,
 )
-from bot.llm.classify import Fault, failure_of
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
@@ -164,6 +164,7 @@ class ChatReader:
         self._by_id: dict[str, _OpenCall] = {}
         self._refusal = ""
         self._reason: str | None = None
+        self._done = False
         self.writing = False
         self.usage = Usage()
 
@@ -171,14 +172,17 @@ class ChatReader:
         choice: JsonEvent = next(iter(event.get("choices") or ()), {})
         if usage := part(event, "usage") or part(choice, "usage"):
             self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
-        if error := event.get("error") or choice.get("error"):
-            raise failure_of(Fault(str(error), {"error": error}))
+        self._done = self._done or event is END
         self._reason = choice.get("finish_reason") or self._reason
         return self._extend(choice.get("delta") or choice.get("message") or {})
 
     @property
     def ended(self) -> bool:
         return self._reason is not None
+
+    @property
+    def told_end(self) -> bool:
+        return self.ended or self._done
 
     def _extend(self, delta: JsonEvent) -> Content | None:
         refusal = delta.get("refusal") or ""
@@ -258,7 +262,8 @@ class ChatReader:
         return None if begins else call
 
     def finish(self) -> Completion:
-        if self._reason is None or self._reason in BROKEN_OFF:
+        whole = self._done and (self._calls or any(text.strip() for text in self._text))
+        if not (self._reason or whole) or self._reason in BROKEN_OFF:
             raise ModelUnavailable(f"the stream ended without its finish_reason ({self._reason or 'none'})")
         if self._refusal or self._reason == "content_filter":
             raise ContentPolicy(f"refused: {self._refusal or 'content filter'}")

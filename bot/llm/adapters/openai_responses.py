@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
+from bot.llm.adapters.sse import JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent
 from bot.llm.adapters.wire_form import (
     completion,
     data_url,
@@ -158,6 +159,8 @@ class ResponsesReader:
         self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
+        if "output" in event:  # A whole answer, from a server that does not stream.
+            event = {"type": f"response.{event.get('status', 'completed')}", "response": event}
         match event["type"]:
             case "response.output_text.delta":
                 self.writing = self.writing or bool(event["delta"])
@@ -179,8 +182,6 @@ class ResponsesReader:
                 self._count(event["response"])
                 error = event["response"].get("error") or {}
                 raise failure_of(Fault(error.get("message") or "the response failed", error or None))
-            case "error":
-                raise failure_of(Fault(str(event.get("message")), event))
             case kind if kind == "response.output_item.added" or kind.endswith(".delta"):
                 return HiddenContent(len(str(event.get("delta", ""))))
         return None
@@ -188,6 +189,10 @@ class ResponsesReader:
     @property
     def ended(self) -> bool:
         return self._stop is not None
+
+    @property
+    def told_end(self) -> bool:
+        return self.ended
 
     def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
         match item["type"]:

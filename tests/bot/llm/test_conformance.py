@@ -36,6 +36,7 @@ from bot.ports.errors import (
     ToolsUnsupported,
     Unauthorized,
     UnknownFailure,
+    UnreadableAnswer,
     VisionUnsupported,
 )
 from tests.bot.llm.conftest import HELLO, UP_TO_SECOND_DELTA, FakeProvider, ask, model_at
@@ -475,7 +476,7 @@ CYBER = {"type": "refusal", "category": "cyber"}
 
 RETURNED = {
     MESSAGES: {
-        "whole": (ok({"type": "message", "content": [CANARY]}), BadRequest),
+        "whole": (ok({"type": "message", "content": [{"type": "text", "text": CANARY}]}), None),
         "an error": (
             ok({"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
             ModelUnavailable,
@@ -484,13 +485,20 @@ RETURNED = {
             ok({"type": "error", "error": {"type": "billing_error", "message": CANARY}}),
             PaymentRequired,
         ),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
-        "a list": (ok([CANARY]), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
+        "a list": (ok([CANARY]), UnreadableAnswer),
     },
     RESPONSES: {
-        "whole": (ok({"status": "completed", "output": [CANARY]}), BadRequest),
+        "whole": (
+            ok({"status": "completed", "output": [item({"type": "output_text", "text": CANARY})]}),
+            None,
+        ),
+        "whole, cut short": (
+            ok({"status": "incomplete", "output": [], "incomplete_details": {"reason": CANARY}}),
+            ModelUnavailable,
+        ),
         "an error": (ok({"error": {"code": "insufficient_quota", "message": CANARY}}), PaymentRequired),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
     },
     CHAT: {
         "whole": (completion(content=CANARY), None),
@@ -503,14 +511,14 @@ RETURNED = {
             ok({"choices": [{"index": 0, "error": {"code": 429, "message": CANARY}}]}),
             RateLimited,
         ),
-        "no finish reason": (completion(None, content=CANARY), ModelUnavailable),
+        "no finish reason": (completion(None, content=CANARY), None),
         "broken off": (completion("error", content=CANARY), ModelUnavailable),
         "filtered": (completion("content_filter", content=CANARY), ContentPolicy),
         "refused": (completion(refusal=CANARY), ContentPolicy),
         "window used up": (completion("model_context_window_exceeded", content=CANARY), ContextOverflow),
         "empty": (completion(), EmptyAnswer),
         "blank": (completion(content=""), EmptyAnswer),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
     },
 }
 
@@ -534,10 +542,12 @@ def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
         "cut inside an event": (hello.keep(shown, hello.steps[shown][:-20]), ModelUnavailable),
         "broken JSON": (hello.keep(shown, event(f'{{"type": "{CANARY}'.encode())), ModelUnavailable),
         "bytes that are no text": (hello.keep(shown, event(b"\xff\xfe")), ModelUnavailable),
-        "an event of another shape": (hello.keep(shown, event(b"[1]")), UnknownFailure),
+        "an event of another shape": (hello.keep(shown, event(b"[1]")), UnreadableAnswer),
         "no last event": (hello.keep(-1), None if api is CHAT else ModelUnavailable),
         "empty stream": (said(), ModelUnavailable),
-        "page": (ok(PAGE), ModelUnavailable),
+        "page": (ok(PAGE), ApiNotFound),
+        "words": (Reply((CANARY.encode(),), headers=(("content-type", "text/plain"),)), UnreadableAnswer),
+        "an empty page": (ok(""), ModelUnavailable),
         "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
         "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
         "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
@@ -584,7 +594,11 @@ ENDINGS = {
         ),
         "empty": (o.chat_answer(), EmptyAnswer),
         "an error in words": (HELLO[CHAT].keep(3, o.data(error=CANARY)), UnknownFailure),
-        "no finish reason": (o.chat_answer(o.Text("Hello, world"), finish=None), ModelUnavailable),
+        "no finish reason": (o.chat_answer(o.Text("Hello, world"), finish=None), None),
+        "no finish reason and no [DONE]": (
+            o.chat_answer(o.Text("Hello, world"), finish=None, done=False),
+            ModelUnavailable,
+        ),
         "only [DONE]": (o.stream(o.DONE), ModelUnavailable),
     },
 }
