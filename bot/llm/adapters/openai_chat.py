@@ -42,7 +42,7 @@ IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 BROKEN_OFF = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, vLLM, Z.ai and DeepSeek for an answer that failed midway."""
 
-REASONING = ("reasoning_content", "reasoning", "reasoning_text")
+REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """The fields in which servers stream thinking; the API itself has none."""
 
 
@@ -192,9 +192,10 @@ class ChatReader:
         for call in delta.get("tool_calls") or ():
             unseen += self._extend_call(call, seen)
             self.writing = False
-        name = next((name for name in REASONING if delta.get(name)), "")
-        thought = self._think(name, str(delta[name])) if name else ""
+        name = next((name for name in REASONING if isinstance(delta.get(name), str) and delta[name]), "")
+        thought = self._think(name, delta[name] if name else _text_of(delta.get("reasoning_details")))
         content = _text_of(delta.get("content"))
+        thought += self._think("", _joined(delta.get("content"), "thinking"))
         split = self._tags.feed(content)
         if split.all_before:
             self._think("", "".join(self._text))
@@ -294,8 +295,12 @@ def _json_of(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _text_of(content: str | list[JsonEvent] | None) -> str:
+def _text_of(content: object) -> str:
     """Return the text of a content; some servers send parts."""
-    if isinstance(content, list):
-        return "".join(piece.get("text") or "" for piece in content)
-    return content or ""
+    return content if isinstance(content, str) else _joined(content, "text")
+
+
+def _joined(parts: object, name: str) -> str:
+    """Return the texts under *name* in a list of parts; each may be parts again."""
+    found = parts if isinstance(parts, list) else []
+    return "".join(_text_of(piece.get(name)) for piece in found if isinstance(piece, dict))
