@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from bot.llm.answer_room import answer_room
 from bot.ports.errors import (
     ApiNotFound,
     BadRequest,
@@ -25,6 +26,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    NoAnswerRoom,
     PaymentRequired,
     ProviderError,
     RateLimited,
@@ -274,12 +276,17 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         return cancelled
     words = fault.text[:MAX_READ]
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
+    room = answer_room(words) if kind in (BadRequest, ContextOverflow, UnknownFailure) else None
+    if room is not None:
+        kind = NoAnswerRoom
     failure = kind(
         shorten(fault.text),
         status=fault.status,
         retry_after=_retry_after(fault, now),
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
+    if isinstance(failure, NoAnswerRoom) and room is not None:
+        failure.room = room
     failure.alone = kind is RateLimited and _OVER_THE_LIMIT.search(words) is not None
     if failure.alone or fault.headers.get("x-should-retry", "").lower() == "false":
         failure.retryable = False

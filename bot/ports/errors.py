@@ -10,10 +10,11 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bot.ports.model import Usage
+from bot.ports.model import AnswerRoom, Usage
 from bot.ports.wording import (
     ANSWER_UNREADABLE,
     API_NOT_FOUND,
+    CALL_AS_TEXT,
     FRIENDLY,
     PRICE_UNKNOWN,
     WayOn,
@@ -131,6 +132,12 @@ class ToolsUnsupported(ProviderError):
     code = "missing_tool_calling"
 
 
+class CallAsText(ToolsUnsupported):
+    """The model wrote a tool call as text, although it was asked for the proper form."""
+
+    friendly = CALL_AS_TEXT
+
+
 class VisionUnsupported(ProviderError):
     """The model does not support images."""
 
@@ -153,6 +160,12 @@ class ContextOverflow(ProviderError):
     """The conversation is larger than the model's window."""
 
     code = "context_overflow"
+
+
+class NoAnswerRoom(ContextOverflow):
+    """The server has less ``room`` for the answer than `Request.max_tokens`."""
+
+    room = AnswerRoom()
 
 
 class OutputInvalid(ProviderError):

@@ -275,9 +275,12 @@ class ChatReader:
         )
 
     def _close(self) -> Iterator[Block]:
+        unended = self._tags.thinking
         held = self._tags.finish()
         self._think("", held.thought)
         self._text.append(held.text)
+        if not self._calls and self._reason != "length" and not "".join(self._text).strip():
+            self._text = [self._answer_among_thoughts(unended=unended)]
         for name, parts in self._thinking.items():
             text = scrub("".join(parts))
             raw: dict[str, JsonValue] = {name: text} if name else {}
@@ -286,6 +289,23 @@ class ChatReader:
             yield Text(text)
         for number, call in enumerate(self._calls, start=1):
             yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
+
+    def _answer_among_thoughts(self, *, unended: bool) -> str:
+        """Take the answer out of the thoughts: parsers of servers put all text there if no mark ends the thought.
+
+        A thought that was marked and ended is one.
+        """
+        name = next((name for name in self._thinking if name or unended), None)
+        if name is None:
+            return ""
+        whole, tags = "".join(self._thinking.pop(name)), ThoughtTags()
+        split = tags.feed(whole)
+        rest = tags.finish()
+        thought, text = split.thought + rest.thought, split.text + rest.text
+        if not text.strip():
+            return thought
+        self._think(name, thought)
+        return text
 
 
 def _json_of(arguments: object) -> str:

@@ -28,6 +28,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    NoAnswerRoom,
     PaymentRequired,
     ProviderError,
     RateLimited,
@@ -99,8 +100,9 @@ NO_MONEY = {
     "spend limit in words": "You have reached your specified API usage limits.",
 }
 SPEND_LIMIT = "You have reached your specified workspace API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
-TOO_LONG = {
-    "prompt too long": "prompt is too long: 213462 tokens > 200000 maximum",
+TOO_LONG = {"prompt too long": "prompt is too long: 213462 tokens > 200000 maximum"}
+NO_ROOM = {
+    "an answer too long": "max_tokens: 4096 > 2048, which is the maximum allowed number of output tokens",
     "prompt and answer too long": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
 }
 THINKING = {
@@ -135,6 +137,7 @@ ANTHROPIC = {
     **by_code(BadRequest, 400, "image_dimensions_too_large", BAD),
     **by_text(PaymentRequired, 400, NO_MONEY, kind=BAD),
     **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD),
+    **by_text(NoAnswerRoom, 400, NO_ROOM, kind=BAD),
     **by_text(ThinkingRejected, 400, THINKING, kind=BAD),
     **by_text(ReasoningUnsupported, 400, NO_SUCH_EFFORT, kind=BAD),
     "invalid key": Row(Unauthorized, 401, "authentication_error", "invalid x-api-key"),
