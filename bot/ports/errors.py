@@ -116,10 +116,11 @@ class ApiNotFound(ModelNotFound):
     friendly = API_NOT_FOUND
 
 
-class UnreadableAnswer(ModelNotFound):
-    """The server answers with status 200 and a body that is not in the form of its API."""
+class UnreadableAnswer(ModelUnavailable):
+    """The server answers with status 200 and a body that is not in the form of its API. A page may pass."""
 
     friendly = ANSWER_UNREADABLE
+    retryable = False
 
 
 class BadRequest(ProviderError):

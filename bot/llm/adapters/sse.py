@@ -7,7 +7,7 @@ tells what a body is:
 | first                | is                                                                                |
 |----------------------|-----------------------------------------------------------------------------------|
 | ``{`` or ``[``       | one JSON document, or a document a line if the first line is one                  |
-| ``<``                | a page: `ApiNotFound`                                                             |
+| ``<``                | a page: `UnreadableAnswer`                                                        |
 | other                | server-sent events; without any event it is `UnreadableAnswer`                    |
 
 An event that is an error raises it, see `_fault_in`. `END` follows a whole document, and is what ``[DONE]`` becomes.
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from bot.llm.classify import Fault, failure_of
-from bot.ports.errors import ApiNotFound, UnreadableAnswer
+from bot.ports.errors import UnreadableAnswer
 
 JsonEvent = dict[str, Any]
 """An event as JSON. A missing or odd part raises KeyError or TypeError, which ends the call with a typed error."""
@@ -99,7 +99,9 @@ class EventDecoder:
 
     def _form_of(self, head: bytes) -> Literal["document", "lines"]:
         if head.startswith(b"<"):
-            raise ApiNotFound(f"status 200 with a page in place of an answer: {head!r}")
+            page = self._unreadable()
+            page.retryable = True  # It may be a proxy's, for as long as the server is down.
+            raise page
         return "document" if head[:1] in b"{[" else "lines"
 
     def _line(self, line: bytes) -> Iterator[JsonEvent]:

@@ -167,7 +167,7 @@ async def test_an_error_s_body_is_read_only_so_far(http, api, status, expected):
 async def test_a_page_in_place_of_an_answer_is_read_only_so_far(http, api, kind):
     with at_most(40):
         failure, fake = await fail_with(api, http, flood(b"<p>" * 20_000, headers=(("content-type", kind),)))
-    assert type(failure) is ApiNotFound
+    assert type(failure) is UnreadableAnswer
     assert fake.sent < 20 * MB
 
 

@@ -14,7 +14,6 @@ from bot.llm.adapters import stream
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.sse import END, EventDecoder
 from bot.ports.errors import (
-    ApiNotFound,
     BadRequest,
     ContextOverflow,
     ModelUnavailable,
@@ -29,6 +28,7 @@ from tests.bot.llm.conftest import HELLO, FakeProvider, ask, each_api, model_at
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Garbage, Reply, Stall
+from threads.wording import explain
 
 SSE, JSON, TEXT = "text/event-stream", "application/json", "text/plain"
 
@@ -190,7 +190,7 @@ async def test_an_error_with_status_200_has_its_type_in_every_form(complete, fau
 
 
 UNREAD = {
-    "a page": (as_body(b"\n<!doctype html><p>Sign in</p>"), ApiNotFound),
+    "a page": (as_body(b"\n<!doctype html><p>Sign in</p>"), UnreadableAnswer),
     "words": (as_body(b"upstream connect error", TEXT), UnreadableAnswer),
     "packed in an unknown way": (as_body(b"\x1b\x2f\x00\xf8\x9d", content_encoding="br"), UnreadableAnswer),
     "zstd without a label": (as_body(b"\x28\xb5\x2f\xfd\x00\x58\x31\x00"), UnreadableAnswer),
@@ -208,7 +208,9 @@ async def test_what_cannot_be_read_is_named(complete, api, reply, expected):
     with pytest.raises(ProviderError) as caught:
         await complete(api, reply=reply)
     assert type(caught.value) is expected, caught.value
-    assert caught.value.retryable is (expected is ModelUnavailable)
+    page = b"<p>" in body_of(reply)
+    assert caught.value.retryable is (page or expected is ModelUnavailable)
+    assert ("cannot read" in explain(caught.value, "7f3a")) is (expected is UnreadableAnswer)
 
 
 @each_api
