@@ -107,12 +107,14 @@ class TransportRejected(PostFailed):
     """The platform refuses this post permanently, for example because the channel is gone.
 
     ``closed``: why the place takes no post at all, a clause for people; blank if another post may be taken.
-    ``only_thread``: that is so for its thread, not for the whole channel.
+    ``only_thread``: that is so for its thread, not for the whole channel. ``gone``: what the call is about is not
+    there any more.
     """
 
     code = "transport_rejected"
     closed: str = ""
     only_thread: bool = False
+    gone: bool = False
 
 
 class TransportFatal(BotError):

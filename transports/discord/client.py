@@ -48,7 +48,7 @@ from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Destinations
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,9 @@ class _Connection(Connection[Rest]):
             await self._sweep(thread, key)
 
     async def _sweep(self, thread: ThreadId, key: str) -> None:
-        await retry_sweep(lambda: self.posting.sweep(thread, key, live=self.presence.live_in(thread)), thread)
+        await retry_cleanup(
+            lambda: self.posting.sweep(thread, key, live=self.presence.live_in(thread)), thread
+        )
 
 
 class Discord(Client[Options, Rest, _Connection]):

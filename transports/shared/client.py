@@ -43,7 +43,7 @@ from transports.shared.backfill.message_time import Scale
 from transports.shared.buttons import OpenQuestions, Presses
 from transports.shared.delivery.closed_places import TOLD, ClosedPlaces
 from transports.shared.link.supervisor import Reachability, Supervisor
-from transports.shared.live.background_calls import retry_sweep
+from transports.shared.live.background_calls import retry_cleanup
 from transports.shared.live.presence import Presence
 
 log = logging.getLogger(__name__)
@@ -273,15 +273,15 @@ class Client(ABC, Generic[S, A, C]):
         posting, soon = connection.posting, connection.presence.soon
         connection.presence.show(thread, message_id, event)
         if isinstance(event, QuestionClosed) and (question := posting.questions.pop(event.key, None)):
-            soon(partial(retry_sweep, partial(connection.close, question, event), thread))
+            soon(partial(retry_cleanup, partial(connection.close, question, event), thread))
         if isinstance(event, TurnSettled):
             decision = "" if event.outcome == "withdrawn" else UNDECIDED
             for question in posting.questions.pop_all_of(message_key(thread, message_id)):
                 close = partial(posting.close_question, question, decision)
-                soon(partial(retry_sweep, close, thread))
+                soon(partial(retry_cleanup, close, thread))
         connection.follow_up(thread, message_id, event)
         if press := connection.presses.pop_accepted(message_id, event):
-            soon(partial(retry_sweep, partial(connection.retire, press), thread))
+            soon(partial(retry_cleanup, partial(connection.retire, press), thread))
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:
         """See `Transport.earlier`. The platform is asked only if there may be any such lines."""

@@ -27,7 +27,7 @@ from threads.model import (
 from transports.shared.client import Client, Connection
 from transports.shared.delivery.closed_places import DOTS
 from transports.shared.link.proxy import own_origin
-from transports.shared.live.background_calls import TIDY_AFTER_S, retry_sweep
+from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
 from transports.slack.api.rate_limits import Limits
@@ -176,7 +176,7 @@ class _Connection(Connection[Web]):
                         return
 
         try:
-            await retry_sweep(sweep, thread)
+            await retry_cleanup(sweep, thread)
         finally:
             leftovers.sweeping = False
 

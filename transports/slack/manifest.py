@@ -60,6 +60,11 @@ ALWAYS = (
         "no reaction on what was seen",
     ),
     Scope(
+        "usergroups:read",
+        "to know the names of the groups that people name",
+        "groups are known by their ids",
+    ),
+    Scope(
         "users:read",
         "to know the names of those who spoke before it was asked",
         "people are known by their ids",

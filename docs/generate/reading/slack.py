@@ -332,9 +332,7 @@ RICH_TEXT = (
     Row("team", "a workspace", {"team_id": "T2"}, "@T2"),
     Row("text", "words", {"text": "hello"}, "hello"),
     Row("user", "@Ann", {"user_id": "U2"}, "@Ann"),
-    Row(
-        "usergroup", "@ops", {"usergroup_id": "S1"}, "@a-group (S1)", "the names of groups are not looked up"
-    ),
+    Row("usergroup", "@ops", {"usergroup_id": "S1"}, "@ops"),
     Row(
         "work_object_mention",
         "an item of an app",

@@ -23,7 +23,7 @@ PER_MINUTE = {
         ),
         TIER_3,
     ),
-    "reactions.remove": TIER_2,
+    **dict.fromkeys(("reactions.remove", "usergroups.list"), TIER_2),
     "chat.appendStream": TIER_4,
     "chat.postEphemeral": TIER_4,
     "chat.postMessage": 300,

@@ -146,6 +146,11 @@ def user_info(slack: FakeSlack, args: Args) -> Json:
     return {"user": found.view()}
 
 
+@method("usergroups.list", "usergroups:read")
+def usergroups(slack: FakeSlack, _: Args) -> Json:
+    return {"usergroups": [{"id": group, "handle": name} for group, name in slack.groups.items()]}
+
+
 @method("conversations.info")
 def conversation_info(slack: FakeSlack, args: Args) -> Json:
     channel = _seen(slack, args.need("channel"))

@@ -39,6 +39,7 @@ SCOPES = frozenset(
         "reactions:read",
         "files:read",
         "files:write",
+        "usergroups:read",
         "users:read",
         "commands",
         "channels:read",

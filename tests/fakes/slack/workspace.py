@@ -33,6 +33,8 @@ class Workspace(Waiting):
     ) -> None:
         self.clock, self.wall = clock, wall
         self.users: dict[str, User] = {}
+        self.groups: dict[str, str] = {}
+        """The handles of groups of people, by id."""
         self.channels: dict[str, Channel] = {}
         self.files: dict[str, File] = {}
         self.ephemerals: list[Ephemeral] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from transports.discord.events.interactions import reply_address
 from transports.discord.markdown.buttons import choice_buttons
 from transports.discord.post import ephemeral_answers as module
 from transports.discord.post.message_pages import CUT, MAX_PARTS
+from transports.shared.live.background_calls import retry_cleanup
 
 pytestmark = pytest.mark.anyio
 
@@ -350,12 +352,15 @@ async def test_a_question_with_the_same_words_is_another_question(person):
     assert len(person.posts()) == 2
 
 
-async def test_a_question_that_is_gone_costs_nothing(person):
+@pytest.mark.parametrize("code", [10008, 50001], ids=["gone", "forbidden"])
+async def test_a_question_whose_buttons_cannot_go_is_logged_unless_it_is_gone(person, caplog, code):
     key = f"{person.key}?q1"
     await person.post("May I?", kind="notice", key=key, choices=RETRY)
-    person.discord.fail("PATCH /channels/{}/messages/{}", Refused(404, 10008))
+    person.discord.fail("PATCH /channels/{}/messages/{}", Refused(404 if code == 10008 else 403, code))
+    close = partial(person.posting.close_question, person.posting.questions.pop(key), "Approved by Ann")
 
-    await person.posting.close_question(person.posting.questions.pop(key), "Approved by Ann")
+    await retry_cleanup(close, ThreadId("discord", GUILD, CHANNEL, ""))
+    assert ("live.left" in caplog.text) is (code == 50001)
 
 
 async def test_a_choice_that_no_button_can_hold_is_written_out(person):

@@ -62,6 +62,15 @@ async def test_people_and_channels_that_are_only_named_get_their_names():
     assert line.text == "@ann0 and @ben in #random, @Threadfast\n> Forwarded message:\n> ask @ann2"
 
 
+async def test_groups_that_are_only_named_get_their_names_():
+    slack, lookups = workspace()
+    slack.groups = {"S1": "ops", "S2": "all-hands"}
+    message = said("<!subteam^S1> <!subteam^S9> <!subteam^S2|@everybody>")
+    assert await lookups.explain([message], 1.0)
+    assert read(lookups, message).text == "@ops @a-group (S9) @all-hands"
+    assert not await lookups.explain([message], 1.0)
+
+
 async def test_who_cannot_be_looked_up_is_someone_and_harms_nobody_else():
     slack, lookups = workspace()
     message = said("<@U0FOREIGN> and <@U100> in <#C0FOREIGN> and <#C7>")

@@ -32,7 +32,7 @@ from transports.slack.events.parse_message import (
 )
 
 ROWS = [*catalogue.BLOCKS, *catalogue.TEXTS, *catalogue.ELEMENTS, *catalogue.RICH_TEXT]
-NAMES = {"U2": "Ann", "C2": "general"}
+NAMES = {"U2": "Ann", "C2": "general", "S1": "ops"}
 ME = Me("T1", "UBOT", "BBOT", "Threadfast")
 
 

@@ -101,6 +101,7 @@ async def workspace():
     async with FakeSlack() as slack:
         slack.user("U2", "Ann")
         slack.channel("C2", "general")
+        slack.groups["S1"] = "ops"
         yield slack
 
 
@@ -148,6 +149,47 @@ async def test_each_row_of_the_catalogue_reaches_the_model_after_a_restart(tmp_p
         assert holds(read_by(model, part.lines[0]), part.lines)
 
 
+SPOKEN = [row for row in catalogue.SAID if row.kind != "bot_message"]
+LINES = [*SPOKEN, *catalogue.NOTED]
+
+
+@pytest.mark.parametrize("missed", [False, True], ids=["heard", "missed"])
+async def test_each_subtype_reaches_the_model_as_a_message_or_as_an_earlier_line(tmp_path, missed):
+    model = Scripted()
+    async with workspace() as slack:
+        places = [Place(slack, number) for number in range(len(SPOKEN) + 2)]
+        listening = list(zip(places[-2:], (LINES[::2], LINES[1::2]), strict=True))
+        await known(slack, tmp_path, places)
+
+        async def say(user, channel, words, **more):
+            said = slack.say(user, channel, words, quiet=missed, **more)
+            await said
+            return said.ts
+
+        async def talk():
+            asked = list[tuple[str, str]]()
+            for place, row in zip(places, SPOKEN, strict=False):
+                ts = await say(place.user, place.direct, row.shape["text"], subtype=row.kind or None)
+                asked.append((place.direct, ts))
+            for place, rows in listening:
+                root = await say("U2", place.channel, "look")
+                for row in rows:
+                    kind = row.kind or None
+                    await say("U2", place.channel, row.shape["text"], subtype=kind, thread_ts=root)
+                await say(place.user, place.channel, "<@UBOT> why?", thread_ts=root)
+                asked.append((place.channel, root))
+            return asked
+
+        asked = await talk() if missed else []
+        async with bot_in(slack, tmp_path, model):
+            asked = asked or await talk()
+            await slack.until(lambda: all(answers(slack, *where) for where in asked))
+    for place, row in zip(places, SPOKEN, strict=False):
+        assert row.reads in read_by(model, place.user)
+    for place, rows in listening:
+        assert {f"[Ann (U2)] {row.reads}" for row in rows} <= set(read_by(model, place.user))
+
+
 async def test_a_kind_of_tomorrow_is_named_to_the_model_and_counted(tmp_path):
     model, counted = Scripted(), []
     async with workspace() as slack, bot_in(slack, tmp_path, model) as edge:
@@ -175,7 +217,7 @@ def file_of(slack, row):
     )
 
 
-@pytest.mark.parametrize("way", ["mention", "direct_message", "earlier_line", "forward", "missed"])
+@pytest.mark.parametrize("way", [*WAYS, "missed"])
 async def test_a_file_of_each_mode_is_read_or_has_its_true_reason(tmp_path, way):
     model = Scripted()
     async with workspace() as slack:

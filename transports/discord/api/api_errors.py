@@ -112,7 +112,8 @@ class DiscordRefused(TransportRejected):
         self.kind: Kind = KINDS.get(number) or BY_STATUS.get(status, "other")
         self.friendly = FRIENDLY[self.kind]
         self.closed = CLOSED.get(self.kind, "") if call == "send" else ""
-        self.only_thread = self.kind in ("locked", "gone")
+        self.gone = self.kind == "gone"
+        self.only_thread = self.gone or self.kind == "locked"
         needed = NEEDED.get(call, "") if self.kind == "forbidden" else ""
         if needed:
             self.friendly += f" I need: {needed}."

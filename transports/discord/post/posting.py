@@ -182,11 +182,7 @@ class Posting:
             await remove(self._rest, question.channel, question.id)
             return
         content = with_note(question.content, decision)
-        try:
-            await self._rest.edit(question.channel, question.id, content, urgent=False)
-        except DiscordRefused as refused:
-            if refused.kind != "gone":
-                raise
+        await self._rest.edit(question.channel, question.id, content, urgent=False)
 
     async def _post_for_one(self, outgoing: Outgoing, state: PostState) -> bool:
         """Post for one person alone; return False if Discord cannot, and the post has to be for all."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from threads.errors import PostFailed
+from threads.errors import PostFailed, TransportRejected
 from threads.model import ThreadId
 from transports.shared.retry import retry
 
@@ -19,23 +19,27 @@ Soon = Callable[[Job], bool]
 """Runs a job in the background; returns False, and drops it, if there are too many."""
 
 AGAIN_S = (5.0, 30.0, 120.0)
-"""Waits before a sweep is repeated: an unfinished message looks like a second answer."""
+"""Waits before a cleanup is repeated: a draft that stays looks like a second answer, a button like a question."""
 
 TIDY_AFTER_S = 10.0
 """When the unfinished messages of killed processes are first swept: by then all posts of theirs have landed."""
 
 
-async def retry_sweep(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
-    """Sweep a thread, a few times if the platform cannot do it now; the last refusal is logged."""
+async def retry_cleanup(work: Callable[[], Awaitable[object]], thread: ThreadId) -> None:
+    """Take away what is over in a thread, in a few tries if the platform cannot do it now.
+
+    What is gone already is no failure. The last refusal is logged.
+    """
 
     def log_retry(error: PostFailed, fields: Mapping[str, object]) -> None:
         fields = {"thread_id": str(thread), **fields}
-        log.info("live.unswept: looked for again: %s", error, extra=fields)
+        log.info("live.cleanup_retried: %s", error, extra=fields)
 
     try:
         await retry(work, AGAIN_S, log_retry)
     except PostFailed as error:
-        log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
+        if not (isinstance(error, TransportRejected) and error.gone):
+            log.warning("live.left: %s", error, extra={"thread_id": str(thread)})
 
 
 class BackgroundCalls:

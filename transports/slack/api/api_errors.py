@@ -113,7 +113,7 @@ class SlackRefused(TransportRejected):
         self.method, self.error, self.needed = method, error, needed
         self.kind = kind_of(error)
         self.friendly, self.closed = FRIENDLY[self.kind], CLOSED.get(error, "")
-        self.only_thread = error in THREAD_LOCKED
+        self.only_thread, self.gone = error in THREAD_LOCKED, self.kind == "gone"
         scope = f" (needs {needed})" if needed else ""
         advice = ADVICE[self.kind]
         super().__init__(f"{method}: {error}{scope}{advice and ': '}{advice}")

@@ -60,7 +60,7 @@ READS = Rate(50, 10, first=20)
 
 RATES: dict[str, Rate] = {
     "chat.postMessage": Rate(240, 60),  # "several hundred" a minute in the workspace
-    **dict.fromkeys(("chat.startStream", "chat.stopStream", "reactions.remove"), TIER_2),
+    **dict.fromkeys(("chat.startStream", "chat.stopStream", "reactions.remove", "usergroups.list"), TIER_2),
     **dict.fromkeys(
         ("chat.update", "chat.delete", "reactions.add", "users.conversations", "agents.sessions.setStatus"),
         TIER_3,

@@ -36,6 +36,7 @@ GETS = frozenset(
         "conversations.info",
         "conversations.replies",
         "files.info",
+        "usergroups.list",
         "users.conversations",
         "users.info",
     }

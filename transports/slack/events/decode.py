@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from transports.base.text import without_controls
 
 _TOKEN = re.compile(r"<([^<>\n]{1,4000})>")
-_MENTION = re.compile(r"<[@#]([UWCG][A-Z0-9]{1,30})\|?>")
+_MENTION = re.compile(r"<(?:[@#]|!subteam\^)([UWCGS][A-Z0-9]{1,30})\|?>")
 _ENTITY = re.compile(r"&(amp|lt|gt);")
-UNKNOWN = {"@": "someone", "#": "a-channel"}
-"""What stands before the id of a person or a channel without a known name."""
+UNKNOWN = {"@": "someone", "#": "a-channel", "!": "a-group"}
+"""What stands before the id of a person, a channel or a group without a known name."""
 
 _MEANING = {"amp": "&", "lt": "<", "gt": ">"}
 _LINK = re.compile(r"[a-z][a-z0-9+.-]*:[^\s|]+", re.IGNORECASE)
 
 
 def decode(text: str, names: Mapping[str, str]) -> str:
-    """Return *text* as plain text, with the *names* of people and channels by id. Malformed markup stays."""
+    """Return *text* as plain text, with the *names* of people, channels and groups by id. Malformed markup stays."""
     done: list[str] = []
     at = 0
     for token in _TOKEN.finditer(text):
@@ -35,14 +35,15 @@ def _decoded(text: str) -> str:
 def _token(whole: str, inner: str, names: Mapping[str, str]) -> str:
     target, _, label = inner.partition("|")
     kind, rest, label = target[:1], target[1:], _one_line(_decoded(label))
+    group = target.removeprefix("!subteam^")
     match kind:
         case "@" | "#" if rest:
-            unknown = f"{UNKNOWN[kind]} ({rest})"
-            return kind + (_one_line(names.get(rest, "")) or label or unknown)
+            return kind + (_one_line(names.get(rest, "")) or label or f"{UNKNOWN[kind]} ({rest})")
+        case "!" if rest.startswith("subteam^"):
+            name = _one_line(names.get(group, "")) or label or f"{UNKNOWN[kind]} ({group})"
+            return "@" + name.removeprefix("@")
         case "!" if rest.startswith("date^"):
             return label or _date(rest.split("^")[1])
-        case "!" if rest.startswith("subteam^"):
-            return label or f"@a-group ({rest.partition('^')[2]})"
         case "!" if rest:
             return "@" + (rest if rest in ("here", "channel", "everyone") else label or rest).lstrip("@")
         case _ if _LINK.fullmatch(target):
@@ -52,7 +53,7 @@ def _token(whole: str, inner: str, names: Mapping[str, str]) -> str:
 
 
 def mentioned(text: str) -> Iterator[str]:
-    """Yield the ids of the people and channels that *text* names without saying their names."""
+    """Yield the ids of the people, channels and groups that *text* names without saying their names."""
     for found in _MENTION.finditer(text):
         yield found[1]
 

@@ -1,6 +1,6 @@
-"""What a message only gives the ids of: names of people and channels, and files of other companies.
+"""What a message only gives the ids of: names of people, channels and groups, and files of other companies.
 
-Each is asked for once a day. What cannot be had harms nothing else: it is unknown for that day.
+A name is asked for once a day, a file once. What cannot be had harms nothing else: it is unknown for as long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cachetools import LRUCache, TTLCache
 from threads.errors import PostFailed
 from transports.shared.client import CountUnread
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.json_fields import Shape, part, string
+from transports.slack.api.json_fields import Shape, identifier, part, parts, string
 from transports.slack.api.web_api import Web
 from transports.slack.events.parse_message import Known, Me, wanted
 
@@ -38,8 +38,12 @@ ABOUT = {
     "C": ("conversations.info", "channel"),
     "G": ("conversations.info", "channel"),
     "F": ("files.info", "file"),
+    "S": ("usergroups.list", "usergroups"),
 }
-"""By the first letter of an id: the method, and the name of its argument and of its answer."""
+"""By the first letter of an id: the method, and the name of its argument and of its answer.
+
+Groups are told all at once, without an argument.
+"""
 
 
 class Lookups:
@@ -95,8 +99,10 @@ class Lookups:
 
     async def _look_up(self, one: str, answered: list[str]) -> None:
         method, name = ABOUT[one[0]]
+        groups: Sequence[Shape] = ()
         try:
-            found = part(await self._web.ask(method, **{name: one}), name)
+            answer = await self._web.ask(method, **({} if one[0] == "S" else {name: one}))
+            found, groups = part(answer, name), parts(answer, name)
         except SlackRefused as refused:
             log.info("names.refused: Slack does not say what an id stands for: %s", refused)
             found = {}
@@ -107,6 +113,8 @@ class Lookups:
             self._files[one] = found
         else:
             self._names[one] = _name_of(found)
+        for group in groups:
+            self._names[identifier(group, "id")] = string(group, "handle")
         answered.append(one)
 
 

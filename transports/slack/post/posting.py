@@ -185,20 +185,16 @@ class Posting:
         if not decision:
             await remove(self._web, question.channel, question.ts)
             return
-        try:
-            await self._web.call(
-                "chat.update",
-                channel=question.channel,
-                urgent=False,
-                ts=question.ts,
-                blocks=[*without_actions(question.blocks, decision)],
-                text=question.plain,
-                parse="none",
-                link_names=False,
-            )
-        except SlackRefused as refused:
-            if refused.kind != "gone":
-                raise
+        await self._web.call(
+            "chat.update",
+            channel=question.channel,
+            urgent=False,
+            ts=question.ts,
+            blocks=[*without_actions(question.blocks, decision)],
+            text=question.plain,
+            parse="none",
+            link_names=False,
+        )
 
     async def _publish(
         self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage], sent: Sent
