@@ -1,6 +1,6 @@
 """Connects everything that a model call passes through: which models may answer, and in which order.
 
-``MaskedModel(BudgetedModel(Failover([EffortModel(WrittenCallsModel(AnswerRoomModel(KeyRotation([
+``MaskedModel(BudgetedModel(Failover([WrittenCallsModel(AnswerRoomModel(EffortModel(KeyRotation([
 RetryingModel(GatedModel(MeteredModel(adapter)))…]``: secrets in the answer, the money of the turn, then its
 candidates with what each can be asked for, then the keys of each. Each key has its retries,
 its place in its own queue, and the price of every attempt. The outermost and the innermost model are observed: they
@@ -413,8 +413,9 @@ class ModelChain:
 
         size = partial(uncached_size, model=name)
         model, unavailable = self._over_keys(name, metered, account, size, thread)
-        roomy = WrittenCallsModel(AnswerRoomModel(model, self._answer_rooms, request_size))
-        return Candidate(info, EffortModel(roomy, partial(self._effort, info, thread), refused), unavailable)
+        reasoning = EffortModel(model, partial(self._effort, info, thread), refused)
+        roomy = AnswerRoomModel(reasoning, self._answer_rooms, request_size)
+        return Candidate(info, WrittenCallsModel(roomy), unavailable)
 
     def _over_keys(
         self,

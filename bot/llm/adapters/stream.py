@@ -37,6 +37,8 @@ import anyio
 
 from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.config.settings import StreamTimeouts
+from bot.llm.adapters.thought_tags import Split
+from bot.llm.adapters.wire_form import scrub
 from bot.llm.classify import classify
 from bot.ports.errors import ModelConnection, ModelTimeout, OutputInvalid, ProviderError
 from bot.ports.model import Completion, Usage, ignore_usage
@@ -92,6 +94,17 @@ class Restart:
 
 Content = str | ThinkingDelta | HiddenContent | Restart
 """The content of an event: visible text, readable thinking, or hidden content, which includes blank text."""
+
+
+def content_of(split: Split, length: int) -> Content | None:
+    """Return the content of text of this *length* in which thoughts are marked."""
+    if split.all_before:
+        return Restart(scrub(split.text), length)
+    if split.text:
+        return scrub(split.text)
+    if split.thought:
+        return ThinkingDelta(scrub(split.thought))
+    return HiddenContent(length) if length else None
 
 
 class Reader(Protocol):

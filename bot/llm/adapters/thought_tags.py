@@ -88,6 +88,22 @@ class ThoughtTags:
         self._within: list[str] | None = None
         self._place = _Place()
 
+    def add(self, content: str, thoughts: list[str], texts: list[str]) -> Split:
+        """Take the content, and add what it is to the thoughts and texts until now; return it."""
+        split = self.feed(content)
+        if split.all_before:
+            thoughts.append("".join(texts))
+            texts.clear()
+        thoughts.append(split.thought)
+        texts.append(split.text)
+        return split
+
+    def close(self, thoughts: list[str], texts: list[str]) -> None:
+        """Add what was held back."""
+        held = self.finish()
+        thoughts.append(held.thought)
+        texts.append(held.text)
+
     @property
     def thinking(self) -> bool:
         """Whether the whole answer is a thought that has not ended."""

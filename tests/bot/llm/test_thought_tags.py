@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.adapters.thought_tags import THOUGHTS, ThoughtTags
+from tests.bot.llm.conftest import ANSWERS as ANSWERED
+from tests.bot.llm.conftest import ask, each_api, user
+from tests.fakes.anthropic import Text as Piecewise
 from tests.fakes.openai import chunk, stream
 from threads import model as words
 
@@ -111,20 +114,29 @@ def test_the_size_of_the_pieces_changes_nothing(content, data):
     assert read(pieces) == read([content])
 
 
-async def test_thoughts_among_the_text_are_never_part_of_an_answer(complete, listener):
-    pieces = ["<thi", "nk>let me ", "see</th", "ink>\n\n", "Hello", "!"]
-    reply = stream(*(chunk({"content": piece}) for piece in pieces), chunk(finish="stop"))
-    done, _ = await complete(OpenAIChatModel, reply=reply)
+@each_api
+@pytest.mark.parametrize("pieces", [1, 5, 40])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<think>let me see</think>\n\nHello!",
+        "let me see</think>\n\nHello!",
+        "[THINK]let me see[/THINK]Hello!",
+    ],
+)
+async def test_thoughts_among_the_text_are_never_part_of_an_answer(complete, listener, api, content, pieces):
+    done, _ = await complete(api, reply=ANSWERED[api](Piecewise(content, pieces)))
     assert listener.text == done.message.text == "Hello!"
-    assert "".join(listener.thoughts) == "let me see"
+    assert done.message.blocks[0] == words.Thinking("let me see", "p/m", {})
+    assert not content.startswith(("<", "[")) or pieces == 1 or "".join(listener.thoughts) == "let me see"
 
 
-async def test_text_that_turns_out_to_be_thought_is_taken_back(complete, listener):
-    pieces = ["let me ", "see\n</think>", "\n\nHello", "!"]
-    reply = stream(*(chunk({"content": piece}) for piece in pieces), chunk(finish="stop"))
-    done, _ = await complete(OpenAIChatModel, reply=reply)
-    assert listener.text == done.message.text == "Hello!"
-    assert done.message.blocks[0] == words.Thinking("let me see\n", done.message.blocks[0].model, {})
+@each_api
+async def test_thoughts_among_the_text_are_not_sent_again(complete, api):
+    said = words.Message("assistant", (words.Thinking("hm", "p/m", {}), words.Text("Hello")), model="p/m")
+    _, seen = await complete(api, ask(user("hi"), said, user("and?")))
+    assert "hm" not in str(seen.json)
+    assert "Hello" in str(seen.json)
 
 
 PARTS = {
