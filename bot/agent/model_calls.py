@@ -3,8 +3,9 @@
 | when                                                | then                                                  |
 |-----------------------------------------------------|-------------------------------------------------------|
 | the conversation is close to the window             | it is compacted first                                 |
-| it does not fit even so                             | it is not sent; the person is told how to go on       |
-| the provider says that it is too long               | it is compacted and sent once more; then as above     |
+| it does not fit even so                             | once more, and only this turn is kept as it is        |
+| it does not fit even then                           | it is not sent; the person is told how to go on       |
+| the provider says that it is too long               | it is compacted and sent again; then as above         |
 | the provider refuses reasoning that is sent back    | sent once more without reasoning                      |
 | the answer is empty                                 | the model is asked once more, then `EmptyAnswer`      |
 | the provider counts far fewer tokens than were sent | a note says so: some local servers cut silently       |
@@ -94,6 +95,8 @@ class ModelCalls:
         """Compact a conversation that is close to the window. Raises `ContextOverflow` if it does not fit even so."""
         if fits(alone(self._request("auto"), self.turn.incoming), window):
             await self.compact(needed=not fits(self._request("auto"), window))
+            if not fits(self._request("auto"), window):
+                await self._compact_more()
         if not fits(self._request("auto"), window):
             raise self._too_long()
 
@@ -101,13 +104,19 @@ class ModelCalls:
         self, tool_choice: Literal["auto", "none"], error: ContextOverflow, fields: Mapping[str, object]
     ) -> Completion:
         """Send a shorter conversation after the provider said that it is too long."""
-        if await self.compact():
-            log.warning("model.retry: shorter: %s", error, extra=fields)
-            try:
-                return await self._complete(self._request(tool_choice))
-            except ContextOverflow as again:
-                error = again
+        for compact in (self.compact, self._compact_more):
+            if await compact():
+                log.warning("model.retry: shorter: %s", error, extra=fields)
+                try:
+                    return await self._complete(self._request(tool_choice))
+                except ContextOverflow as again:
+                    error = again
         raise self._too_long() from error
+
+    async def _compact_more(self) -> bool:
+        """Compact all but this turn, which is the least that has to stay."""
+        self.compaction.keep_recent_tokens = 0
+        return await self.compact()
 
     def _too_long(self) -> ContextOverflow:
         """Return the error. A message that nothing was done for yet is removed, so that the thread can go on."""

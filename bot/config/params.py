@@ -15,7 +15,7 @@ Sources: the request types of the SDKs (anthropic 2.12, openai 3.54) and the ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -165,6 +165,25 @@ REFUSED: Mapping[str, str] = {
     "top_p": "Anthropic refuses it since version 2026-10-21 of its API",
     "top_k": "Anthropic refuses it since version 2026-10-21 of its API",
 }
+
+
+FORMS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_tokens", "max_completion_tokens"),
+    "system": ("system", "developer", "user"),
+}
+"""The forms of parts of a request; any other part is ``sent`` or left out, ``none``."""
+
+ALWAYS = frozenset({"model", "messages", "input", "max_output_tokens", "max_completion_tokens"})
+"""What no request can do without: a limit of the answer bounds what it can cost."""
+
+
+def form_fault(forms: Mapping[str, str]) -> str:
+    """Return why a request cannot have these forms, or a blank."""
+    for part, form in forms.items():
+        takes = FORMS.get(part, ("sent", "none"))
+        if part in ALWAYS or form not in takes:
+            return f"{part} is always sent" if part in ALWAYS else f"{part} must be one of {', '.join(takes)}"
+    return ""
 
 
 def param_faults(path: str, kind: str, params: Mapping[str, JsonValue], *, priced: bool) -> Iterator[str]:

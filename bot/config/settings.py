@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
+from bot.config.params import form_fault
 from bot.guards.policy import RULE, Verdict
 from bot.guards.redaction import mask
 from bot.ports.effort import Effort
@@ -71,6 +72,15 @@ Seconds = Annotated[float, Field(gt=0, le=WEEK_S)]
 Millis = Annotated[int, Field(ge=1, le=WEEK_S * 1000)]
 Usd = Annotated[float, Field(ge=0, le=1_000_000_000)]
 Share = Annotated[float, Field(gt=0, le=1)]
+
+
+def _known_forms(forms: dict[str, str]) -> dict[str, str]:
+    if fault := form_fault(forms):
+        raise PydanticCustomError("form", "{fault}", {"fault": fault})
+    return forms
+
+
+Forms = Annotated[dict[Name, str], Field(max_length=50), AfterValidator(_known_forms)]
 Params = Annotated[dict[Name, JsonValue], Field(max_length=50)]
 TransientCode = Literal["rate_limited", "timeout", "unavailable", "connection"]
 ToolProfile = Literal["read-only", "ask", "trusted"]
@@ -112,6 +122,11 @@ class Provider(Section):
     free: bool = Field(default=False, description="Its models cost nothing; Ollama's cloud models still do.")
     params: Params = Field(
         default_factory=dict, description="More parameters of each request; names and values are checked."
+    )
+    forms: Forms = Field(
+        default_factory=dict,
+        description="Forms of parts of a request, in place of what is learned, such as "
+        '`{"temperature": "none", "tools": "sent"}`; see servers.md.',
     )
 
     @property

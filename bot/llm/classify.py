@@ -2,21 +2,22 @@
 
 Exceptions are matched by their class names, so no SDK is imported. The error of a provider is a `Fault`, matched
 against ``RULES`` from the top; the first rule that matches decides, so the order matters:
-billing -> context -> policy -> tools, vision -> model -> reasoning -> payment in words -> auth -> what the status
-says. A provider may put it in any of three places (status, machine code, text), also in a stream with status 200. Its
-text stays in ``str(error)``. Sources: both SDKs' error types and the providers' public error pages; the wordings of
-servers without codes were gathered from public issue trackers.
+billing -> context -> policy -> tools, vision -> model -> reasoning -> other parts -> payment in words -> auth -> what
+the status says. A provider may put it in any of three places (status, machine code, text), also in a stream with
+status 200. What a refusal means is in `bot.llm.refusals`. Its text stays in ``str(error)``. Sources: both SDKs' error
+types and the providers' public error pages; those of servers without codes are in docs/servers.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from bot.llm.answer_room import answer_room
+from bot.llm.refusals import is_too_long, refusal_of, window_of
 from bot.ports.errors import (
     ApiNotFound,
     BadRequest,
@@ -27,6 +28,7 @@ from bot.ports.errors import (
     ModelTimeout,
     ModelUnavailable,
     NoAnswerRoom,
+    PartRefused,
     PaymentRequired,
     ProviderError,
     RateLimited,
@@ -63,44 +65,25 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Matches by ``codes``, or by ``statuses`` (and ``words`` in the text, if given)."""
+    """Matches by ``codes``, or by ``statuses`` (and by ``words`` in the text, or what it ``means``, if given)."""
 
     error: type[ProviderError]
     codes: re.Pattern[str] | None = None
     statuses: frozenset[int | None] = frozenset()
     words: re.Pattern[str] | None = None
+    means: Callable[[Fault, frozenset[str]], bool] | None = None
 
-    def fits(self, status: int | None, codes: frozenset[str], text: str) -> bool:
+    def fits(self, status: int | None, codes: frozenset[str], fault: Fault) -> bool:
         if self.codes and any(self.codes.fullmatch(code) for code in codes):
             return True
-        return status in self.statuses and (self.words is None or self.words.search(text) is not None)
+        if status not in self.statuses or (self.means and not self.means(fault, codes)):
+            return False
+        return self.words is None or self.words.search(fault.text) is not None
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
-
-_OVERFLOW = _any(
-    r"prompt is too long",  # Anthropic
-    r"exceed context limit",  # Anthropic, input and max_tokens together
-    r"input is too long for requested model",  # Bedrock
-    r"exceeds the context window",  # OpenAI
-    r"maximum context length",  # vLLM, OpenRouter, Mistral, DeepSeek
-    r"input token count.*exceeds the maximum",  # Gemini
-    r"maximum prompt length is \d",  # xAI
-    r"reduce the length of the messages",  # Groq
-    r"exceeds the available context size",  # llama.cpp
-    r"greater than the context length",  # LM Studio
-    r"token count.*exceeds the limit of \d",  # Copilot
-    r"context window exceeds limit",  # MiniMax
-    r"exceeded model token limit",  # Kimi
-    r"exceeded (max )?context length",  # Ollama
-    r"context[_ ]length[_ ]exceeded",
-    r"model_context_window_exceeded",  # Z.ai
-    r"too many tokens(?!,? (?:per|please wait))",  # But not where tokens a minute are meant.
-    r"token limit exceeded",
-    r"^error code: 400$",  # Cerebras: no body at all
-)
 
 _THINKING = _any(
     r"bound to a different (conversation|model)",
@@ -130,7 +113,8 @@ _TOOLS = _any(
     r"tool choice requires --enable-auto-tool-choice",  # vLLM
     r"tools param requires --jinja",  # llama.cpp
     r"no endpoints found that support tool use",  # OpenRouter
-    r"\b(tools|tool calling|function calling)\W? (is|are) not supported (with|by|for|in) this model",  # OpenAI, Groq
+    r"\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) (with|by|for|in) (this )?model",
+    r"(unrecogni[sz]ed|unsupported|unknown|extra)[^.\n]{0,60}\btools\b(?![.\[])",
 )
 
 _VISION = _any(
@@ -143,6 +127,9 @@ _VISION = _any(
 
 _OVER_THE_LIMIT = _any(r"request too large")
 """A rate limit that the request passes by its size alone, however long it waits: OpenAI's and Groq's."""
+
+REFUSING = frozenset({400, 406, 409, 416, 417, 422, 500, 501, 502, 503, 507, None})
+"""Statuses with which servers refuse a request for what is in it; gateways and templates answer with those of 5xx."""
 
 RULES = (
     Rule(
@@ -161,7 +148,7 @@ RULES = (
         codes=_any("context_length_exceeded|exceed_context_size_error|request_too_large"),
         statuses=frozenset({413}),
     ),
-    Rule(ContextOverflow, statuses=frozenset({400, 422, 500, None}), words=_OVERFLOW),
+    Rule(ContextOverflow, statuses=REFUSING, means=lambda fault, codes: is_too_long(fault.text, codes)),
     Rule(
         ContentPolicy,
         codes=_any(
@@ -186,6 +173,11 @@ RULES = (
         ThinkingRejected, codes=_any("invalid_encrypted_content"), statuses=frozenset({400}), words=_THINKING
     ),
     Rule(ReasoningUnsupported, statuses=frozenset({400, 422, None}), words=_REASONING),
+    Rule(
+        PartRefused,
+        statuses=REFUSING,
+        means=lambda fault, _: refusal_of(fault.text, fault.body) is not None,
+    ),
     Rule(
         PaymentRequired,
         statuses=frozenset({400, 403, 429, None}),
@@ -274,9 +266,10 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         cancelled = ModelConnection(shorten(fault.text), status=status)
         cancelled.alone, cancelled.retryable = True, False
         return cancelled
-    words = fault.text[:MAX_READ]
-    kind = next((rule.error for rule in RULES if rule.fits(status, codes, words)), UnknownFailure)
-    room = answer_room(words) if kind in (BadRequest, ContextOverflow, UnknownFailure) else None
+    read = replace(fault, text=fault.text[:MAX_READ])
+    kind = next((rule.error for rule in RULES if rule.fits(status, codes, read)), UnknownFailure)
+    may_be_room = kind in (BadRequest, PartRefused, ContextOverflow, UnknownFailure)
+    room = answer_room(read.text) if may_be_room else None
     if room is not None:
         kind = NoAnswerRoom
     failure = kind(
@@ -287,7 +280,11 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     )
     if isinstance(failure, NoAnswerRoom) and room is not None:
         failure.room = room
-    failure.alone = kind is RateLimited and _OVER_THE_LIMIT.search(words) is not None
+    if isinstance(failure, ContextOverflow):
+        failure.window = window_of(read.text, fault.body)
+    if isinstance(failure, PartRefused):
+        failure.refusal = refusal_of(read.text, fault.body)
+    failure.alone = kind is RateLimited and _OVER_THE_LIMIT.search(read.text) is not None
     if failure.alone or fault.headers.get("x-should-retry", "").lower() == "false":
         failure.retryable = False
     return failure

@@ -13,7 +13,7 @@
 
 Sources: the types of both SDKs (anthropic 2.12, openai 3.54), the providers' pages on thinking and reasoning, and the
 errors that people report. `models.NAME.efforts` in the settings overrides the table, and a server that refuses what
-was chosen is asked again without it (`bot.llm.policies.effort`).
+was chosen is asked again without it (`bot.llm.policies.learning`).
 """
 
 from __future__ import annotations

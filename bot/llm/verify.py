@@ -12,9 +12,12 @@ import anyio
 from bot.config.settings import Settings
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter
+from bot.llm.policies.learning import LearningModel
+from bot.llm.server_traits import ServerTraits
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ModelTimeout, ProviderError
 from bot.ports.model import Request
+from bot.store.learned_servers import LearnedServers
 from threads.model import Message, Text, TurnEvent
 
 WITHIN_S = 20.0
@@ -40,17 +43,20 @@ async def verify(
     environ: Mapping[str, str],
     *,
     within_s: float = WITHIN_S,
+    learned: LearnedServers | None = None,
 ) -> Verification:
-    """Ask *model* (``provider/name``) once: no retry, no budget, at most *within_s* seconds.
+    """Ask *model* (``provider/name``) once, in a form that its server takes: no budget, at most *within_s* seconds.
 
-    Returns a failure as ``error`` and raises nothing. It costs a few dozen tokens.
+    What its server refuses is added to *learned*. Returns a failure as ``error`` and raises nothing. It costs a few
+    dozen tokens.
     """
     began, http = time.monotonic(), SharedHttp()
     failure: ProviderError | ConfigInvalid | None = None
     try:
         with anyio.fail_after(within_s):
             adapter = build_adapter(model, settings, environ, http=http, now=lambda: datetime.now(UTC))
-            await adapter.complete(ONE_WORD, _ignore)
+            server = ServerTraits.of(model, settings, learned or LearnedServers())
+            await LearningModel(adapter, server, lambda: None, lambda _: None).complete(ONE_WORD, _ignore)
     except TimeoutError:
         failure = ModelTimeout(f"no answer within {within_s:g} s", provider=model.partition("/")[0])
     except (ProviderError, ConfigInvalid) as error:

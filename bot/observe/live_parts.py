@@ -40,7 +40,7 @@ class LiveParts:
     """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell.
 
     ``prepare`` does once the bot is ready what its first answer would wait for. ``mask`` removes the bot's secrets
-    from a text. ``store_trouble`` returns why nothing can be stored now, or a blank.
+    from a text. ``store_trouble`` returns why nothing can be stored now, or a blank. ``servers`` are as in `Status`.
     """
 
     data: Path
@@ -57,3 +57,4 @@ class LiveParts:
     mask: Masker = field(default_factory=Masker)
     prepare: Callable[[], Coroutine[Any, Any, None]] = nothing_to_prepare
     store_trouble: Callable[[], str] = lambda: ""
+    servers: Callable[[], Sequence[str]] = tuple

@@ -154,6 +154,7 @@ class Watchdog:
             open_files=_open_files(),
             sandbox=live.sandbox,
             troubles=self._troubles(),
+            servers=tuple(live.servers()),
         )
 
     def _troubles(self) -> tuple[str, ...]:

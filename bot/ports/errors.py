@@ -6,6 +6,7 @@ The hierarchy starts in `threads.errors`; the sentences for people are in `bot.p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -16,6 +17,7 @@ from bot.ports.wording import (
     API_NOT_FOUND,
     CALL_AS_TEXT,
     FRIENDLY,
+    NO_ANSWER_ROOM,
     PRICE_UNKNOWN,
     WayOn,
     recoverable,
@@ -23,6 +25,14 @@ from bot.ports.wording import (
 )
 from threads.errors import BotError, retry_fields
 from threads.wording import code_of, first_cause, friendly, ways_of
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The ``part`` of a request that a server does not take, and the form that it asks for ``instead``."""
+
+    part: str
+    instead: str = "none"
 
 
 class BrainError(BotError):
@@ -153,20 +163,28 @@ class ReasoningUnsupported(BadRequest):
     """The model does not take what was chosen as `Request.reasoning`; the request works without it."""
 
 
+class PartRefused(BadRequest):
+    """The server does not take a part of the request; it works without that, or in another form."""
+
+    refusal: Refusal | None = None
+
+
+class NoAnswerRoom(BadRequest):
+    """The server has less ``room`` for the answer than `Request.max_tokens`."""
+
+    friendly = NO_ANSWER_ROOM
+    room = AnswerRoom()
+
+
 class ContentPolicy(ProviderError):
     code = "content_policy"
 
 
 class ContextOverflow(ProviderError):
-    """The conversation is larger than the model's window."""
+    """The conversation is larger than the model's ``window``, in tokens, if the provider names it."""
 
     code = "context_overflow"
-
-
-class NoAnswerRoom(ContextOverflow):
-    """The server has less ``room`` for the answer than `Request.max_tokens`."""
-
-    room = AnswerRoom()
+    window: int | None = None
 
 
 class OutputInvalid(ProviderError):

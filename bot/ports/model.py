@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from operator import add
 from typing import Literal, NamedTuple, Protocol
@@ -111,7 +111,8 @@ class Request:
     ``other_key`` another key of the provider can: then a rate limit, or an account that is refused, fails at once. A
     ``best_effort`` call, such as a summary, is one that the turn can do without: an open circuit fails at once, no
     other model is asked, and its failure opens no circuit. Without a ``place`` the call goes to the end of the
-    provider's queue. A ``recording`` is transcribed: the answer is its text, and nothing else is sent.
+    provider's queue. A ``recording`` is transcribed: the answer is its text, and nothing else is sent. ``forms`` are
+    those that the server takes, by part, see `bot.llm.server_traits`.
     """
 
     system: str
@@ -129,6 +130,7 @@ class Request:
     best_effort: bool = False
     place: QueuePlace | None = None
     recording: Recording | None = None
+    forms: Mapping[str, str] = field(default_factory=dict)
 
 
 Stop = Literal["end", "tool_calls", "length", "pause"]

@@ -68,7 +68,7 @@ class Status:
     ``pending`` messages have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means that the work of
     the last process is recovered, a transport is connected and the store answers; ``stopping`` means that no new turn
     starts. ``lag_s`` is the delay of the event loop at its last check, ``worst_lag_s`` the maximum in the last
-    minute.
+    minute. ``servers`` has a line for each model whose requests have other forms than usual.
     """
 
     pid: int
@@ -94,6 +94,7 @@ class Status:
     open_files: int = 0
     sandbox: str = ""
     troubles: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     v: int = VERSION
 
 

@@ -23,7 +23,8 @@ FRIENDLY: Mapping[str, str] = {
     "payment": "My AI provider says the account is out of credit. Whoever runs this bot needs to top it up.",
     "model_not_found": "My AI provider does not know the model I am set to use. "
     "Whoever runs this bot needs to choose another one.",
-    "bad_request": "My AI provider did not accept this request. Try rephrasing it, or start over with /new.",
+    "bad_request": "My AI provider refused this request, for its form and not for your words. "
+    "Start over with /new, or ask whoever runs this bot to look at it.",
     "content_policy": "My AI provider declined to answer this. Try putting it another way.",
     "missing_tool_calling": "The model I am set to use cannot call tools, and I need some. "
     "Choose another with /model.",
@@ -110,6 +111,15 @@ def too_long(size: int, window: int | None, *, together: bool, ways: bool) -> st
     return f"{told} Send it in parts or as a file, or choose a model with more room with /model."
 
 
+def setup_too_long(size: int, window: int | None) -> str:
+    """Say that instructions and tools of *size* tokens leave too little room for a conversation."""
+    reads = f"{window:,} at once" if window else "not much more at once"
+    return (
+        f"My instructions and tools have about {size:,} tokens, and the model reads {reads}. "
+        "Whoever runs this bot needs to give it a larger window or fewer tools, or choose another model."
+    )
+
+
 def too_long_for(model: str, size: int, window: int, current: str) -> str:
     """Say why a thread does not get the model that was asked for."""
     return (
@@ -129,6 +139,10 @@ CALL_AS_TEXT = (
     "The model writes its tool calls as text, so I cannot make them. Whoever runs this bot needs to switch on tool "
     "calls at its server: `--enable-auto-tool-choice --tool-call-parser NAME` for vLLM, `--tool-call-parser NAME` "
     "for SGLang, `--jinja` for llama.cpp, a newer template of the model for others."
+)
+NO_ANSWER_ROOM = (
+    "The server of my model leaves too little room for an answer. Whoever runs this bot needs to give it more, or a "
+    "smaller `max_tokens` to the model."
 )
 PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
@@ -527,6 +541,10 @@ def effort_not_taken(model: str, effort: str, takes: Sequence[str]) -> str:
     if effort == "off":
         return f"{model} always reasons, so it cannot be off; it takes {', '.join(takes)}"
     return f"{model} does not take {effort} reasoning, only {', '.join(takes)}"
+
+
+def without_tools(model: str) -> str:
+    return f"({model} takes no tools where it runs, so it answers without them. /model lists others.)"
 
 
 def effort_refused(model: str, effort: str) -> str:

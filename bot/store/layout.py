@@ -64,6 +64,7 @@ KINDS = (
     Kind("moved.json", "where the store was moved", 1, Step.STATE),
     Kind("restored.json", "which backup the folder came from", 1, Step.STATE),
     Kind("models.json", "threads that chose a model", 1, Step.STATE),
+    Kind("servers.json", "what was learned of model servers", 1, Step.STATE),
     Kind("approvals.json", "open questions and standing permissions", 1, Step.STATE),
     Kind("questions.json", "questions to people, and their answers", 1, Step.STATE),
     Kind("playbooks.json", "the last run of a playbook in each thread", 1, Step.STATE),

@@ -34,6 +34,7 @@ from bot.routing.access import AccessControl
 from bot.routing.commands import as_turn
 from bot.routing.rate_limit import RateLimiter
 from bot.schedules.scheduler import Scheduler
+from bot.store.learned_servers import LearnedServers, ServersFile
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.store.restored_answers import Restored, skip_answered
 from bot.wiring.agents import Agents, SchemaOf
@@ -127,6 +128,7 @@ async def serve(
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
+        learned = LearnedServers(await storage.states.open("servers", ServersFile()))
         async with (
             aclosing(SharedHttp()) as http,
             open_tool_set(
@@ -146,7 +148,7 @@ async def serve(
         ):
             post = partial(_post, outboxes, resources.mask)
             await _load_prices(settings, offload)
-            models = _models(settings, environ, storage, resources, tool_set, http, chosen)
+            models = _models(settings, environ, storage, resources, tool_set, http, chosen, learned)
             agents = Agents(
                 current,
                 models,
@@ -207,6 +209,7 @@ def _models(
     tool_set: ToolSet,
     http: SharedHttp,
     chosen: ModelChoices,
+    learned: LearnedServers,
 ) -> ModelChain:
     """Return the models of the settings for everybody; those of other places share all but the settings."""
     return ModelChain(
@@ -218,6 +221,7 @@ def _models(
         now=storage.now,
         observing=resources.observing,
         mask=resources.mask,
+        learned=learned,
         sharers=lambda: storage.store.workers,
         on_grant=partial(record_grant, tool_set.audit),
         decided=partial(record_decision, tool_set.audit),
@@ -325,6 +329,7 @@ class _Bot:
             self.resources.mask,
             self.agents.chain.prepare,
             self.store_trouble,
+            self.agents.chain.servers,
         )
 
     def start_schedules(

@@ -1,6 +1,6 @@
 """Connects everything that a model call passes through: which models may answer, and in which order.
 
-``MaskedModel(BudgetedModel(Failover([WrittenCallsModel(AnswerRoomModel(EffortModel(KeyRotation([
+``MaskedModel(BudgetedModel(Failover([WrittenCallsModel(AnswerRoomModel(LearningModel(KeyRotation([
 RetryingModel(GatedModel(MeteredModel(adapter)))…]``: secrets in the answer, the money of the turn, then its
 candidates with what each can be asked for, then the keys of each. Each key has its retries,
 its place in its own queue, and the price of every attempt. The outermost and the innermost model are observed: they
@@ -31,16 +31,17 @@ from bot.llm.build import build_adapter, build_gate, build_transcription, is_loc
 from bot.llm.catalog import Catalog
 from bot.llm.policies.answer_room import AnswerRoomModel
 from bot.llm.policies.audio_metering import MeteredTranscription
-from bot.llm.policies.effort import EffortModel
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.key_rotation import KeyedModel, KeyOfThread, KeyRotation
+from bot.llm.policies.learning import LearningModel
 from bot.llm.policies.masking import MaskedModel
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
 from bot.llm.policies.written_calls import WrittenCallsModel
 from bot.llm.reasoning import nearest
+from bot.llm.server_traits import ServerTraits
 from bot.observe.turn_events import Observing
 from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
@@ -49,6 +50,7 @@ from bot.ports.errors import CapabilityMissing, ProviderError
 from bot.ports.model import AnswerRoom, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
+from bot.store.learned_servers import LearnedServers
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads.errors import error_fields
@@ -165,6 +167,7 @@ class ModelChain:
         now: Callable[[], datetime],
         observing: Observing,
         mask: Masker,
+        learned: LearnedServers | None = None,
         sharers: Callable[[], int] = lambda: 1,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
         decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: record_nothing(
@@ -180,7 +183,7 @@ class ModelChain:
         self._adapters: dict[tuple[str, int], Model] = {}
         self._transcriptions: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
-        self._refused_efforts: set[tuple[str, Effort]] = set()
+        self._learned = learned or LearnedServers()
         self._answer_rooms: dict[str, AnswerRoom] = {}
 
     @property
@@ -199,6 +202,18 @@ class ModelChain:
         chain = copy(self)
         chain.chosen = self.chosen.ignored()
         return chain
+
+    def _server(self, name: str) -> ServerTraits:
+        return ServerTraits.of(name, self._settings, self._learned)
+
+    def _info(self, name: str) -> ModelInfo:
+        """Return a model's capabilities, as they are with its server."""
+        return self._server(name).known(self.terms.catalog.info(name))
+
+    def servers(self) -> list[str]:
+        """Return a line for each model of the settings whose requests have other forms than usual."""
+        told = ((name, self._server(name).describe()) for name in self._offered)
+        return [f"{name}: {words}" for name, words in told if words]
 
     def check(self) -> None:
         """Raise `ConfigInvalid` if the default, a downgrade, a fallback or the transcription model cannot be used."""
@@ -251,7 +266,7 @@ class ModelChain:
             return MeteredTranscription(self._transcription_adapter(name, place), account, rate)
 
         model, unavailable = self._over_keys(name, metered, account, lambda _: 0, turn.incoming.thread)
-        candidate = Candidate(self.terms.catalog.info(name), model, unavailable)
+        candidate = Candidate(partial(self._info, name), model, unavailable)
         return self._budgeted([candidate], account, turn)
 
     async def _account(self, turn: Turn) -> Account:
@@ -285,8 +300,9 @@ class ModelChain:
         chosen = self._of(thread)
         states = [gate.describe(chosen) for gate in self._gates_of(chosen)]
         state = "" if "" in states else states[0]
-        effort = self._effort(self.terms.catalog.info(chosen), thread)
-        return f"Model: {chosen}{_how(effort)}{state and f' ({state})'}."
+        effort = self._effort(self._info(chosen), thread)
+        forms = self._server(chosen).describe()
+        return f"Model: {chosen}{_how(effort)}{state and f' ({state})'}.{forms and f' Its server: {forms}.'}"
 
     def list_models(self, thread: ThreadId) -> str:
         chosen = self._of(thread)
@@ -297,7 +313,7 @@ class ModelChain:
             if others
             else f"It is the only one. {MORE}"
         )
-        efforts = self.terms.catalog.info(chosen).efforts
+        efforts = self._info(chosen).efforts
         reasons = f" How much it reasons: /model {' | '.join(efforts)}." if efforts else ""
         return f"{self.describe_model(thread)} {how}{reasons}"
 
@@ -339,9 +355,9 @@ class ModelChain:
         return f"I stay with {self._of(thread)}: {fault}." if fault else ""
 
     def _effort_fault(self, name: str, effort: Effort) -> str:
-        if (name, effort) in self._refused_efforts:
+        if self._server(name).refuses(effort):
             return f"the provider of {name} has refused that"
-        takes = self.terms.catalog.info(name).efforts
+        takes = self._info(name).efforts
         return "" if effort in takes else wording.effort_not_taken(name, effort, takes)
 
     def circuits(self) -> list[CircuitStatus]:
@@ -379,7 +395,7 @@ class ModelChain:
         return True
 
     def _lacks(self, name: str) -> str:
-        fault = missing(self.terms.catalog.info(name), Request("", (), self.terms.tools))
+        fault = missing(self._info(name), Request("", (), self.terms.tools))
         return str(fault) if fault else ""
 
     def _refused(self, name: str) -> str:
@@ -390,7 +406,7 @@ class ModelChain:
 
     def _must_fit(self, thread: ThreadId, name: str, conversation: Sequence[Message]) -> None:
         """Raise `CapabilityMissing` if the conversation is longer than the model can read."""
-        window, current = self.terms.catalog.info(name).context_window, self._of(thread)
+        window, current = self._info(name).context_window, self._of(thread)
         size = size_of("", conversation, self.terms.tools) if conversation else 0
         if window is None or size <= window or name == current:
             return
@@ -399,23 +415,19 @@ class ModelChain:
         raise error
 
     def _candidate(self, name: str, account: Account, turn: Turn) -> Candidate:
-        thread, info = turn.incoming.thread, self.terms.catalog.info(name)
-        catalog = self.terms.catalog
+        thread, catalog, server = turn.incoming.thread, self.terms.catalog, self._server(name)
+        info = catalog.info(name)
         most = _no_tokens if name == OFFLINE_MODEL else partial(most_tokens, model=name)
 
         def metered(place: int) -> Model:
             adapter = StructuredOutputModel(self._adapter(name, place))
             return MeteredModel(adapter, account, catalog, most, info.reasoning_tokens)
 
-        def refused(effort: Effort) -> None:
-            self._refused_efforts.add((name, effort))
-            turn.note(wording.effort_refused(name, effort))
-
         size = partial(uncached_size, model=name)
         model, unavailable = self._over_keys(name, metered, account, size, thread)
-        reasoning = EffortModel(model, partial(self._effort, info, thread), refused)
-        roomy = AnswerRoomModel(reasoning, self._answer_rooms, request_size)
-        return Candidate(info, WrittenCallsModel(roomy), unavailable)
+        learning = LearningModel(model, server, partial(self._effort, info, thread), turn.note)
+        asked = WrittenCallsModel(AnswerRoomModel(learning, self._answer_rooms, request_size))
+        return Candidate(partial(server.known, info), asked, unavailable)
 
     def _over_keys(
         self,
@@ -448,7 +460,7 @@ class ModelChain:
         """Return how much a model reasons in a thread; None leaves it to the model."""
         chosen, fallback = self.chosen.effort_of(thread), info.name != self._of(thread)
         effort = effort_of(self._settings, info, chosen, fallback=fallback)
-        return None if effort is None or (info.name, effort) in self._refused_efforts else effort
+        return None if effort is None or self._server(info.name).refuses(effort) else effort
 
     def _gates_of(self, name: str) -> list[Gate]:
         return [self._gate(name, place) for place in range(self._key_count(name))]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.generate import events_page, layers_page, settings_page
+from docs.generate import events_page, layers_page, servers_page, settings_page
 from docs.generate.reading import page as reading_page
 
 DOCS = Path(__file__).parents[1]
@@ -14,6 +14,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "layers.md": layers_page.page,
     "events.md": events_page.page,
     "reading.md": reading_page.page,
+    "servers.md": servers_page.page,
     "settings.md": settings_page.page,
 }
 

@@ -26,6 +26,7 @@ REASONS: Mapping[str, str] = {
     "providers.tokens_per_minute": "As above, for the larger of the two quotas.",
     "providers.max_parallel": "The window begins small and grows with success; this is only where it ends.",
     "providers.params": "Each provider has its own switches; a misspelled one is found at the start and not on the invoice.",
+    "providers.forms": "What a server refuses is learned once and kept; this is for what was learned wrongly, or no longer holds.",
     "providers.model_map": "Nobody gets a model that nobody chose; but a smaller one is often up when the large one is overloaded.",
     "llm_retry.retryable": "These pass by themselves; what does not pass is never retried, so no other code may be here.",
     "llm_retry.max_retries": "2, 4 and 8 s bridge most hiccups; longer trouble is the next candidate's, or the person's to know.",

@@ -1,20 +1,26 @@
-"""Checks that each model answers, and that its price is known; of a model that transcribes, its key and price."""
+"""Checks that each model answers, how its server is asked, and its price; of one that transcribes, key and price."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.admin.model_failures import explain_failure
 from bot.config.load import check_used
 from bot.config.settings import Settings, settings_by_key
 from bot.llm.catalog import audio_price_fix, price_fix
+from bot.llm.server_traits import ServerTraits
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
+from bot.store.learned_servers import Learned, LearnedServers, ServersFile
 from bot.wiring.chat import with_model
 from bot.wiring.model_chain import catalog_of, used
+from threads.errors import NewerSchema
+from threads.store.disk import PosixDisk, read_or_empty
+from threads.store.json_file import read_state
 from transports.shared.checks import Finding, State
 
 WITHIN_S = 20.0
@@ -55,12 +61,21 @@ def model_checks(models: Sequence[Candidate]) -> list[Check]:
 
 
 async def check_model(one: Candidate, context: Context) -> Findings:
-    for finding in await _answers(one, context):
+    learned = LearnedServers(known=await context.offload(_learned, context.settings.data))
+    for finding in await _answers(one, context, learned):
         yield finding
+    server = ServerTraits.of(one.name, one.settings, learned)
+    if words := server.describe():
+        without = server.forms.get("tools") == "none"
+        state: State = "warn" if without else "ok"
+        meaning = "It cannot call tools." if without else "So its server was found to take requests."
+        provider = one.name.partition("/")[0]
+        fix = f"To decide otherwise write providers.{provider}.forms; docs/servers.md has the switches of servers."
+        yield Finding(f"{one.title}.server", state, f"{one.name}: {words}", meaning, fix)
     if catalog_of(one.settings).rate(one.name) is None:
         hard, found = one.settings.budget.mode == "hard", f"the price of {one.name} is unknown"
         meaning = "A hard budget refuses it." if hard else "What it costs is not counted."
-        state: State = "fail" if hard and not one.place else "warn"
+        state = "fail" if hard and not one.place else "warn"
         yield Finding(f"{one.title}.price", state, found, meaning, price_fix(one.name))
 
 
@@ -89,16 +104,26 @@ async def check_transcription(context: Context) -> Findings:
         yield Finding("transcription.price", "warn", found, meaning, audio_price_fix(given.model))
 
 
-async def _answers(one: Candidate, context: Context) -> list[Finding]:
+def _learned(data: Path) -> Mapping[str, Learned]:
+    """Return what a bot on this folder has learned of servers, as far as it can be read. Blocking."""
+    try:
+        content = read_or_empty(PosixDisk(), data / "servers.json")
+        state = read_state(content, ServersFile(), "servers.json") if content else None
+    except (OSError, NewerSchema):  # the check of the folder tells it
+        state = None
+    return state.models if state else {}
+
+
+async def _answers(one: Candidate, context: Context, learned: LearnedServers) -> list[Finding]:
     """Ask the model with each key of its provider. A key that fails is a warning while another works."""
     single = settings_by_key(one.settings, one.name.partition("/")[0])
     if len(single) == 1:
-        return [await _answer(one, context)]
+        return [await _answer(one, context, learned)]
     keyed = [
         replace(one, settings=settings, key=key, why=f", key {key} of {len(single)}{one.why}")
         for key, settings in enumerate(single, 1)
     ]
-    found = [await _answer(each, context) for each in keyed]
+    found = [await _answer(each, context, learned) for each in keyed]
     if any(finding.state == "ok" for finding in found):
         other = "Calls take another key."
         return [
@@ -107,14 +132,14 @@ async def _answers(one: Candidate, context: Context) -> list[Finding]:
     return found
 
 
-async def _answer(one: Candidate, context: Context) -> Finding:
+async def _answer(one: Candidate, context: Context, learned: LearnedServers) -> Finding:
     name = f"{one.name}{one.why}"
     if one.name.startswith(OFFLINE):
         fix = "`threadfast init` connects a real one."
         return Finding(one.title, "ok", f"{name}: built-in rules, no real model", fix=fix)
     if context.offline:
         return Finding(one.title, "ok", f"{name}: not asked (--offline)")
-    verified = await verify(one.name, one.settings, context.environ, within_s=WITHIN_S)
+    verified = await verify(one.name, one.settings, context.environ, within_s=WITHIN_S, learned=learned)
     if context.has_all_links and verified.error and verified.error.code == "config_invalid":
         found = f"{name}: not asked: {verified.error}"
         return Finding(one.title, "warn", found, "The running bot can.", AS_ROOT)

@@ -61,6 +61,7 @@ def _lines(status: Status) -> Iterator[Line]:
     began = f"{datetime.fromisoformat(status.started_at):%Y-%m-%d %H:%M} UTC"
     yield Line("up", f"{span(status.uptime_s)}, since {began}; pid {status.pid}, version {status.version}")
     yield Line("model", status.model)
+    yield from _group("servers", (Line("", server) for server in status.servers))
     yield Line("data", status.data)
     yield from _group("transports", map(_transport, status.transports))
     yield from _group("circuits", map(_circuit, status.circuits))

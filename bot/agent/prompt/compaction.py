@@ -2,15 +2,17 @@
 
 | what is tried                         | when                                           | it counts if |
 | a summary of all before a turn border | enough lies before the recent tail             | 30 % shorter |
+| the same of ever less, halved         | the request for it is too long itself          | 30 % shorter |
 | the same once more, without tools     | the answer was empty, too long or a tool call  | 30 % shorter |
 | old results to files, then arguments  | there is no summary, or two were of no use     | 10 % shorter |
 | only that, without a summary          | one failed in this thread in the last 5 min    | 10 % shorter |
 | nothing: the conversation stays whole | none of these helps                            |              |
 
 The request for a summary is a prefix of the conversation with one instruction appended, so it reads the provider's
-cache. Nothing is lost: `Turn.compact` saves the whole conversation before it is replaced. A summary is a best-effort
-call, because the conversation can go on without it. After a failure the next one is tried at once only if the
-conversation does not fit at all, or if a person asks for it.
+cache. If that is too long, it is the end of the conversation as plain text, without tools and instructions. Nothing
+is lost: `Turn.compact` saves the whole conversation before it is replaced. A summary is a best-effort call, because
+the conversation can go on without it. After a failure the next one is tried at once only if the conversation does not
+fit at all, or if a person asks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -58,6 +61,9 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 2
 """Summaries that one turn may ask for."""
 
+HALVINGS = 6
+"""Further requests for the summaries of one turn, each with half as much."""
+
 AGAIN_AFTER_S = 300.0
 """Seconds without another summary after one failed in a thread, unless the conversation does not fit."""
 
@@ -76,6 +82,8 @@ SUMMARISING = "compact"
 OPENING = (
     "Summary of our conversation up to here. It stands in place of the messages, which are kept on file."
 )
+
+LEFT_OUT = "(The beginning is left out: it was too long to be read again. It is kept on file.)"
 
 INSTRUCTION = Message(
     "user",
@@ -166,6 +174,8 @@ class Compaction:
     enabled: bool = True
     cooldown: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
     _attempts: int = field(default=0, init=False)
+    _halvings: int = field(default=0, init=False)
+    _room: float = field(default=math.inf, init=False)
 
     async def run(
         self, turn: Turn, request: Request, model: TurnModel, *, window: int | None, needed: bool = True
@@ -200,7 +210,7 @@ class Compaction:
         whole = strip_thinking(turn.messages)
         before = _length(request, whole)
         messages = request.messages
-        keep = min(self.keep_recent_tokens, size_of("", whole, ()) / 3)
+        keep = min(self.keep_recent_tokens, size_of("", whole, ()) / 3, (window or math.inf) / 3)
         cut = where_to_cut(turn.messages, turn.incoming.id, keep)
         tail = strip_thinking(turn.messages[cut:])
         if not cut or not self.enabled or _length(request, tail) > before * SHORT_ENOUGH:
@@ -217,7 +227,7 @@ class Compaction:
             self._attempts += 1
             try:
                 async with _announced(turn):
-                    summary = await _ask(asked, turn, model, window)
+                    summary = await self._ask_for_less(asked, turn, model, window)
             except ProviderError as error:
                 fields = {**_ids(turn), **error_fields(error)}
                 log.warning("compaction.failed: no summary: %s: %s", error.code, error, extra=fields)
@@ -233,6 +243,24 @@ class Compaction:
             asked = replace(asked, tool_choice="none")
         self.cooldown[turn.incoming.thread] = True
         return None
+
+    async def _ask_for_less(self, asked: Request, turn: Turn, model: TurnModel, window: int | None) -> str:
+        """Return the summary of as much as the model can read, or "" if there is none; raises `ProviderError`."""
+        while True:
+            room = min((window or math.inf) - asked.max_tokens, self._room)
+            request = asked if request_size(asked) <= room else less_of(asked, int(room))
+            try:
+                summary = await _ask(request, turn, model)
+            except ContextOverflow as error:
+                self._halvings += 1
+                if self._halvings > HALVINGS:
+                    raise
+                window = model.info.context_window
+                self._room = min(request_size(request), room) / 2
+                fields = {**_ids(turn), **retry_fields(error, self._halvings + 1, 0)}
+                log.warning("compaction.halved: %s", error, extra=fields)
+            else:
+                return f"{LEFT_OUT}\n\n{summary}" if summary and request is not asked else summary
 
     async def _spill_output(self, turn: Turn, request: Request) -> list[Message] | None:
         """Move the oldest output to files, then the arguments of calls, until that is enough."""
@@ -289,7 +317,7 @@ async def _announced(turn: Turn) -> AsyncIterator[None]:
         await turn.tell(ToolFinished(SUMMARISING, done, SUMMARISING))
 
 
-async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | None) -> str:
+async def _ask(request: Request, turn: Turn, model: TurnModel) -> str:
     """Return the summary, or "" if the answer is not one; raises `ProviderError`."""
 
     async def tell(event: TurnEvent) -> None:
@@ -297,10 +325,50 @@ async def _ask(request: Request, turn: Turn, model: TurnModel, window: int | Non
         if not isinstance(event, TextDelta | ThinkingDelta | TextReset):
             await turn.tell(event)
 
-    if window is not None and request_size(request) + request.max_tokens > window:
-        raise ContextOverflow("the part to summarise does not fit the window")
     completion = await model.complete(request, tell)
     return completion.message.text.strip() if completion.stop == "end" else ""
+
+
+def less_of(asked: Request, room: int) -> Request:
+    """Return a request for a summary of the end of the conversation, of about *room* tokens.
+
+    It is plain text, so neither tools nor pictures are needed to read it, and an earlier summary stays at its head.
+    """
+    *messages, instruction = asked.messages
+    earlier = messages[0].text if messages[0].text.startswith(OPENING) else ""
+    lines = [line for message in messages[bool(earlier) :] for line in _transcript(message)]
+    whole = Message("user", (Text("\n".join([earlier, *lines])),))
+    room = max(1, int(0.9 * room) - _size(instruction))  # the estimate may be too low
+    most = max(4, room * len(whole.text) // _size(whole))
+    head, end = _clipped(earlier, most // 4), "\n".join(_clipped(line, most // 4) for line in lines)
+    text = "\n\n".join(filter(None, [head, LEFT_OUT, end[max(0, len(end) - most + len(head)) :]]))
+    return replace(
+        asked,
+        system="",
+        tools=(),
+        tool_choice="auto",
+        cache_key="",
+        max_tokens=min(asked.max_tokens, max(256, room // 2)),
+        messages=(Message("user", (Text(text, outside=tainted(messages)),)), instruction),
+    )
+
+
+def _transcript(message: Message) -> Iterator[str]:
+    for block in message.blocks:
+        match block:
+            case Text(text):
+                yield f"{message.role}: {text}"
+            case ToolCall(_, name, arguments):
+                yield f"{message.role} called {name}: {json.dumps(arguments, ensure_ascii=False)}"
+            case ToolResult(_, content):
+                yield f"result: {content}"
+            case Image(file):
+                yield f"(the picture {file})"
+
+
+def _clipped(text: str, most: int) -> str:
+    """Return *text*, without its middle if it has more than *most* characters."""
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[len(text) - most // 2 :]}"
 
 
 def _entry(summary: str, of: Sequence[Message]) -> Message:

@@ -5,6 +5,7 @@
 | the message with its history          | compact, start over, or leave out an attachment                   |
 | the message alone, by its attachment  | leave out the attachment                                          |
 | the message alone, by its text        | nothing; the text advises to send it in parts, or as a file       |
+| mostly the instructions and tools     | nothing; whoever runs the bot has to act                          |
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ def alone(request: Request, incoming: Incoming) -> Request:
 
 def too_long(request: Request, incoming: Incoming, window: int | None, *, compacts: bool) -> ContextOverflow:
     """Return the error to raise; *compacts* is whether the settings allow a summary."""
-    own = alone(request, incoming)
-    could_fit, others = fits(own, window), len(request.messages) > 1
+    own, others = alone(request, incoming), len(request.messages) > 1
+    setup = request_size(replace(request, messages=()))
+    if 2 * setup > (window or request_size(request)):
+        error = overflow(setup, window)
+        error.friendly = wording.setup_too_long(setup, window)
+        return error
+    could_fit = others and fits(own, window)
     ways: list[Way] = []
     if could_fit:
-        ways += ["compact", "new"] if compacts and others else ["new"]
+        ways += ["compact", "new"] if compacts else ["new"]
     if (incoming.files or any(map(has_files, own.messages))) and fits(
         replace(request, messages=[user_message(incoming)]), window
     ):
@@ -46,8 +52,7 @@ def too_long(request: Request, incoming: Incoming, window: int | None, *, compac
     size = request_size(request if could_fit else own)
     error = overflow(size, window)
     error.ways = tuple(ways)
-    if others or not could_fit:
-        error.friendly = wording.too_long(size, window, together=could_fit, ways=bool(ways))
+    error.friendly = wording.too_long(size, window, together=could_fit, ways=bool(ways))
     return error
 
 

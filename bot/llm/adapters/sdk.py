@@ -18,6 +18,7 @@ from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
 from bot.llm.adapters.sse import EventDecoder, JsonEvent
 from bot.llm.adapters.stream import Call, Reader, typed_errors
+from bot.llm.adapters.wire_form import in_forms
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
 from threads.model import OnEvent
@@ -136,7 +137,7 @@ class SdkModel(SdkClient):
             async with await client.post(
                 self.path,
                 cast_to=object,
-                body=self._body_with_params(request),
+                body=in_forms(self._body_with_params(request), request.forms),
                 stream=True,
                 stream_cls=stream_type[object],
             ) as stream:

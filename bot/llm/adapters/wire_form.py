@@ -54,6 +54,32 @@ def fit(
     return [_join(entries) for _, entries in groupby(sendable, key=lambda message: message.role)]
 
 
+def in_forms(body: dict[str, Any], forms: Mapping[str, str]) -> dict[str, Any]:
+    """Return a request's body with its parts in the *forms* that the server takes; "none" leaves a part out."""
+    for part, form in forms.items():
+        if part == "max_tokens" and part in body:
+            body = {form if name == part else name: value for name, value in body.items()}
+        elif part == "system" and form == "developer" and "messages" in body:
+            body["messages"] = [{**m, "role": form} if m["role"] == "system" else m for m in body["messages"]]
+        elif form == "none":
+            left_out = (part, "stream_options") if part == "stream" else (part,)
+            body = {name: _without(value, part) for name, value in body.items() if name not in left_out}
+    return body
+
+
+def _without(value: Any, part: str, depth: int = 4) -> Any:
+    """Return a part of a body without the marks *part*, such as ``strict``; schemas and arguments stay."""
+    if depth and isinstance(value, list):
+        return [_without(one, part, depth) for one in value]
+    if not depth or not isinstance(value, dict):
+        return value
+    inner = ("function", "content", "json_schema", "format")
+    kept = {
+        name: one for name, one in value.items() if name != part or name not in ("strict", "cache_control")
+    }
+    return {name: _without(one, part, depth - 1) if name in inner else one for name, one in kept.items()}
+
+
 def _filled(message: Message) -> Message:
     """Fill a user message that has nothing to send, before others may join it."""
     if message.blocks or message.role == "assistant":

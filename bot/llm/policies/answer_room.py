@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from bot.ports.errors import NoAnswerRoom, model_retry_fields
+from bot.ports.errors import ContextOverflow, NoAnswerRoom, model_retry_fields
 from bot.ports.model import AnswerRoom, Completion, ModelWrapper, Request
 from threads.model import OnEvent, TextReset
 
@@ -35,8 +35,12 @@ class AnswerRoomModel(ModelWrapper):
     size: Callable[[Request], int]
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
-        """See `bot.ports.model.Model.complete`; raises `NoAnswerRoom` if there is too little room."""
+        """See `bot.ports.model.Model.complete`; raises `NoAnswerRoom` if there is too little room.
+
+        If the prompt is what leaves too little, it raises `ContextOverflow`.
+        """
         request = self._within(request)
+        provider, _, model = self.name.partition("/")
         for attempt in range(2, TRIES + 1):
             began = anyio.current_time()
             try:
@@ -46,6 +50,8 @@ class AnswerRoomModel(ModelWrapper):
                 fewer = request.max_tokens // 2
                 if error.room.tokens is not None and error.room.tokens < request.max_tokens:
                     fewer = error.room.tokens
+                if fewer < LEAST and error.room.window is not None:
+                    raise ContextOverflow(str(error), provider=provider, model=model) from error
                 if fewer < LEAST:
                     raise
                 fields = model_retry_fields(error, attempt, 0, self.name, anyio.current_time() - began)

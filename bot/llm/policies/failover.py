@@ -48,11 +48,18 @@ Chain = list[tuple[str, ProviderError]]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model that may answer. ``unavailable`` returns why it cannot be asked now, or None."""
+    """A model that may answer. ``known`` returns its capabilities, of which more is learned while it is asked.
 
-    info: ModelInfo
+    ``unavailable`` returns why it cannot be asked now, or None.
+    """
+
+    known: Callable[[], ModelInfo]
     model: Model
     unavailable: Callable[[], ProviderError | None]
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.known()
 
 
 class Failover:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from bot.agent.prompt.compaction import (
     ATTEMPTS,
+    HALVINGS,
     INSTRUCTION,
+    LEFT_OUT,
     OPENING,
     Compaction,
     strip_thinking,
@@ -363,10 +366,39 @@ async def test_a_disk_that_refuses_leaves_the_conversation_whole():
     assert messages == talk(10)
 
 
-async def test_no_summary_is_asked_for_of_what_does_not_fit_the_window():
-    model = Summariser(says("short"))
-    _, word = await compact(talk(120), model, 8_000)
-    assert (word, model.requests) == (None, [])
+async def test_of_what_does_not_fit_a_known_window_the_end_is_summarised_in_one_request_that_fits():
+    model = Summariser(says("short"), 6_000)
+    earlier = Message("user", (Text(f"{OPENING}\n\nann wants tea"),))
+    turn, word = await compact([earlier, *talk(120)], model, 8_000)
+    assert word is not None
+    [asked_for] = model.requests
+    text = asked_for.messages[0].text
+    assert (asked_for.system, asked_for.tools, asked_for.messages[-1]) == ("", (), INSTRUCTION)
+    assert request_size(asked_for) > 3_000
+    assert "ann wants tea" in text
+    assert LEFT_OUT in text
+    assert "question 119" in text
+    assert "question 7 " not in text
+    assert LEFT_OUT in turn.messages[0].text
+
+
+@pytest.mark.parametrize("window", [3_000, 1_000, 600])
+async def test_a_summary_that_is_too_long_itself_is_asked_for_with_half_until_it_fits(window):
+    model = Summariser(says("short"), window)
+    turn, word = await compact(talk(10), model, None)
+    assert word is not None
+    sizes = [request_size(request) for request in model.requests]
+    assert all(later < 0.75 * earlier for earlier, later in pairwise(sizes))
+    assert sizes[-1] > window / 4
+    assert len(turn.messages) < 6
+
+
+async def test_a_server_that_always_says_too_long_is_asked_a_bounded_number_of_times():
+    model = Summariser(says("short"), 1)
+    messages = talk(10)
+    _, word = await compact(messages, model, None)
+    assert (word, messages) == (None, talk(10))
+    assert len(model.requests) == 1 + HALVINGS
 
 
 def test_reasoning_and_counts_are_stripped_and_the_rest_is_the_same():
@@ -465,7 +497,7 @@ def test_however_it_goes_compaction_ends_with_a_valid_conversation_that_is_short
             before, asked_for = list(messages), len(model.requests)
             current = before[before.index(asked(77)) :] if asked(77) in before else []
             turn, word = await compact(messages, model, window, keep=400, enabled=enabled)
-            assert len(model.requests) - asked_for <= ATTEMPTS
+            assert len(model.requests) - asked_for <= ATTEMPTS + HALVINGS
             if word is None:
                 assert messages == before
                 return

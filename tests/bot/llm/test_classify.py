@@ -19,6 +19,7 @@ from bot.ports.errors import (
     ContextOverflow,
     ModelConnection,
     OutputInvalid,
+    PartRefused,
     PaymentRequired,
     ProviderError,
     RateLimited,
@@ -198,3 +199,49 @@ def test_what_our_own_guard_says_passes_through_the_sdk_that_wraps_it():
     wrapped = RuntimeError("Connection error.")
     wrapped.__cause__ = guard
     assert classify(wrapped) is guard
+
+
+OTHER_LENGTHS = (
+    "Rate limit exceeded: 30000 tokens per minute",
+    "Too many tokens, please wait before trying again.",
+    "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes",
+    "Invalid 'input[3].call_id': string too long. Expected a string with maximum length 64.",
+    "Invalid 'tools': array too long. Expected an array with maximum length 128, but got one of length 150.",
+    "max_tokens must be at most 4096",
+    "The maximum tokens you requested exceeds the model limit of 32768",
+    "Input should be greater than 0",
+    "image dimensions exceed max allowed size: 8000 pixels",
+    "tools.0.custom.name: String should have at most 64 characters",
+    "tools.0.custom.input_schema: property 'pattern' is not supported",
+    "Unknown parameter: 'messages[3].reasoning'",
+    "Invalid value for 'content': expected a string",
+)
+
+
+@pytest.mark.parametrize("text", OTHER_LENGTHS)
+@pytest.mark.parametrize("status", [400, 500, None])
+def test_another_limit_or_another_fault_is_neither_too_long_nor_a_part_to_leave_out(text, status):
+    assert not isinstance(failure_of(Fault(text, {}, status)), ContextOverflow | PartRefused)
+
+
+def test_the_window_that_a_refusal_names_is_read_from_its_fields_too():
+    body = {"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 4096}}
+    assert failure_of(Fault("no", body, 400)).window == 4096
+    assert failure_of(Fault("prompt is too long: 9 tokens > 7 maximum", {}, 400)).window is None
+    assert failure_of(Fault("a context window of 128k tokens is exceeded", {}, 400)).window == 128_000
+
+
+def test_a_refusal_says_which_form_to_send_instead():
+    def instead(text: str, **fields: object) -> tuple[str, str]:
+        refusal = failure_of(Fault(text, {"error": fields}, 400)).refusal
+        return refusal.part, refusal.instead
+
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    assert instead(said) == ("max_tokens", "max_completion_tokens")
+    assert instead("Unrecognized request argument supplied: max_completion_tokens") == (
+        "max_tokens",
+        "max_tokens",
+    )
+    assert instead("System role not supported") == ("system", "user")
+    assert instead("'system' role is not supported, use 'developer' instead") == ("system", "developer")
+    assert instead("no", code="unsupported_parameter", param="top_k") == ("top_k", "none")

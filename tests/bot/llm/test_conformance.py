@@ -4,9 +4,10 @@ A row is what a provider says. It comes in every shape it can take: as a status,
 of a stream that began well; as an answer with status 200. Whatever the shape, the same row has the same type.
 """
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from bot.ports.errors import (
     ModelTimeout,
     ModelUnavailable,
     NoAnswerRoom,
+    PartRefused,
     PaymentRequired,
     ProviderError,
     RateLimited,
@@ -40,6 +42,7 @@ from bot.ports.errors import (
     UnreadableAnswer,
     VisionUnsupported,
 )
+from docs.generate.servers import SERVERS
 from tests.bot.llm.conftest import HELLO, UP_TO_SECOND_DELTA, FakeProvider, ask, model_at
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
@@ -73,6 +76,8 @@ class Row:
     retry_after: float | None = None
     passes: bool = True
     """Whether waiting helps, in every form."""
+    window: int | None = None
+    part: str = ""
 
 
 BAD = "invalid_request_error"
@@ -136,7 +141,7 @@ ANTHROPIC = {
     **by_code(RateLimited, 429, "ramp_limit_exceeded", "rate_limit_error"),
     **by_code(BadRequest, 400, "image_dimensions_too_large", BAD),
     **by_text(PaymentRequired, 400, NO_MONEY, kind=BAD),
-    **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD),
+    **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD, window=200_000),
     **by_text(NoAnswerRoom, 400, NO_ROOM, kind=BAD),
     **by_text(ThinkingRejected, 400, THINKING, kind=BAD),
     **by_text(ReasoningUnsupported, 400, NO_SUCH_EFFORT, kind=BAD),
@@ -235,28 +240,25 @@ OPENAI = {
     ),
     "client closed request": Row(ModelConnection, 499, only_status=True, retryable=False),
 }
-OVERFLOWS = {
-    "overflow at Bedrock": "Input is too long for requested model.",
-    "overflow at OpenAI": "Your input exceeds the context window of this model.",
-    "overflow at vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
-    "overflow at OpenRouter": "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000.",
-    "overflow at Mistral": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
-    "overflow at Gemini": "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
-    "overflow at xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-    "overflow at Groq": "Please reduce the length of the messages or completion.",
-    "overflow at llama.cpp": "the request exceeds the available context size, try increasing it",
-    "overflow at LM Studio": "The number of tokens to keep from the initial prompt is greater than the context length.",
-    "overflow at Copilot": "prompt token count of 70000 exceeds the limit of 64000",
-    "overflow at MiniMax": "invalid params, context window exceeds limit",
-    "overflow at Kimi": "Your request exceeded model token limit: 131072 (requested: 140000)",
-    "overflow at Ollama": "prompt too long; exceeded max context length by 17 tokens",
-    "overflow at Z.ai": "model_context_window_exceeded",
-    "overflow at any": "context length exceeded",
-    "overflow at tokens": "too many tokens in the prompt",
-    "overflow at limit": "token limit exceeded",
+WINDOW = 8_192
+TOO_LONG_BY = {
+    f"{server}: {text}": Row(
+        ContextOverflow, 400, text=text.format(window=WINDOW), window=WINDOW if "{window}" in text else None
+    )
+    for server, said in SERVERS.items()
+    for text in said.too_long
 }
+CAPABILITIES = {"tools": ToolsUnsupported, "images": VisionUnsupported}
+REFUSED_BY = {
+    f"{server}: {text}": Row(CAPABILITIES.get(part, PartRefused), 400, text=text, part=part)
+    for server, said in SERVERS.items()
+    for part, text, _ in said.refuses
+}
+"""What servers say that have no codes for it."""
+
 COMPATIBLE = {
-    **by_text(ContextOverflow, 400, OVERFLOWS, only_status=True),
+    **TOO_LONG_BY,
+    **REFUSED_BY,
     **by_body(
         ContextOverflow,
         {
@@ -394,6 +396,8 @@ class Case:
     began: bool = field(default=False)
     """Whether an answer had begun: then the failure tells what it used."""
     plain: bool = False
+    row: Row | None = None
+    """What else the failure has to tell, in every shape."""
 
     def __str__(self) -> str:
         return f"{self.api.__name__}, {'plain' if self.plain else 'streaming'}: {self.name}"
@@ -414,7 +418,7 @@ def as_status(api: type, name: str, said: Row) -> Iterator[Case]:
     reply = Reply(reply.steps, reply.status, (*reply.headers, *(said.headers if said.body is None else ())))
     retryable = _retryable(said) if said.retryable is None else said.retryable
     for plain in (False, True):
-        yield Case(api, name, reply, said.expected, retryable, said.retry_after, plain=plain)
+        yield Case(api, name, reply, said.expected, retryable, said.retry_after, plain=plain, row=said)
 
 
 def as_event(api: type, name: str, said: Row) -> Iterator[Case]:
@@ -445,7 +449,8 @@ def as_event(api: type, name: str, said: Row) -> Iterator[Case]:
     for form, event in events[api].items():
         reply = HELLO[api].keep(UP_TO_SECOND_DELTA[api], event)
         retryable = _retryable(said)
-        yield Case(api, f"{name}, {form}", reply, said.expected, retryable, retry_after, began=True)
+        case = Case(api, f"{name}, {form}", reply, said.expected, retryable, retry_after, began=True)
+        yield replace(case, row=said)
 
 
 def as_number(name: str, said: Row) -> Iterator[Case]:
@@ -455,10 +460,21 @@ def as_number(name: str, said: Row) -> Iterator[Case]:
     words = {"code": said.status, "message": f"{said.text} {CANARY}"}
     retryable = _retryable(said) and said.status != 499
     after = 5 if "Loading" in said.text else None
-    stream = HELLO[CHAT].keep(UP_TO_SECOND_DELTA[CHAT], o.data(error=words))
-    yield Case(CHAT, f"{name}, number in a chunk", stream, said.expected, retryable, after, began=True)
-    plain = error(200, {"id": "x", "object": "chat.completion", "choices": None, "error": words})
-    yield Case(CHAT, f"{name}, JSON for a stream", plain, said.expected, retryable, after)
+    flat = {"object": "error", **words}
+    streams = {
+        "number in a chunk": o.data(error=words),
+        "an error for a chunk": o.data(**flat),
+        "error event": f"event: error\ndata: {json.dumps(words)}\n\n".encode(),
+    }
+    for form, event in streams.items():
+        reply = HELLO[CHAT].keep(UP_TO_SECOND_DELTA[CHAT], event)
+        yield Case(CHAT, f"{name}, {form}", reply, said.expected, retryable, after, began=True, row=said)
+    bodies = {
+        "JSON for a stream": {"id": "x", "object": "chat.completion", "choices": None, "error": words},
+        "an error for a stream": flat,
+    }
+    for form, body in bodies.items():
+        yield Case(CHAT, f"{name}, {form}", error(200, body), said.expected, retryable, after, row=said)
 
 
 def completion(finish: str | None = "stop", **said: Any) -> Reply:
@@ -614,7 +630,7 @@ def cases() -> Iterator[Case]:
             yield from as_status(api, name, said)
             yield from as_event(api, name, said)
     for name, said in (OPENAI | COMPATIBLE).items():
-        if said.only_status:
+        if said.only_status or said.window or said.part:
             yield from as_number(name, said)
     for api, answers in RETURNED.items():
         for name, (reply, expected) in answers.items():
@@ -685,6 +701,10 @@ async def test_every_row_in_every_shape_has_its_type(providers, case):
     assert failure.retryable is case.retryable
     assert failure.retry_after == case.retry_after
     assert len(providers.fake.requests) == 1
+    if case.row and isinstance(failure, ContextOverflow):
+        assert failure.window == case.row.window
+    if case.row and isinstance(failure, PartRefused):
+        assert failure.refusal.part == case.row.part
     assert CANARY not in explain(failure, "7f3a")
     if not case.plain:
         assert (failure.fields["provider"], failure.fields["model"]) == ("p", "m")

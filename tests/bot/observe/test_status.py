@@ -35,6 +35,7 @@ STATUS = Status(
     spend=(Spend("day", 4.5, 0.25, 5.0), Spend("month", 12.0, 0.0, None)),
     threads=12, running=2, queued=1, waiting=4, pending=7, oldest_pending_s=75.0, lag_s=0.002, worst_lag_s=0.4,
     rss_bytes=142_000_000, open_files=37, sandbox="bubblewrap", troubles=("mcp files is down",),
+    servers=("local/x: sent without temperature",),
 )  # fmt: skip
 
 
@@ -54,6 +55,7 @@ def test_it_fits_a_terminal_and_leaves_nothing_out(width):
         "anthropic/claude-sonnet-5-5, key 2 open: it answers 529", "3 calls wait", "2 running, 1 wait for a slot, 4 behind those", "the oldest for 1 min 15 s",
         "$4.50 today and $0.25 held for calls, of $5.00", "95%", "$12.00 this month, no limit", "400 ms at worst",
         "142 MB, 37 open files", "bubblewrap", "mcp files is down",
+        "local/x: sent without temperature",
     ):  # fmt: skip
         assert piece in flat, piece
     assert "\x1b" not in text

@@ -1,0 +1,65 @@
+"""What was learned of each model of each server from its refusals, so that it costs a request once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.ports.effort import Effort
+from threads.errors import StoreUnavailable
+from threads.store.json_file import JsonState, State
+
+log = logging.getLogger(__name__)
+
+
+class Learned(BaseModel):
+    """What one model of a server takes: ``forms`` by part, ``window`` in tokens, and which ``efforts`` it refuses."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    forms: dict[str, str] = Field(default_factory=dict)
+    window: int | None = None
+    efforts: tuple[Effort, ...] = ()
+
+
+class ServersFile(JsonState):
+    """``models`` maps the address of a server and the name of a model, with a blank between, to what was learned."""
+
+    models: dict[str, Learned] = Field(default_factory=dict)
+
+
+NOTHING = Learned()
+
+
+class LearnedServers:
+    """What was learned of all servers. Without a *state*, or as long as the disk refuses, it is kept in memory.
+
+    *known* is what is in memory at first.
+    """
+
+    def __init__(
+        self, state: State[ServersFile] | None = None, known: Mapping[str, Learned] | None = None
+    ) -> None:
+        self._state = state
+        self._unsaved = dict(known or {})
+
+    def of(self, key: str) -> Learned:
+        saved = self._state.value.models if self._state else {}
+        return self._unsaved.get(key) or saved.get(key, NOTHING)
+
+    async def learn(self, key: str, change: Callable[[Learned], Learned]) -> None:
+        """Replace what is known of a model with what *change* makes of it."""
+        new = self._unsaved[key] = change(self.of(key))
+
+        def put(old: ServersFile) -> ServersFile:
+            return ServersFile(models={**old.models, key: new})
+
+        if self._state:
+            try:
+                await self._state.change(put)
+            except StoreUnavailable:
+                log.warning("server.not_saved: what was learned of a server is kept in memory", exc_info=True)
+            else:
+                self._unsaved.pop(key, None)

@@ -1,0 +1,79 @@
+"""docs/servers.md: the catalogue of model servers as a page."""
+
+from __future__ import annotations
+
+from bot.config.params import FORMS
+from docs.generate.servers import SERVERS, Server
+
+HEAD = """# Model servers
+
+Made from the catalogue in `docs/generate/servers.py` by `make docs`; a test fails when it is out of date. Each
+wording below is tried in the tests: as a status, as an error in an answer with status 200, and as an event of a
+stream, from our own server on loopback. No real server is asked for it. Other wordings of the same meaning are
+recognised too (`bot/llm/refusals.py`).
+
+**Too long.** If a server says that a conversation is too long, the bot summarises it and goes on in the same turn. If
+the request for the summary is too long itself, it asks for one of half as much, up to six times. Only then it asks
+the person. If the server names its window, that is kept.
+
+**A part that is refused.** The bot asks once more, without that part or in its other form, and never so again. That
+is one request in the life of a model on a server, also over restarts. It is paid for as any other.
+
+Both are kept for each model at each address, in `servers.json` of the data folder. `/status`, `threadfast status` and
+`threadfast doctor` show it. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
+and `models.NAME` about `tools`, `vision` and `context_window`:
+
+```json
+{"providers": {"mine": {"forms": {"temperature": "none", "max_tokens": "max_completion_tokens", "tools": "sent"}}}}
+```
+
+| a part of a request | its forms |
+|---|---|
+"""
+OTHERS = """| `images` | `sent`, or `none`: text takes their place |
+| `tools` | `sent`, or `none`; another model that can be asked is asked instead |
+| any other parameter | `sent`, or `none` |
+"""
+TABLE = """
+| server | what it refuses | what then | for whoever runs it |
+|---|---|---|---|
+"""
+WORDINGS = """
+## What they say
+
+| server | meaning | wording | source |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    forms = "".join(
+        f"| `{part}` | {', '.join(f'`{form}`' for form in takes)} |\n" for part, takes in FORMS.items()
+    )
+    summary = "".join(_row(name, server) for name, server in SERVERS.items())
+    wordings = "".join(line for name, server in SERVERS.items() for line in _wordings(name, server))
+    return HEAD + forms + OTHERS + TABLE + summary + WORDINGS + wordings
+
+
+def _row(name: str, server: Server) -> str:
+    parts = list(dict.fromkeys(part for part, *_ in server.refuses))
+    refused = ", ".join([*(["too long"] if server.too_long else []), *(f"`{part}`" for part in parts)])
+    then = [*(["a summary"] if server.too_long else []), *dict.fromkeys(map(_instead, parts))]
+    return f"| {name} | {refused} | {', '.join(then)} | {server.note} |\n"
+
+
+def _instead(part: str) -> str:
+    others = {
+        "max_tokens": "`max_completion_tokens`",
+        "system": "`developer` or `user`",
+        "images": "text in their place",
+    }
+    return others.get(part, "left out")
+
+
+def _wordings(name: str, server: Server) -> list[str]:
+    told = [("too long", text, source) for text, source in server.too_long.items()] + list(server.refuses)
+    return [
+        f"| {name} | {meaning} | {text.replace('{window}', '8192').replace('|', '/')} | {source} |\n"
+        for meaning, text, source in told
+    ]
