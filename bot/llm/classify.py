@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from bot.llm.answer_room import answer_room
 from bot.llm.refusals import is_too_long, refusal_of, window_of
 from bot.ports.errors import (
     ApiNotFound,
@@ -28,6 +29,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    NoAnswerRoom,
     PartRefused,
     PaymentRequired,
     ProviderError,
@@ -297,6 +299,10 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         return cancelled
     read = replace(fault, text=fault.text[:MAX_READ])
     kind = next((rule.error for rule in RULES if rule.fits(status, codes, read)), UnknownFailure)
+    may_be_room = kind in (BadRequest, PartRefused, ContextOverflow, UnknownFailure)
+    room = answer_room(read.text) if may_be_room else None
+    if room is not None:
+        kind = NoAnswerRoom
     wait = _retry_after(fault, now)
     if kind is ModelLoading and wait is None:
         wait = LOADING_SECONDS
@@ -306,6 +312,8 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
         retry_after=wait,
         request_id=fault.headers.get("request-id") or fault.headers.get("x-request-id"),
     )
+    if isinstance(failure, NoAnswerRoom) and room is not None:
+        failure.room = room
     if isinstance(failure, ContextOverflow):
         failure.window = window_of(read.text, fault.body)
     if isinstance(failure, PartRefused):
@@ -314,20 +322,6 @@ def failure_of(fault: Fault, now: datetime | None = None) -> ProviderError:
     if failure.alone or fault.headers.get("x-should-retry", "").lower() == "false":
         failure.retryable = False
     return failure
-
-
-ERROR_FIELDS = frozenset({"code", "detail", "error_code", "error_msg", "status_code"})
-"""Fields of JSON that tell an error without an ``error`` of its own, beside ``object``."""
-
-
-def fault_in(body: Mapping[str, object], headers: Mapping[str, str] | None = None) -> Fault | None:
-    """Return the error that JSON with status 200 tells in place of an answer, in any form, or None."""
-    error = body.get("error")
-    text = error.get("message") if isinstance(error, Mapping) else error
-    flat = not error and not body.get("choices")
-    if flat and (body.get("object") == "error" or ERROR_FIELDS & body.keys()):
-        error = text = body.get("message") or body.get("detail") or body.get("error_msg")
-    return Fault(str(text or error), body, headers=headers or {}) if error else None
 
 
 def _fault_of(error: Exception) -> Fault:

@@ -11,11 +11,14 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bot.ports.model import Usage
+from bot.ports.model import AnswerRoom, Usage
 from bot.ports.wording import (
+    ANSWER_UNREADABLE,
     API_NOT_FOUND,
+    CALL_AS_TEXT,
     FRIENDLY,
     MODEL_LOADING,
+    NO_ANSWER_ROOM,
     NOT_ENCRYPTED,
     PRICE_UNKNOWN,
     WayOn,
@@ -150,6 +153,13 @@ class ApiNotFound(ModelNotFound):
     friendly = API_NOT_FOUND
 
 
+class UnreadableAnswer(ModelUnavailable):
+    """The server answers with status 200 and a body that is not in the form of its API. A page may pass."""
+
+    friendly = ANSWER_UNREADABLE
+    retryable = False
+
+
 class BadRequest(ProviderError):
     code = "bad_request"
 
@@ -158,6 +168,12 @@ class ToolsUnsupported(ProviderError):
     """The model, or its server, does not support tools."""
 
     code = "missing_tool_calling"
+
+
+class CallAsText(ToolsUnsupported):
+    """The model wrote a tool call as text, although it was asked for the proper form."""
+
+    friendly = CALL_AS_TEXT
 
 
 class VisionUnsupported(ProviderError):
@@ -178,6 +194,13 @@ class PartRefused(BadRequest):
     """The server does not take a part of the request; it works without that, or in another form."""
 
     refusal: Refusal | None = None
+
+
+class NoAnswerRoom(BadRequest):
+    """The server has less ``room`` for the answer than `Request.max_tokens`."""
+
+    friendly = NO_ANSWER_ROOM
+    room = AnswerRoom()
 
 
 class ContentPolicy(ProviderError):

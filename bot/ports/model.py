@@ -67,6 +67,17 @@ def ignore_usage(usage: Usage) -> None:
     """Do nothing: the meter of a call that nobody pays for."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRoom:
+    """The most ``tokens`` of an answer; None if the server does not say how many.
+
+    ``window`` is that of prompt and answer together, if the prompt is what leaves no more.
+    """
+
+    tokens: int | None = None
+    window: int | None = None
+
+
 class QueuePlace(NamedTuple):
     """The place of one call in its provider's queue, kept over all its attempts. Lower numbers go first."""
 

@@ -136,6 +136,19 @@ NOT_ENCRYPTED = (
     "I cannot connect to my AI provider securely. "
     "Whoever runs this bot needs to check its address and certificate."
 )
+ANSWER_UNREADABLE = (
+    "The server of my model answers in a form that I cannot read. Whoever runs this bot needs to check its address, "
+    "and any proxy or gateway before it."
+)
+CALL_AS_TEXT = (
+    "The model writes its tool calls as text, so I cannot make them. Whoever runs this bot needs to switch on tool "
+    "calls at its server: `--enable-auto-tool-choice --tool-call-parser NAME` for vLLM, `--tool-call-parser NAME` "
+    "for SGLang, `--jinja` for llama.cpp, a newer template of the model for others."
+)
+NO_ANSWER_ROOM = (
+    "The server of my model leaves too little room for an answer. Whoever runs this bot needs to give it more, or a "
+    "smaller `max_tokens` to the model."
+)
 PRICE_UNKNOWN = (
     "I do not know what the model I am set to use costs, and my budget allows no guess. "
     "Whoever runs this bot needs to set its price."

@@ -1,7 +1,8 @@
 """Connects everything that a model call passes through: which models may answer, and in which order.
 
-``MaskedModel(BudgetedModel(Failover([LearningModel(KeyRotation([RetryingModel(GatedModel(MeteredModel(adapter)))…]``:
-secrets in the answer, the money of the turn, then its candidates, then the keys of each. Each key has its retries,
+``MaskedModel(BudgetedModel(Failover([WrittenCallsModel(AnswerRoomModel(LearningModel(KeyRotation([
+RetryingModel(GatedModel(MeteredModel(adapter)))…]``: secrets in the answer, the money of the turn, then its
+candidates with what each can be asked for, then the keys of each. Each key has its retries,
 its place in its own queue, and the price of every attempt. The outermost and the innermost model are observed: they
 are a step and a call.
 """
@@ -28,6 +29,7 @@ from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.build import build_adapter, build_gate, build_transcription, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
+from bot.llm.policies.answer_room import AnswerRoomModel
 from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
@@ -37,6 +39,7 @@ from bot.llm.policies.masking import MaskedModel
 from bot.llm.policies.metering import BudgetedModel, MeteredModel
 from bot.llm.policies.retry import RetryingModel
 from bot.llm.policies.structured_output import StructuredOutputModel
+from bot.llm.policies.written_calls import WrittenCallsModel
 from bot.llm.reasoning import nearest
 from bot.llm.server_traits import ServerTraits
 from bot.observe.turn_events import Observing
@@ -44,7 +47,7 @@ from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.effort import EFFORTS, Effort
 from bot.ports.errors import CapabilityMissing, ProviderError
-from bot.ports.model import Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
+from bot.ports.model import AnswerRoom, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
 from bot.store.learned_servers import LearnedServers
@@ -181,6 +184,7 @@ class ModelChain:
         self._transcriptions: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
         self._learned = learned or LearnedServers()
+        self._answer_rooms: dict[str, AnswerRoom] = {}
 
     @property
     def name(self) -> str:
@@ -422,7 +426,8 @@ class ModelChain:
         size = partial(uncached_size, model=name)
         model, unavailable = self._over_keys(name, metered, account, size, thread)
         learning = LearningModel(model, server, partial(self._effort, info, thread), turn.note)
-        return Candidate(partial(server.known, info), learning, unavailable)
+        asked = WrittenCallsModel(AnswerRoomModel(learning, self._answer_rooms, request_size))
+        return Candidate(partial(server.known, info), asked, unavailable)
 
     def _over_keys(
         self,

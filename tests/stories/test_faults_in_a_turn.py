@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bot.ports.wording import API_NOT_FOUND, FRIENDLY, UNREACHABLE
+from bot.ports.wording import ANSWER_UNREADABLE, API_NOT_FOUND, CALL_AS_TEXT, FRIENDLY, UNREACHABLE
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall
@@ -118,6 +118,9 @@ LASTING: dict[str, tuple[Callable[[Wire], Reply], str]] = {
     "too long": (lambda wire: said(wire, "request", "prompt is too long: maximum context length is 7"),
                  FRIENDLY["context_overflow"]),
     "a wrong address": (lambda wire: page(404, f"<h1>{CANARY}</h1>"), API_NOT_FOUND),
+    "an answer in no form": (
+        lambda _: Reply((CANARY.encode(),), headers=(("content-type", "text/plain"),)), ANSWER_UNREADABLE
+    ),
     "come back in an hour": (lambda wire: said(wire, "limited", retry_after="3600"), FRIENDLY["rate_limited"]),
 }  # fmt: skip
 """What does not pass: asked once, and said."""
@@ -181,6 +184,39 @@ async def test_what_does_not_pass_is_asked_once_and_told(tmp_path, name, fault):
     assert post.kind == "error"
     assert len(fake.requests) == 1
     assert CANARY not in "".join(chat.texts)
+
+
+WRITTEN = f'<tool_call>{{"name": "read", "arguments": {{"path": "{CANARY}"}}}}</tool_call>'
+ASKED_ANEW: dict[str, Callable[[Wire], Reply]] = {
+    "a call as text": lambda wire: wire.says(WRITTEN),
+    "too little room": lambda wire: said(wire, "request", "max_tokens: 8192 > 2048, which is the maximum"),
+}
+
+
+@pytest.mark.parametrize("fault", ASKED_ANEW)
+@pytest.mark.parametrize("name", WIRES)
+async def test_what_can_be_asked_in_another_way_is_answered_in_the_same_turn(tmp_path, name, fault):
+    wire = WIRES[name]
+    async with (
+        wire.fake([ASKED_ANEW[fault](wire), wire.says("the answer")]) as fake,
+        serving(tmp_path, {"model": wire.model, "providers": wire.settings(fake.base_url)}) as chat,
+    ):
+        post = await chat.say("hello")
+    assert (post.text, chat.outcomes["m1"]) == ("the answer", "answered")
+    assert len(fake.requests) == 2
+    assert CANARY not in "".join(chat.texts)
+
+
+@pytest.mark.parametrize("name", WIRES)
+async def test_a_call_that_stays_text_is_never_made_and_is_told(tmp_path, name):
+    wire = WIRES[name]
+    async with (
+        wire.fake(lambda _: wire.says(WRITTEN)) as fake,
+        serving(tmp_path, {"model": wire.model, "providers": wire.settings(fake.base_url)}) as chat,
+    ):
+        post = await chat.say("hello")
+    assert post.text.startswith(CALL_AS_TEXT)
+    assert len(fake.requests) == 2
 
 
 REFUSALS: dict[str, Reply] = {

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, assert_never, cast
 
 from pydantic import JsonValue
 
 from bot.llm.adapters.sdk import SdkModel
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
+from bot.llm.adapters.sse import JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent, content_of
+from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
     completion,
@@ -184,10 +186,12 @@ def _block_to_wire(block: Block) -> ContentBlockParam:
 
 @dataclass(slots=True)
 class _OpenBlock:
-    """An unfinished block: ``raw`` as it began, and ``parts`` of its text or arguments."""
+    """An unfinished block: ``raw`` as it began, ``parts`` of its text or arguments, and thoughts among its text."""
 
     raw: dict[str, JsonValue]
     parts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    tags: ThoughtTags = field(default_factory=ThoughtTags)
 
 
 _STOPS: dict[str, Stop] = {"max_tokens": "length", "pause_turn": "pause"}
@@ -218,9 +222,12 @@ class MessagesReader:
             case "content_block_delta":
                 return self._extend(self._blocks[event["index"]], event["delta"])
             case "content_block_start":
-                block = event["content_block"]
-                self._blocks[event["index"]] = _OpenBlock(block)
-                return self._show(block["text"]) if block["type"] == "text" else HiddenContent(0)
+                block = self._open(event["index"], event["content_block"])
+                return (
+                    self._show(block, str(block.raw["text"]))
+                    if block.raw["type"] == "text"
+                    else HiddenContent(0)
+                )
             case "content_block_stop":
                 self.writing = False
                 return HiddenContent(0)
@@ -233,17 +240,27 @@ class MessagesReader:
                 self._count(part(event, "usage"))
             case "message_stop":
                 self._whole = True
+            case "message":  # A whole answer, from a server that does not stream.
+                for index, raw in enumerate(event["content"]):
+                    block = self._open(index, raw)
+                    if raw["type"] == "text":
+                        self._show(block, raw["text"])
+                self._stop, self._whole = event.get("stop_reason"), True
+                self._count(part(event, "usage"))
         return None
 
     @property
     def ended(self) -> bool:
         return self._stop is not None
 
+    @property
+    def told_end(self) -> bool:
+        return self._whole
+
     def _extend(self, block: _OpenBlock, delta: JsonEvent) -> Content | None:
         match delta["type"]:
             case "text_delta":
-                block.parts.append(delta["text"])
-                return self._show(delta["text"])
+                return self._show(block, delta["text"])
             case "input_json_delta":
                 block.parts.append(delta["partial_json"])
                 return HiddenContent(len(delta["partial_json"])) if delta["partial_json"] else None
@@ -255,9 +272,14 @@ class MessagesReader:
                 return HiddenContent(len(delta["signature"]))
         return HiddenContent(0)
 
-    def _show(self, text: str) -> str | None:
-        self.writing = self.writing or bool(text)
-        return scrub(text) or None
+    def _open(self, index: int, raw: dict[str, JsonValue]) -> _OpenBlock:
+        block = self._blocks[index] = _OpenBlock(raw)
+        return block
+
+    def _show(self, block: _OpenBlock, text: str) -> Content | None:
+        split = block.tags.add(text, block.thoughts, block.parts)
+        self.writing = bool(split.text) or (self.writing and not split.all_before)
+        return content_of(split, len(text))
 
     def _count(self, usage: JsonEvent) -> None:
         """Take later counts in place of earlier ones; an invalid count is ignored."""
@@ -274,20 +296,27 @@ class MessagesReader:
         )
 
     def finish(self) -> Completion:
-        if not self._whole or self._stop is None:
+        if not self._whole:
             raise ModelUnavailable("the stream ended without its message_stop")
         if self._stop == "refusal":
             raise ContentPolicy(f"refused: {self._refusal or 'no category given'}")
         if self._stop == CONTEXT_EXCEEDED:
             raise ContextOverflow("the context window was used up while answering")
-        blocks = [self._close(block) for _, block in sorted(self._blocks.items())]
-        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop, "end"))
+        blocks = [part for _, block in sorted(self._blocks.items()) for part in self._close(block)]
+        return completion(self._model, blocks, self.usage, _STOPS.get(self._stop or "", "end"))
 
-    def _close(self, block: _OpenBlock) -> Block:
+    def _close(self, block: _OpenBlock) -> Iterator[Block]:
+        if block.raw["type"] == "text":
+            block.tags.close(block.thoughts, block.parts)
+            if thought := "".join(block.thoughts):
+                yield Thinking(scrub(thought), self._model)
+            yield Text(scrub("".join(block.parts)))
+        else:
+            yield self._close_hidden(block)
+
+    def _close_hidden(self, block: _OpenBlock) -> Block:
         raw, written = block.raw, "".join(block.parts)
         match raw["type"]:
-            case "text":
-                return Text(scrub(f"{raw['text']}{written}"))
             case "tool_use" | "server_tool_use" as kind:
                 call = tool_call(str(raw["id"]), str(raw["name"]), written)
                 if not written and isinstance(arguments := raw.get("input"), dict):

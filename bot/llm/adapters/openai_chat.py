@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent, Restart
+from bot.llm.adapters.sse import END, JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent, Restart
 from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     CONTEXT_EXCEEDED,
@@ -28,7 +29,6 @@ from bot.llm.adapters.wire_form import (
     scrub,
     tool_call,
 )
-from bot.llm.classify import failure_of, fault_in
 from bot.ports.errors import ContentPolicy, ContextOverflow, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
 from threads.model import Block, Image, Message, Text, Thinking, ThinkingDelta, ToolCall
@@ -42,7 +42,7 @@ IDS = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 BROKEN_OFF = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, vLLM, Z.ai and DeepSeek for an answer that failed midway."""
 
-REASONING = ("reasoning_content", "reasoning", "reasoning_text")
+REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """The fields in which servers stream thinking; the API itself has none."""
 
 
@@ -164,6 +164,7 @@ class ChatReader:
         self._by_id: dict[str, _OpenCall] = {}
         self._refusal = ""
         self._reason: str | None = None
+        self._done = False
         self.writing = False
         self.usage = Usage()
 
@@ -171,14 +172,17 @@ class ChatReader:
         choice: JsonEvent = next(iter(event.get("choices") or ()), {})
         if usage := part(event, "usage") or part(choice, "usage"):
             self.usage = usage_of(usage, "prompt_tokens", "completion_tokens")
-        if fault := fault_in(event) or fault_in({"error": choice.get("error")}):
-            raise failure_of(fault)
+        self._done = self._done or event is END
         self._reason = choice.get("finish_reason") or self._reason
         return self._extend(choice.get("delta") or choice.get("message") or {})
 
     @property
     def ended(self) -> bool:
         return self._reason is not None
+
+    @property
+    def told_end(self) -> bool:
+        return self.ended or self._done
 
     def _extend(self, delta: JsonEvent) -> Content | None:
         refusal = delta.get("refusal") or ""
@@ -188,9 +192,10 @@ class ChatReader:
         for call in delta.get("tool_calls") or ():
             unseen += self._extend_call(call, seen)
             self.writing = False
-        name = next((name for name in REASONING if delta.get(name)), "")
-        thought = self._think(name, str(delta[name])) if name else ""
+        name = next((name for name in REASONING if isinstance(delta.get(name), str) and delta[name]), "")
+        thought = self._think(name, delta[name] if name else _text_of(delta.get("reasoning_details")))
         content = _text_of(delta.get("content"))
+        thought += self._think("", _joined(delta.get("content"), "thinking"))
         split = self._tags.feed(content)
         if split.all_before:
             self._think("", "".join(self._text))
@@ -258,7 +263,8 @@ class ChatReader:
         return None if begins else call
 
     def finish(self) -> Completion:
-        if self._reason is None or self._reason in BROKEN_OFF:
+        whole = self._done and (self._calls or any(text.strip() for text in self._text))
+        if not (self._reason or whole) or self._reason in BROKEN_OFF:
             raise ModelUnavailable(f"the stream ended without its finish_reason ({self._reason or 'none'})")
         if self._refusal or self._reason == "content_filter":
             raise ContentPolicy(f"refused: {self._refusal or 'content filter'}")
@@ -269,9 +275,12 @@ class ChatReader:
         )
 
     def _close(self) -> Iterator[Block]:
+        unended = self._tags.thinking
         held = self._tags.finish()
         self._think("", held.thought)
         self._text.append(held.text)
+        if not self._calls and self._reason != "length" and not "".join(self._text).strip():
+            self._text = [self._answer_among_thoughts(unended=unended)]
         for name, parts in self._thinking.items():
             text = scrub("".join(parts))
             raw: dict[str, JsonValue] = {name: text} if name else {}
@@ -281,6 +290,23 @@ class ChatReader:
         for number, call in enumerate(self._calls, start=1):
             yield tool_call(call.id or f"call_{number}", call.name, "".join(call.parts))
 
+    def _answer_among_thoughts(self, *, unended: bool) -> str:
+        """Take the answer out of the thoughts: parsers of servers put all text there if no mark ends the thought.
+
+        A thought that was marked and ended is one.
+        """
+        name = next((name for name in self._thinking if name or unended), None)
+        if name is None:
+            return ""
+        whole, tags = "".join(self._thinking.pop(name)), ThoughtTags()
+        split = tags.feed(whole)
+        rest = tags.finish()
+        thought, text = split.thought + rest.thought, split.text + rest.text
+        if not text.strip():
+            return thought
+        self._think(name, thought)
+        return text
+
 
 def _json_of(arguments: object) -> str:
     """Return a call's arguments as text; some servers send the object itself."""
@@ -289,8 +315,12 @@ def _json_of(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _text_of(content: str | list[JsonEvent] | None) -> str:
+def _text_of(content: object) -> str:
     """Return the text of a content; some servers send parts."""
-    if isinstance(content, list):
-        return "".join(piece.get("text") or "" for piece in content)
-    return content or ""
+    return content if isinstance(content, str) else _joined(content, "text")
+
+
+def _joined(parts: object, name: str) -> str:
+    """Return the texts under *name* in a list of parts; each may be parts again."""
+    found = parts if isinstance(parts, list) else []
+    return "".join(_text_of(piece.get(name)) for piece in found if isinstance(piece, dict))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, assert_never, cast
 from pydantic import JsonValue
 
 from bot.llm.adapters.openai_sdk import OpenAIModel, effort_to_wire, usage_of
-from bot.llm.adapters.stream import Content, HiddenContent, JsonEvent
+from bot.llm.adapters.sse import JsonEvent
+from bot.llm.adapters.stream import Content, HiddenContent, content_of
+from bot.llm.adapters.thought_tags import ThoughtTags
 from bot.llm.adapters.wire_form import (
     completion,
     data_url,
@@ -152,20 +154,24 @@ class ResponsesReader:
     def __init__(self, model: str) -> None:
         self._model = model
         self._blocks: list[Block] = []
+        self._tags = ThoughtTags()
         self._refusal = ""
         self._stop: Stop | None = None
         self.writing = False
         self.usage = Usage()
 
     def feed(self, event: JsonEvent) -> Content | None:
+        if "output" in event:  # A whole answer, from a server that does not stream.
+            event = {"type": f"response.{event.get('status', 'completed')}", "response": event}
         match event["type"]:
             case "response.output_text.delta":
-                self.writing = self.writing or bool(event["delta"])
-                return scrub(event["delta"]) or None
+                split = self._tags.feed(event["delta"])
+                self.writing = bool(split.text) or (self.writing and not split.all_before)
+                return content_of(split, len(event["delta"]))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return ThinkingDelta(scrub(event["delta"])) if event["delta"] else None
             case "response.output_item.done":
-                self.writing = False
+                self.writing, self._tags = False, ThoughtTags()
                 self._blocks += self._blocks_of(event["item"])
                 return HiddenContent(0)
             case "response.refusal.delta":
@@ -179,8 +185,6 @@ class ResponsesReader:
                 self._count(event["response"])
                 error = event["response"].get("error") or {}
                 raise failure_of(Fault(error.get("message") or "the response failed", error or None))
-            case "error":
-                raise failure_of(Fault(str(event.get("message")), event))
             case kind if kind == "response.output_item.added" or kind.endswith(".delta"):
                 return HiddenContent(len(str(event.get("delta", ""))))
         return None
@@ -189,6 +193,10 @@ class ResponsesReader:
     def ended(self) -> bool:
         return self._stop is not None
 
+    @property
+    def told_end(self) -> bool:
+        return self.ended
+
     def _blocks_of(self, item: JsonEvent) -> Iterator[Block]:
         match item["type"]:
             case "message":
@@ -196,14 +204,22 @@ class ResponsesReader:
                     if piece["type"] == "refusal":
                         self._refusal = piece["refusal"] or self._refusal or "no reason given"
                     elif text := piece.get("text"):
-                        if phase := item.get("phase"):
-                            yield Thinking("", self._model, {"phase": phase})
-                        yield Text(scrub(text))
+                        yield from self._texts_of(text, item.get("phase"))
             case "function_call":
                 yield tool_call(item["call_id"], item["name"], item["arguments"])
             case "reasoning":
                 summary = "\n\n".join(piece["text"] for piece in item.get("summary") or ())
                 yield Thinking(scrub(summary), self._model, scrub_json(item))
+
+    def _texts_of(self, text: str, phase: str | None) -> Iterator[Block]:
+        tags, thoughts, texts = ThoughtTags(), list[str](), list[str]()
+        tags.add(text, thoughts, texts)
+        tags.close(thoughts, texts)
+        if thought := "".join(thoughts):
+            yield Thinking(scrub(thought), self._model)
+        if phase:
+            yield Thinking("", self._model, {"phase": phase})
+        yield Text(scrub("".join(texts)))
 
     def _cut_off(self, response: JsonEvent) -> None:
         reason = (response.get("incomplete_details") or {}).get("reason")

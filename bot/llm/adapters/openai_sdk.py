@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.llm.adapters.sdk import SdkClient, SdkModel
-from bot.llm.adapters.stream import JsonEvent
+from bot.llm.adapters.sse import JsonEvent
 from bot.llm.adapters.wire_form import part, tokens
 from bot.ports.effort import Effort
 from bot.ports.model import Usage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,8 @@ from pydantic import JsonValue
 
 from bot.config.params import merge
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.stream import Call, EventStream, Reader, typed_errors
+from bot.llm.adapters.sse import EventDecoder, JsonEvent
+from bot.llm.adapters.stream import Call, Reader, typed_errors
 from bot.llm.adapters.wire_form import in_forms
 from bot.ports.errors import Unauthorized
 from bot.ports.model import Completion, Request
@@ -125,25 +126,27 @@ class SdkModel(SdkClient):
         """See `bot.ports.model.Model.complete`."""
         client, stream_type = await self._open_client()  # before the clock of the call starts
 
-        async def open_stream() -> AbstractAsyncContextManager[EventStream]:
-            """Return the events as plain JSON.
+        @asynccontextmanager
+        async def open_events() -> AsyncIterator[AsyncIterable[JsonEvent]]:
+            """Open the events as plain JSON.
 
             The SDKs would build a model of pydantic from each event, which takes more time than all the rest, and
-            half a second at its first use; OpenAI's would also walk all of the body against its types.
+            half a second at its first use; OpenAI's would also walk all of the body against its types. They read only
+            a faultless stream with the right label, see `sse`.
             """
-            stream: AbstractAsyncContextManager[EventStream] = await client.post(
+            async with await client.post(
                 self.path,
                 cast_to=object,
                 body=in_forms(self._body_with_params(request), request.forms),
                 stream=True,
                 stream_cls=stream_type[object],
-            )
-            return stream
+            ) as stream:
+                yield _events(stream.response)
 
         call = Call(
             self.provider,
             self.model,
-            open_stream,
+            open_events,
             self._reader(),
             self.timeouts,
             request.max_tokens,
@@ -160,3 +163,12 @@ class SdkModel(SdkClient):
 
     @abstractmethod
     def _reader(self) -> Reader: ...
+
+
+async def _events(response: httpx2.Response) -> AsyncIterator[JsonEvent]:
+    decoder = EventDecoder({name.lower(): value for name, value in response.headers.items()})
+    async for piece in response.aiter_bytes():
+        for event in decoder.feed(piece):
+            yield event
+    for event in decoder.finish():
+        yield event

@@ -6,6 +6,7 @@ Silence means no *content*: pings and keep-alives say nothing about the model.
 | connecting                                                      | ``connect``, see `bot.llm.adapters.http_client` |
 | no visible text is being written: prompt, thinking, a tool call | ``first_content`` |
 | visible text is being written                                   | ``idle``         |
+| the end of the answer was told                                  | `AFTERWORD_S` or `CLOSING_S`: it is whole then |
 | the listener handles a delta                                    | unlimited: this is not the model's time |
 | the whole call, without the listener's time                     | ``total``        |
 
@@ -25,45 +26,39 @@ An interrupted call is charged for an upper bound of its output, because no prov
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.config.settings import StreamTimeouts
-from bot.llm.classify import classify, failure_of, fault_in
-from bot.ports.errors import (
-    BadRequest,
-    ModelConnection,
-    ModelTimeout,
-    ModelUnavailable,
-    OutputInvalid,
-    ProviderError,
-)
+from bot.llm.adapters.thought_tags import Split
+from bot.llm.adapters.wire_form import scrub
+from bot.llm.classify import classify
+from bot.ports.errors import ModelConnection, ModelTimeout, OutputInvalid, ProviderError
 from bot.ports.model import Completion, Usage, ignore_usage
 from threads.errors import BotError
 from threads.model import OnEvent, TextDelta, TextReset, ThinkingDelta
 
 if TYPE_CHECKING:
-    import httpx2
+    from bot.llm.adapters.sse import JsonEvent
 
-JsonEvent = dict[str, Any]
-"""An event as JSON. A missing or odd part raises KeyError or TypeError, which ends the call with a typed error."""
+AFTERWORD_S = 3.0
+"""Seconds to wait for the count of tokens after the model's last word: the servers send it within one."""
+
+CLOSING_S = 0.5
+"""Seconds to wait for the end of the body, after which the connection can be used again."""
 
 MAX_CONTENT = 4_000_000
 """Characters of one answer, with thinking and arguments: about eight times the most that models write today."""
 
 LISTENING = 0.1
 """Seconds for one delta above which the listener is waiting for something."""
-
-MAX_PAGE = 1_000_000
-"""Bytes to read of a body that is not an event stream."""
 
 CHARACTERS_PER_TOKEN = 3
 """Fewer than in any common text, so that estimates are rather too high."""
@@ -101,6 +96,17 @@ Content = str | ThinkingDelta | HiddenContent | Restart
 """The content of an event: visible text, readable thinking, or hidden content, which includes blank text."""
 
 
+def content_of(split: Split, length: int) -> Content | None:
+    """Return the content of text of this *length* in which thoughts are marked."""
+    if split.all_before:
+        return Restart(scrub(split.text), length)
+    if split.text:
+        return scrub(split.text)
+    if split.thought:
+        return ThinkingDelta(scrub(split.thought))
+    return HiddenContent(length) if length else None
+
+
 class Reader(Protocol):
     """A state machine from one provider's events to a `Completion`; pure, and without a clock."""
 
@@ -119,6 +125,11 @@ class Reader(Protocol):
         """Whether the model has stopped writing, so that the count of its answer is final."""
         ...
 
+    @property
+    def told_end(self) -> bool:
+        """Whether the server has told the end of the answer: only a count of tokens may still follow."""
+        ...
+
     def feed(self, event: JsonEvent) -> Content | None:
         """Take an event; return its content, or None."""
         ...
@@ -128,16 +139,8 @@ class Reader(Protocol):
         ...
 
 
-class EventStream(Protocol):
-    """The stream that both SDKs return for ``stream=True``."""
-
-    @property
-    def response(self) -> httpx2.Response: ...
-
-    def __aiter__(self) -> AsyncIterator[JsonEvent]: ...
-
-
-Open = Callable[[], Awaitable[AbstractAsyncContextManager[EventStream]]]
+Open = Callable[[], AbstractAsyncContextManager[AsyncIterable["JsonEvent"]]]
+"""Sends the request and opens its events."""
 
 
 @dataclass(slots=True)
@@ -270,6 +273,7 @@ class Call:
             async with aclosing(self._deltas(scope, count)) as deltas:
                 async for delta in deltas:
                     await on_event(delta)
+        if self.reader.told_end or not scope.cancelled_caught:
             count.over = True
             with typed_errors(self.provider, self.model, self.now):
                 return self.reader.finish()
@@ -283,15 +287,15 @@ class Call:
         end = anyio.current_time() + self.timeouts.total
         with typed_errors(self.provider, self.model, self.now):
             count.send()
-            async with await self.open() as stream:
-                events = await _events(stream)
+            async with self.open() as events:
                 count.answered = True
-                async for event in events:
-                    wrote_text = self.reader.writing
+                async for event in self._to_the_end(events):
+                    wrote_text, was_told = self.reader.writing, self.reader.told_end
                     content = self.reader.feed(event)
                     count.take(content, self.reader.usage, plain=wrote_text and isinstance(content, str))
-                    if content is None:
+                    if content is None and not self.reader.told_end:
                         continue
+                    latest = scope.deadline if was_told and content is None else math.inf
                     if content and not isinstance(content, HiddenContent):
                         scope.deadline, shown_at = math.inf, anyio.current_time()
                         match content:
@@ -306,34 +310,19 @@ class Call:
                         count.since = anyio.current_time()
                         listened = count.since - shown_at
                         end += listened if listened > LISTENING else 0
-                    patience = self.timeouts.idle if self.reader.writing else self.timeouts.first_content
-                    scope.deadline = min(end, anyio.current_time() + patience)
+                    scope.deadline = min(end, latest, anyio.current_time() + self._patience())
 
+    def _patience(self) -> float:
+        """Return the longest silence from now, in seconds."""
+        if self.reader.told_end:
+            return CLOSING_S if self.reader.usage.output else AFTERWORD_S
+        return self.timeouts.idle if self.reader.writing else self.timeouts.first_content
 
-async def _events(stream: EventStream) -> AsyncIterable[JsonEvent]:
-    """Return the events. A whole chat completion, from a server that does not stream, is one event.
-
-    Raises `ProviderError` for any other body of a 200: a proxy's page, or an error that a gateway sends like this.
-    """
-    response = stream.response
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("text/html", "application/json"):
-        return stream
-    page = b""
-    async for piece in response.aiter_bytes():
-        page = (page + piece)[:MAX_PAGE]
-        if len(page) == MAX_PAGE:
-            break
-    answer: Any = json.loads(page) if kind == "application/json" else None
-    body = answer if isinstance(answer, dict) else {}
-    if fault := fault_in(body, dict(response.headers)):
-        raise failure_of(fault)
-    if body.get("choices"):
-        return _once(answer)
-    if "content" in body or "output" in body:
-        raise BadRequest("the server does not stream: it sent a whole answer in place of an event stream")
-    raise ModelUnavailable(f"status 200 with {kind} in place of an event stream: {page[:200]!r}")
-
-
-async def _once(event: JsonEvent) -> AsyncIterator[JsonEvent]:
-    yield event
+    async def _to_the_end(self, events: AsyncIterable[JsonEvent]) -> AsyncIterator[JsonEvent]:
+        """Yield the events. After the end was told, a failure is no failure of the answer."""
+        try:
+            async for event in events:
+                yield event
+        except Exception:
+            if not self.reader.told_end:
+                raise

@@ -1,29 +1,71 @@
 """Tells thoughts that a server sends as text from the answer; pure.
 
-A server that does not know how its model marks thoughts leaves the tags in the content: LM Studio, llama.cpp and vLLM
-without a parser for the model. The template of some models writes the first tag itself, so that only the last arrives
-(lmstudio-ai/lmstudio-bug-tracker#1569, #1495).
+A server that does not know how its model marks thoughts leaves the marks in the content: LM Studio, llama.cpp and
+vLLM without a parser for the model. The template of some models writes the first mark itself, so that only the last
+arrives (lmstudio-ai/lmstudio-bug-tracker#1569, #1495).
 
 | state   | content                                              | is      | next    |
 |---------|------------------------------------------------------|---------|---------|
 | start   | blank                                                | kept    |         |
-|         | ``<think>``                                          |         | thought |
+|         | the first mark of a thought                          |         | thought |
 |         | other                                                | text    | text    |
-| thought | up to ``</think>``                                   | thought | gap     |
-| gap     | blank                                                | dropped |         |
-|         | other                                                | text    | answer  |
-| text    | ``</think>`` without a quote before it               | all before it was thought | gap |
-|         | ``<think>``, or a quoted ``</think>``                | text    | answer  |
-| answer  | everything                                           | text    |         |
+| thought | up to its last mark                                  | thought | gap     |
+| gap     | blank, marks of an answer                            | dropped |         |
+|         | the first mark of a thought                          |         | thought |
+|         | other                                                | text    | text    |
+| text    | a last mark, if there was no mark before             | all before it was thought | gap |
+|         | a first mark at the beginning of a line, up to its last mark | thought | gap |
+|         | a mark in code or after a quote, other               | text    |         |
+
+A thought that begins within the text and does not end is text: the answer is about marks.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-OPEN, CLOSE = "<think>", "</think>"
-QUOTES = frozenset("`'\"")
+_TAGS = ("think", "thinking", "thought", "reason", "reasoning", "reflection", "antthinking", "seed:think")
+
+THOUGHTS = {
+    **{f"<{tag}>": f"</{tag}>" for tag in _TAGS},  # Qwen, DeepSeek, GLM, EXAONE, Seed-OSS and others
+    "[think]": "[/think]",  # Magistral
+    "◁think▷": "◁/think▷",  # Kimi
+    "<|begin_of_thought|>": "<|end_of_thought|>",  # OpenThinker
+    "<|start_thinking|>": "<|end_thinking|>",  # Command
+    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
+    "<unused94>": "<unused95>",  # MedGemma
+    "<|channel>thought": "<channel|>",  # Gemma
+    "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss, here and below
+    "<|channel|>commentary<|message|>": "<|end|>",
+    "<|start|>assistant<|channel|>analysis<|message|>": "<|end|>",
+    "<|start|>assistant<|channel|>commentary<|message|>": "<|end|>",
+}
+"""The first and the last mark of a thought, in lower case: servers and models write them in any."""
+
+ANSWER = (
+    *("<|channel|>final<|message|>", "<|start|>assistant<|channel|>final<|message|>", "<|return|>"),
+    *("<|start_response|>", "<|end_response|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
+)
+"""Marks around an answer, which are not part of it."""
+
+_ENDS = tuple(dict.fromkeys(THOUGHTS.values()))
+_FIRST = "".join({mark[0] for mark in (*THOUGHTS, *ANSWER)})
+_LONGEST = max(map(len, (*THOUGHTS, *ANSWER)))
+_FENCES = ("```", "~~~")
+_FENCE = 3
+QUOTES = frozenset("'\"")
+
+
+def _pattern(marks: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, marks)), re.IGNORECASE)
+
+
+_BEGIN = _pattern((*THOUGHTS, *ANSWER))
+_ANY = _pattern((*THOUGHTS, *ANSWER, *_ENDS))
+_END_OF = {end: _pattern([end]) for end in _ENDS}
 
 
 @dataclass(slots=True)
@@ -39,9 +81,33 @@ class ThoughtTags:
     """Splits the content of one answer, as it arrives in pieces of any size."""
 
     def __init__(self) -> None:
-        self._state: Literal["start", "thought", "gap", "text", "answer"] = "start"
+        self._state: Literal["start", "thought", "gap", "text"] = "start"
         self._held = ""
-        self._last = ""
+        self._end = ""
+        self._marked = False
+        self._within: list[str] | None = None
+        self._place = _Place()
+
+    def add(self, content: str, thoughts: list[str], texts: list[str]) -> Split:
+        """Take the content, and add what it is to the thoughts and texts until now; return it."""
+        split = self.feed(content)
+        if split.all_before:
+            thoughts.append("".join(texts))
+            texts.clear()
+        thoughts.append(split.thought)
+        texts.append(split.text)
+        return split
+
+    def close(self, thoughts: list[str], texts: list[str]) -> None:
+        """Add what was held back."""
+        held = self.finish()
+        thoughts.append(held.thought)
+        texts.append(held.text)
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the whole answer is a thought that has not ended."""
+        return self._state == "thought" and self._within is None
 
     def feed(self, content: str) -> Split:
         """Return what the content is, as far as it can be told by now."""
@@ -52,55 +118,125 @@ class ThoughtTags:
         return split
 
     def finish(self) -> Split:
-        """Return what was held back, because a tag could have come of it."""
+        """Return what was held back, because a mark could have come of it."""
         held, self._held = self._held, ""
-        return Split(thought=held) if self._state == "thought" else Split(text=held)
+        if self._state != "thought":
+            return Split(text=held)
+        return Split(thought=held) if self._within is None else Split(text="".join((*self._within, held)))
 
     def _step(self, content: str, split: Split) -> str:
         """Add the beginning of the content to *split*, and return the rest."""
         match self._state:
-            case "start":
-                return self._start(content)
+            case "start" | "gap":
+                return self._begin(content)
             case "thought":
-                thought, tag, rest = content.partition(CLOSE)
-                self._state = "gap" if tag else "thought"
-                split.thought += thought if tag else self._hold(thought, CLOSE)
-                return rest
-            case "gap":
-                rest = content.lstrip()
-                self._state = "answer" if rest else "gap"
-                return rest
+                return self._think(content, split)
             case "text":
-                return self._look_for_end(content, split)
-            case "answer":
-                split.text += content
-                return ""
+                return self._write(content, split)
 
-    def _start(self, content: str) -> str:
+    def _begin(self, content: str) -> str:
         begun = content.lstrip()
-        if begun != OPEN and OPEN.startswith(begun):
-            self._held = content
+        if mark := _BEGIN.match(begun):
+            self._take(mark[0].lower(), within=None)
+            return begun[mark.end() :]
+        if _may_be_mark(begun, (*THOUGHTS, *ANSWER)):
+            self._held = content if self._state == "start" else begun
             return ""
-        self._state = "thought" if begun.startswith(OPEN) else "text"
-        return begun.removeprefix(OPEN) if self._state == "thought" else content
+        kept, self._state = (content if self._state == "start" else begun), "text"
+        return kept
 
-    def _look_for_end(self, content: str, split: Split) -> str:
-        before, tag, rest = content.partition(CLOSE)
-        if OPEN in before or (tag and (before or self._last)[-1:] in QUOTES):
-            self._state = "answer"
-            return content
-        if not tag:
-            split.text += (shown := self._hold(content, OPEN, CLOSE))
-            self._last = (self._last + shown)[-1:]
+    def _take(self, mark: str, within: list[str] | None) -> None:
+        """Go on after a mark that begins a thought or an answer."""
+        self._marked = True
+        if mark in THOUGHTS:
+            self._state, self._end, self._within = "thought", THOUGHTS[mark], within
+        else:
+            self._state = "gap"
+
+    def _think(self, content: str, split: Split) -> str:
+        if mark := _END_OF[self._end].search(content):
+            split.thought += content[: mark.start()]
+            self._state = "gap"
+            return content[mark.end() :]
+        thought = self._hold(content, (self._end,))
+        split.thought += thought
+        if self._within is not None:
+            self._within.append(thought)
+        return ""
+
+    def _write(self, content: str, split: Split) -> str:
+        mark = _ANY.search(content)
+        shown = content[: mark.start()] if mark else self._hold(content, (*THOUGHTS, *ANSWER, *_ENDS))
+        split.text += shown
+        self._place.add(shown)
+        if mark is None:
             return ""
-        split.thought, split.text, split.all_before = split.text + before, "", True
-        self._state = "gap"
+        written, rest = mark[0], content[mark.end() :]
+        name = written.lower()
+        if not self._place.quoted:
+            if name in THOUGHTS and self._place.begins_line:
+                self._take(name, within=[written])
+                return rest
+            if name in ANSWER and self._marked:
+                return rest
+            if name in _ENDS and not self._marked:
+                split.thought, split.text, split.all_before = split.text, "", True
+                self._state, self._marked = "gap", True
+                return rest
+        self._marked = True
+        split.text += written
+        self._place.add(written)
         return rest
 
-    def _hold(self, content: str, *tags: str) -> str:
-        """Hold back the end of the content if a tag may begin there; return the rest."""
-        at = content.rfind("<")
-        if at < 0 or not any(tag.startswith(content[at:]) for tag in tags):
-            return content
-        self._held = content[at:]
-        return content[:at]
+    def _hold(self, content: str, marks: Iterable[str]) -> str:
+        """Hold back the end of the content if a mark may begin there; return the rest."""
+        for at in range(max(0, len(content) - _LONGEST), len(content)):
+            if content[at] in _FIRST and _may_be_mark(content[at:], marks):
+                self._held = content[at:]
+                return content[:at]
+        return content
+
+
+def _may_be_mark(content: str, marks: Iterable[str]) -> bool:
+    begun = content.lower()
+    return any(mark.startswith(begun) for mark in marks)
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where in the text the next character stands.
+
+    ``line`` are the first characters of its line that are not blank, ``ticks`` the backticks in that line.
+    """
+
+    line: str = ""
+    ticks: int = 0
+    fenced: bool = False
+    last: str = ""
+
+    @property
+    def begins_line(self) -> bool:
+        return not self.line
+
+    @property
+    def quoted(self) -> bool:
+        """Whether it stands in code, or after a quotation mark."""
+        return self.fenced or self.ticks % 2 == 1 or self._opens_fence or self.last in QUOTES
+
+    @property
+    def _opens_fence(self) -> bool:
+        return self.line in _FENCES
+
+    def add(self, text: str) -> None:
+        first, *others = text.split("\n")
+        self._extend(first)
+        for line in others:
+            self.fenced ^= self._opens_fence
+            self.line, self.ticks = "", 0
+            self._extend(line)
+        self.last = text[-1:] or self.last
+
+    def _extend(self, text: str) -> None:
+        if len(self.line) < _FENCE:
+            self.line = (self.line + text).lstrip()[:_FENCE]
+        self.ticks += text.count("`")

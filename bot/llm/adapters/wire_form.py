@@ -125,7 +125,7 @@ def _may_be_sent(block: Block, model: str) -> bool:
         case Text(text):
             return bool(text.strip())
         case Thinking():
-            return block.model == model
+            return block.model == model and bool(block.raw)  # Without, it was marked in the text.
         case _:
             return True
 

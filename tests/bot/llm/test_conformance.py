@@ -30,6 +30,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    NoAnswerRoom,
     PartRefused,
     PaymentRequired,
     ProviderError,
@@ -40,6 +41,7 @@ from bot.ports.errors import (
     ToolsUnsupported,
     Unauthorized,
     UnknownFailure,
+    UnreadableAnswer,
     VisionUnsupported,
 )
 from docs.generate.servers import SERVERS
@@ -105,8 +107,9 @@ NO_MONEY = {
     "spend limit in words": "You have reached your specified API usage limits.",
 }
 SPEND_LIMIT = "You have reached your specified workspace API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
-TOO_LONG = {
-    "prompt too long": "prompt is too long: 213462 tokens > 200000 maximum",
+TOO_LONG = {"prompt too long": "prompt is too long: 213462 tokens > 200000 maximum"}
+NO_ROOM = {
+    "an answer too long": "max_tokens: 4096 > 2048, which is the maximum allowed number of output tokens",
     "prompt and answer too long": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
 }
 THINKING = {
@@ -141,6 +144,7 @@ ANTHROPIC = {
     **by_code(BadRequest, 400, "image_dimensions_too_large", BAD),
     **by_text(PaymentRequired, 400, NO_MONEY, kind=BAD),
     **by_text(ContextOverflow, 400, TOO_LONG, kind=BAD, window=200_000),
+    **by_text(NoAnswerRoom, 400, NO_ROOM, kind=BAD),
     **by_text(ThinkingRejected, 400, THINKING, kind=BAD),
     **by_text(ReasoningUnsupported, 400, NO_SUCH_EFFORT, kind=BAD),
     "invalid key": Row(Unauthorized, 401, "authentication_error", "invalid x-api-key"),
@@ -508,7 +512,7 @@ CYBER = {"type": "refusal", "category": "cyber"}
 
 RETURNED = {
     MESSAGES: {
-        "whole": (ok({"type": "message", "content": [CANARY]}), BadRequest),
+        "whole": (ok({"type": "message", "content": [{"type": "text", "text": CANARY}]}), None),
         "an error": (
             ok({"type": "error", "error": {"type": "overloaded_error", "message": CANARY}}),
             ModelUnavailable,
@@ -517,13 +521,20 @@ RETURNED = {
             ok({"type": "error", "error": {"type": "billing_error", "message": CANARY}}),
             PaymentRequired,
         ),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
-        "a list": (ok([CANARY]), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
+        "a list": (ok([CANARY]), UnreadableAnswer),
     },
     RESPONSES: {
-        "whole": (ok({"status": "completed", "output": [CANARY]}), BadRequest),
+        "whole": (
+            ok({"status": "completed", "output": [item({"type": "output_text", "text": CANARY})]}),
+            None,
+        ),
+        "whole, cut short": (
+            ok({"status": "incomplete", "output": [], "incomplete_details": {"reason": CANARY}}),
+            ModelUnavailable,
+        ),
         "an error": (ok({"error": {"code": "insufficient_quota", "message": CANARY}}), PaymentRequired),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
     },
     CHAT: {
         "whole": (completion(content=CANARY), None),
@@ -536,14 +547,14 @@ RETURNED = {
             ok({"choices": [{"index": 0, "error": {"code": 429, "message": CANARY}}]}),
             RateLimited,
         ),
-        "no finish reason": (completion(None, content=CANARY), ModelUnavailable),
+        "no finish reason": (completion(None, content=CANARY), None),
         "broken off": (completion("error", content=CANARY), ModelUnavailable),
         "filtered": (completion("content_filter", content=CANARY), ContentPolicy),
         "refused": (completion(refusal=CANARY), ContentPolicy),
         "window used up": (completion("model_context_window_exceeded", content=CANARY), ContextOverflow),
         "empty": (completion(), EmptyAnswer),
         "blank": (completion(content=""), EmptyAnswer),
-        "something else": (ok({"hello": CANARY}), ModelUnavailable),
+        "something else": (ok({"hello": CANARY}), UnreadableAnswer),
     },
 }
 
@@ -567,10 +578,12 @@ def broken(api: type) -> dict[str, tuple[Reply, type[ProviderError]]]:
         "cut inside an event": (hello.keep(shown, hello.steps[shown][:-20]), ModelUnavailable),
         "broken JSON": (hello.keep(shown, event(f'{{"type": "{CANARY}'.encode())), ModelUnavailable),
         "bytes that are no text": (hello.keep(shown, event(b"\xff\xfe")), ModelUnavailable),
-        "an event of another shape": (hello.keep(shown, event(b"[1]")), UnknownFailure),
+        "an event of another shape": (hello.keep(shown, event(b"[1]")), UnreadableAnswer),
         "no last event": (hello.keep(-1), None if api is CHAT else ModelUnavailable),
         "empty stream": (said(), ModelUnavailable),
-        "page": (ok(PAGE), ModelUnavailable),
+        "page": (ok(PAGE), UnreadableAnswer),
+        "words": (Reply((CANARY.encode(),), headers=(("content-type", "text/plain"),)), UnreadableAnswer),
+        "an empty page": (ok(""), ModelUnavailable),
         "no HTTP": (Reply(silent=(Garbage(),)), ModelConnection),
         "hung up before a word": (Reply(silent=(Cut(),)), ModelConnection),
         "reset before a word": (Reply(silent=(Cut("rst"),)), ModelConnection),
@@ -617,7 +630,11 @@ ENDINGS = {
         ),
         "empty": (o.chat_answer(), EmptyAnswer),
         "an error in words": (HELLO[CHAT].keep(3, o.data(error=CANARY)), UnknownFailure),
-        "no finish reason": (o.chat_answer(o.Text("Hello, world"), finish=None), ModelUnavailable),
+        "no finish reason": (o.chat_answer(o.Text("Hello, world"), finish=None), None),
+        "no finish reason and no [DONE]": (
+            o.chat_answer(o.Text("Hello, world"), finish=None, done=False),
+            ModelUnavailable,
+        ),
         "only [DONE]": (o.stream(o.DONE), ModelUnavailable),
     },
 }
@@ -637,7 +654,7 @@ def cases() -> Iterator[Case]:
             yield Case(api, f"{name}, JSON for a stream", reply, expected, expected in RETRYABLE)
     for api in tables:
         for name, (reply, expected) in (broken(api) | ENDINGS[api]).items():
-            yield Case(api, name, reply, expected, expected in RETRYABLE)
+            yield Case(api, name, reply, expected, expected in RETRYABLE or name == "page")
 
 
 CASES = list(cases())

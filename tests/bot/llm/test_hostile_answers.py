@@ -27,6 +27,7 @@ from bot.ports.errors import (
     OutputInvalid,
     ProviderError,
     RateLimited,
+    UnreadableAnswer,
 )
 from tests.bot.llm.conftest import ANSWERS, APIS, FakeProvider, ask, each_api, model_at
 from tests.fakes import anthropic as a
@@ -166,7 +167,15 @@ async def test_an_error_s_body_is_read_only_so_far(http, api, status, expected):
 async def test_a_page_in_place_of_an_answer_is_read_only_so_far(http, api, kind):
     with at_most(40):
         failure, fake = await fail_with(api, http, flood(b"<p>" * 20_000, headers=(("content-type", kind),)))
-    assert type(failure) is ModelUnavailable
+    assert type(failure) is UnreadableAnswer
+    assert fake.sent < 20 * MB
+
+
+@each_api
+async def test_a_document_without_end_is_read_only_so_far(http, api):
+    with at_most(40):
+        failure, fake = await fail_with(api, http, flood(b'[{"x":\n' * 8_000))
+    assert type(failure) is UnreadableAnswer
     assert fake.sent < 20 * MB
 
 
@@ -174,7 +183,7 @@ BOMB = gzip.compress(b"\0" * (100 * MB), 9)
 
 
 @each_api
-async def test_a_compressed_answer_was_not_asked_for_and_is_not_unpacked(http, api):
+async def test_a_compressed_answer_is_unpacked_only_so_far(http, api):
     head = (*a.SSE, ("content-encoding", "gzip"))
     with at_most(20):
         failure, fake = await fail_with(api, http, Reply((BOMB,), headers=head))

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
-import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,8 @@ from hypothesis import strategies as st
 from bot.budget.budgets import IN_FLIGHT_S, TOKENS_PER_SECOND
 from bot.llm.adapters import stream
 from bot.llm.adapters.stream import (
+    AFTERWORD_S,
+    CLOSING_S,
     Call,
     HiddenContent,
     StreamTimeouts,
@@ -43,6 +44,7 @@ class Event:
     content: str | ThinkingDelta | HiddenContent | None = None
     writing: bool = True
     usage: Usage | None = None
+    ends: bool = False
 
 
 def text(after: float = 0, words: str = "x") -> Event:
@@ -73,10 +75,14 @@ class Script:
     writing: bool = False
     usage: Usage = field(default_factory=Usage)
     ended: bool = False
-    response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
+    told_end: bool = False
+    refused: ProviderError | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["Script"]:
+        await anyio.sleep(self.connects_after)
+        if self.refused is not None:
+            raise self.refused
         yield self
 
     async def __aiter__(self):
@@ -90,6 +96,7 @@ class Script:
             await anyio.sleep_forever()
 
     def feed(self, event: Event):
+        self.told_end = self.told_end or event.ends
         self.usage = event.usage or self.usage
         if event.content is not None:
             self.writing = event.writing
@@ -113,15 +120,9 @@ class Listener:
         await anyio.sleep(self.time)
 
 
-def call(script: Script, *, limits=LIMITS, metered=None, longest=10**9, refused=None) -> Call:
-    async def open_stream():
-        await anyio.sleep(script.connects_after)
-        if refused is not None:
-            raise refused
-        return script.open()
-
+def call(script: Script, *, limits=LIMITS, metered=None, longest=10**9) -> Call:
     meter = (lambda _: None) if metered is None else metered.append
-    return Call("p", "m", open_stream, script, limits, longest, None, meter)
+    return Call("p", "m", script.open, script, limits, longest, None, meter)
 
 
 async def fail_with(
@@ -170,6 +171,28 @@ async def test_every_cell_of_the_table(cell):
     script, outcome, seconds, limits = (*cell, LIMITS)[:4]
     ended, took = await lasted(Script(**vars(script)), limits=limits)
     assert (ended, round(took)) == (outcome, seconds)
+
+
+LAST_WORD = Event(1, "x", ends=True)
+COUNTED = Event(usage=Usage(10, 7))
+OVER = {
+    "the connection stays open": (Script([LAST_WORD], hangs=True), 1 + AFTERWORD_S),
+    "it stays open, after the count": (Script([LAST_WORD, COUNTED], hangs=True), 1 + CLOSING_S),
+    "it stays open, with pings": (Script([LAST_WORD, *[ping(2)] * 1000]), 1 + AFTERWORD_S),
+    "words follow all the same": (Script([LAST_WORD, ping(1), LAST_WORD], hangs=True), 3 + AFTERWORD_S),
+    "it ends": (Script([LAST_WORD]), 1),
+    "it breaks": (Script([LAST_WORD], fails=(0.1, ModelConnection("reset"))), 1.1),
+    "an error comes late": (Script([LAST_WORD], fails=(0.1, RateLimited("late"))), 1.1),
+}
+
+
+@pytest.mark.parametrize(("script", "seconds"), OVER.values(), ids=OVER)
+async def test_an_answer_whose_end_was_told_is_whole_whatever_the_connection_does(script, seconds):
+    listener = Listener()
+    ended, took = await lasted(replace(script), listener=listener)
+    assert ended == "whole"
+    assert listener.events == [TextDelta("x")] * script.said.count(LAST_WORD)
+    assert took == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("event", [text(1), thought(1)], ids=["text", "thinking"])
@@ -301,7 +324,7 @@ async def test_a_provider_that_says_nothing_can_have_thought_all_the_time(script
     ],
 )
 async def test_a_call_that_was_not_taken_up_costs_nothing(script, refused):
-    error, metered = await fail_with(ProviderError, Script(**vars(script)), refused=refused)
+    error, metered = await fail_with(ProviderError, replace(script, refused=refused))
     assert (error.usage, metered) == (None, [])
 
 

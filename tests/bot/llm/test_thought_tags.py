@@ -7,10 +7,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.thought_tags import ThoughtTags
+from bot.llm.adapters.thought_tags import THOUGHTS, ThoughtTags
+from tests.bot.llm.conftest import ANSWERS as ANSWERED
+from tests.bot.llm.conftest import ask, each_api, user
+from tests.fakes.anthropic import Text as Piecewise
 from tests.fakes.openai import chunk, stream
 from threads import model as words
 
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
 ANSWERS = {
     "no tags": ("Hello", "", "Hello"),
     "both tags": ("<think>hm\n</think>\n\nHello", "hm\n", "Hello"),
@@ -20,6 +24,38 @@ ANSWERS = {
     "only the last tag, at the end of a line": ("hm, so</think>Hello", "hm, so", "Hello"),
     "no end": ("<think>hm </thin", "hm </thin", ""),
     "no answer": ("<think>hm</think>\n", "hm", ""),
+    "two thoughts": ("<think>a</think>\n<think>b</think>\nHello", "ab", "Hello"),
+    "a thought within the answer": ("One\n<think>hm</think>\nTwo", "hm", "One\nTwo"),
+    "a line of marks, which is no thought": (
+        "Begin with\n<think>\nand go on.",
+        "\nand go on.",
+        "Begin with\n<think>\nand go on.",
+    ),
+    "in any case": ("<THINK>hm</Think>Hello", "hm", "Hello"),
+    "in a fence": ("```\n<think>\na</think>\n```\nb", "", "```\n<think>\na</think>\n```\nb"),
+    "the last tag in a fence": ("Write\n~~~xml\n</think>\n~~~", "", "Write\n~~~xml\n</think>\n~~~"),
+    "after a fence": ("```\nx\n```\nhm</think>Hello", "```\nx\n```\nhm", "Hello"),
+    "within a piece of code": ("Put `a </think> b` there", "", "Put `a </think> b` there"),
+    "in quotation marks": ("The mark '[/THINK]' ends it", "", "The mark '[/THINK]' ends it"),
+    "gpt-oss": (f"{ANALYSIS}hm<|end|><|start|>assistant{FINAL}Hello<|return|>", "hm", "Hello"),
+    "gpt-oss, thinking twice": (
+        f"{ANALYSIS}a<|end|><|start|>assistant{ANALYSIS}b<|end|><|start|>assistant{FINAL}Hi",
+        "ab",
+        "Hi",
+    ),
+    "gpt-oss, without a thought": (f"{FINAL}Hello", "", "Hello"),
+    "Command": ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Hello<|END_RESPONSE|>", "hm", "Hello"),
+    "OpenThinker": (
+        "<|begin_of_thought|>hm<|end_of_thought|>\n<|begin_of_solution|>Hello<|end_of_solution|>",
+        "hm",
+        "Hello",
+    ),
+    **{f"{begin}, {end}": (f"{begin}hm{end}\n\nHello", "hm", "Hello") for begin, end in THOUGHTS.items()},
+    **{f"only {end}": (f"hm{end}Hello", "hm", "Hello") for end in THOUGHTS.values()},
+    **{
+        f"{begin} in code": (f"It is `{begin}`, {end}", "", f"It is `{begin}`, {end}")
+        for begin, end in THOUGHTS.items()
+    },
     "a tag after the thought": ("<think>a</think>b</think>c", "a", "b</think>c"),
     "a tag within an answer": ("Use <think>a</think>.", "", "Use <think>a</think>."),
     "a quoted tag": ("Close it with `</think>`.", "", "Close it with `</think>`."),
@@ -47,7 +83,25 @@ def test_thought_and_answer_are_told_apart(content, thought, text):
 
 
 contents = st.lists(
-    st.sampled_from(["<think>", "</think>", "<", "think>", "/", "`", " ", "\n", "ab"]), max_size=12
+    st.sampled_from(
+        [
+            "<think>",
+            "</think>",
+            "<",
+            "think>",
+            "/",
+            "`",
+            " ",
+            "\n",
+            "ab",
+            "```",
+            "[THINK]",
+            "[/THINK]",
+            "[",
+            FINAL,
+        ]
+    ),
+    max_size=12,
 )
 
 
@@ -60,17 +114,47 @@ def test_the_size_of_the_pieces_changes_nothing(content, data):
     assert read(pieces) == read([content])
 
 
-async def test_thoughts_among_the_text_are_never_part_of_an_answer(complete, listener):
-    pieces = ["<thi", "nk>let me ", "see</th", "ink>\n\n", "Hello", "!"]
-    reply = stream(*(chunk({"content": piece}) for piece in pieces), chunk(finish="stop"))
-    done, _ = await complete(OpenAIChatModel, reply=reply)
+@each_api
+@pytest.mark.parametrize("pieces", [1, 5, 40])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<think>let me see</think>\n\nHello!",
+        "let me see</think>\n\nHello!",
+        "[THINK]let me see[/THINK]Hello!",
+    ],
+)
+async def test_thoughts_among_the_text_are_never_part_of_an_answer(complete, listener, api, content, pieces):
+    done, _ = await complete(api, reply=ANSWERED[api](Piecewise(content, pieces)))
     assert listener.text == done.message.text == "Hello!"
+    assert done.message.blocks[0] == words.Thinking("let me see", "p/m", {})
+    assert not content.startswith(("<", "[")) or pieces == 1 or "".join(listener.thoughts) == "let me see"
+
+
+@each_api
+async def test_thoughts_among_the_text_are_not_sent_again(complete, api):
+    said = words.Message("assistant", (words.Thinking("hm", "p/m", {}), words.Text("Hello")), model="p/m")
+    _, seen = await complete(api, ask(user("hi"), said, user("and?")))
+    assert "hm" not in str(seen.json)
+    assert "Hello" in str(seen.json)
+
+
+PARTS = {
+    "reasoning_content": {"reasoning_content": "let me see"},
+    "reasoning": {"reasoning": "let me see"},
+    "thinking": {"thinking": "let me see"},
+    "OpenRouter's details": {"reasoning_details": [{"type": "reasoning.text", "text": "let me see"}]},
+    "details beside a field": {"reasoning": "let me see", "reasoning_details": [{"text": "let me see"}]},
+    "Mistral's parts": {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "let me see"}]}]
+    },
+    "a part of text": {"content": [{"type": "thinking", "thinking": "let me see"}]},
+}
+
+
+@pytest.mark.parametrize("delta", PARTS.values(), ids=PARTS)
+async def test_thoughts_beside_the_text_are_told_from_the_answer(complete, listener, delta):
+    reply = stream(chunk(delta), chunk({"content": "Hello", "reasoning": None}), chunk(finish="stop"))
+    done, _ = await complete(OpenAIChatModel, reply=reply)
+    assert listener.text == done.message.text == "Hello"
     assert "".join(listener.thoughts) == "let me see"
-
-
-async def test_text_that_turns_out_to_be_thought_is_taken_back(complete, listener):
-    pieces = ["let me ", "see\n</think>", "\n\nHello", "!"]
-    reply = stream(*(chunk({"content": piece}) for piece in pieces), chunk(finish="stop"))
-    done, _ = await complete(OpenAIChatModel, reply=reply)
-    assert listener.text == done.message.text == "Hello!"
-    assert done.message.blocks[0] == words.Thinking("let me see\n", done.message.blocks[0].model, {})
