@@ -635,7 +635,7 @@ class Settings(Section):
     data: Folder = Field(default=Path("data"), description="Data folder; relative to this file.")
     ca_file: Folder | None = Field(
         default=None,
-        description="File with certificates (PEM) of your own authorities, trusted for model servers beside the usual.",
+        description="File with certificates (PEM) of your own authorities, trusted for model servers too.",
     )
     store: Store = Field(
         default_factory=Store.default, description="Where messages and conversations are stored."
