@@ -30,9 +30,6 @@ class ServersFile(JsonState):
     models: dict[str, Learned] = Field(default_factory=dict)
 
 
-NOTHING = Learned()
-
-
 class LearnedServers:
     """What was learned of all servers. Without a *state*, or as long as the disk refuses, it is kept in memory.
 
@@ -47,7 +44,7 @@ class LearnedServers:
 
     def of(self, key: str) -> Learned:
         saved = self._state.value.models if self._state else {}
-        return self._unsaved.get(key) or saved.get(key, NOTHING)
+        return self._unsaved.get(key) or saved.get(key) or Learned()
 
     async def learn(self, key: str, change: Callable[[Learned], Learned]) -> None:
         """Replace what is known of a model with what *change* makes of it."""

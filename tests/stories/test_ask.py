@@ -233,4 +233,4 @@ async def test_what_goes_wrong_is_told_on_standard_error(asking):
     asking.says += [error(400, {"error": {"message": "no"}})]
     code, answer, notes = await asking.ask("hello")
     assert (code, answer) == (1, "")
-    assert "My AI provider did not accept this request." in notes
+    assert "My AI provider refused this request, for its form and not for your words." in notes

@@ -35,6 +35,8 @@ def alone(request: Request, incoming: Incoming) -> Request:
 
 def too_long(request: Request, incoming: Incoming, window: int | None, *, compacts: bool) -> ContextOverflow:
     """Return the error to raise; *compacts* is whether the settings allow a summary."""
+    if fits(request, window):
+        window = None  # The server says that it does not, so its window is another.
     own, others = alone(request, incoming), len(request.messages) > 1
     setup = request_size(replace(request, messages=()))
     if 2 * setup > (window or request_size(request)):

@@ -78,6 +78,7 @@ class ModelStream:
     began: float = 0
     writing: bool = False
     ended: bool = False
+    told_end: bool = False
     usage: Usage = field(default_factory=Usage)
     response: httpx2.Response = field(default_factory=lambda: httpx2.Response(200))
 
@@ -97,7 +98,7 @@ class ModelStream:
                 yield self.words * tokens if part.text else HiddenContent(0)
         if self.breaks_off:
             raise ModelConnection("reset")
-        self.ended = True
+        self.ended = self.told_end = True
         yield replace(self.prompt, output=self.reasoned + sum(part.tokens for part in self.written))
 
     def feed(self, event):
@@ -157,12 +158,14 @@ class Provider:
     async def complete(self, request: Request, on_event) -> Completion:
         rng, answering = self.rng, self.answering()
 
+        @asynccontextmanager
         async def connect():
             await anyio.sleep(rng.random())
             if rng.random() < 0.1:
                 raise ModelConnection("refused")
             self.bill(answering.prompt)
-            return answering.open()
+            async with answering.open() as events:
+                yield events
 
         async def listen(event: object) -> None:
             if rng.random() < 0.1:
