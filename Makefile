@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd week
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd week real-servers
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \

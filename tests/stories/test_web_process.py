@@ -140,7 +140,6 @@ async def until_asked_with(api, visitor, max_tokens):
             asked = api.requests[-1].json["max_tokens"]
 
 
-@needs_chromium
 def command(process, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command beside the page; nobody reads what it prints."""
     ours, theirs = os.pipe()
@@ -184,6 +183,7 @@ async def test_a_chat_beside_the_page_is_told_how_to_talk_to_it_there(tmp_path):
             assert "It serves the page: `threadfast web link` prints a link" in done.stderr
 
 
+@needs_chromium
 async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path):
     from playwright.async_api import expect  # noqa: PLC0415
 
