@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from threads.journal.ports import Taker, Write
 from threads.journal.records import Ledger, Record
 from threads.log import Entry
-from threads.model import Deleted, Edited, Incoming, Message, StopRequest, ThreadId
+from threads.model import Deleted, Edited, Incoming, Message, Outcome, StopRequest, ThreadId
 from threads.store.context import Loaded
 from threads.store.mark_file import MarkStore
 
@@ -36,6 +36,10 @@ class Journal(Protocol):
         The bot answers at most *per_minute* messages of its author. A store that several processes share counts them,
         and sets `PendingMessage.over_rate` for those beyond.
         """
+        ...
+
+    async def outcome(self, key: str) -> Outcome | None:
+        """Return how a message ended, None if it has not, or is not known. Raises `StoreUnavailable`."""
         ...
 
     async def forward(self, event: Edited | Deleted) -> bool:

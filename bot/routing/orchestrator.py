@@ -26,7 +26,18 @@ from threads.actor.registry import Registry
 from threads.delivery import Delivery, Ending, retry_until_stored
 from threads.errors import Fenced, MailboxFull
 from threads.journal.records import PendingMessage, Received
-from threads.model import Deleted, Edited, Feedback, FollowUp, Inbound, Incoming, StopRequest, ThreadId, Way
+from threads.model import (
+    Deleted,
+    Edited,
+    Feedback,
+    FollowUp,
+    Inbound,
+    Incoming,
+    Outcome,
+    StopRequest,
+    ThreadId,
+    Way,
+)
 from threads.ports import Journal
 from threads.store.checksummed_lines import scrub
 from threads.wording import NOT_YOURS
@@ -81,12 +92,13 @@ class Orchestrator:
         self._controls, self._on_feedback = controls, on_feedback
         self._sharing: dict[tuple[ThreadId, SharedEnding], list[PendingMessage]] = {}
 
-    async def receive(self, event: Inbound) -> None:
-        """Receive one event. It is durable when this returns. Raises `StoreUnavailable` if it cannot be stored."""
+    async def receive(self, event: Inbound) -> Outcome | None:
+        """Receive one event, as a `threads.model.Sink`. Raises `StoreUnavailable` if it cannot be stored."""
         match event:
             case Incoming():
-                if await self._admission.admits(event):
-                    await self._journal.receive(_scrubbed(event), self._limit(event))
+                admitted = await self._admission.admits(event)
+                if admitted and not await self._journal.receive(_scrubbed(event), self._limit(event)):
+                    return await self._journal.outcome(event.key)
             case Edited() | Deleted():
                 event = _scrubbed(event) if isinstance(event, Edited) else event
                 if not await self._journal.forward(event):
@@ -99,6 +111,7 @@ class Orchestrator:
                     await self._on_feedback(event)
             case _:
                 assert_never(event)
+        return None
 
     async def change(self, event: FollowUp) -> None:
         """Edit a message whose turn has not started, withdraw one, or stop a thread. Raises `StoreUnavailable`."""

@@ -19,7 +19,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from threads.delivery import Outlet
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Inbound, Incoming, Sink
+from threads.model import Inbound, Incoming, Outcome, Sink
 from threads.store.json_file import JsonState
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def skip_answered(
         return receive
     until = came.restored_at
 
-    async def skip(event: Inbound) -> None:
+    async def skip(event: Inbound) -> Outcome | None:
         if (
             isinstance(event, Incoming)
             and _said_before(event, until)
@@ -70,8 +70,8 @@ def skip_answered(
         ):
             ids = {"thread_id": str(event.thread), "message_id": event.id}
             log.info("restore.spared: answered before the backup was restored", extra=ids)
-            return
-        await receive(event)
+            return None
+        return await receive(event)
 
     return skip
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from threads.errors import StoreUnavailable, error_fields
-from threads.model import Deleted, Edited, Incoming, StopRequest, ThreadId, message_key
+from threads.model import Deleted, Edited, Incoming, Outcome, StopRequest, ThreadId, message_key
 from threads.store.checksummed_lines import encode, intact, read_line, scan
 from threads.store.disk import Disk, File, Offload, read_or_empty, replace_file, set_aside, write_all
 from threads.store.group_commit import Batch, GroupWriter
@@ -92,13 +92,14 @@ class FileJournal:
         A duplicate of a message that is being written waits for that write. To acknowledge it earlier would promise
         something that a crash can still take back.
         """
-        keys = incoming.keys
-        for key in keys:
-            if await self.knows(key):
-                return False
-        self._receiving.update(dict.fromkeys(keys, self._group.filling))
+        if any([await self.knows(key) for key in incoming.keys]):
+            return False
+        self._receiving.update(dict.fromkeys(incoming.keys, self._group.filling))
         await self.append(Received.of(incoming))
         return True
+
+    async def outcome(self, key: str) -> Outcome | None:
+        return self.ledger.outcome(key)
 
     async def stop_elsewhere(self, _: StopRequest) -> tuple[int, int]:
         return 0, 0

@@ -335,6 +335,10 @@ class Ledger:
     def knows(self, key: str) -> bool:
         return key in self.pending or key in self.settled or key in self.aliases
 
+    def outcome(self, key: str) -> Outcome | None:
+        end = self.settled.get(self.aliases.get(key, key))
+        return end.outcome if end else None
+
     def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
         self.seq, self.applied = max(self.seq, record.seq), max(self.applied, record.seq)

@@ -180,9 +180,10 @@ class SentFile:
 
 Inbound = Incoming | Edited | Deleted | Feedback
 
-Sink = Callable[[Inbound], Awaitable[None]]
+Sink = Callable[[Inbound], Awaitable["Outcome | None"]]
 """Receives one event. When it returns, the event is durable and may be acknowledged to the platform.
 
+Returns the outcome of a message that was received before and is over.
 Raises `threads.errors.StoreUnavailable` if the event is not durable. Do not acknowledge it then.
 """
 

@@ -46,6 +46,7 @@ from transports.discord.post.nonces import nonce_of, since_of
 from transports.discord.post.posting import Posting
 from transports.discord.post.rewrite import DraftMessage, disarm
 from transports.discord.post.thread_opening import Destinations
+from transports.shared.buttons import Presses
 from transports.shared.client import Client, Connection
 from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
@@ -205,6 +206,7 @@ class Discord(Client[Options, Rest, _Connection]):
             now=self._now,
             feedback=options.feedback,
         )
+        presses: Presses[ButtonPress] = Presses(posting.questions)
         intake = Intake(
             tasks,
             rest,
@@ -218,7 +220,7 @@ class Discord(Client[Options, Rest, _Connection]):
             bots=options.bots,
             roles=options.roles,
             max_age_s=options.max_age_s,
-            holds_question=posting.holds_question,
+            presses=presses,
             recent=self._recent,
             now=self._now,
         )
@@ -242,5 +244,5 @@ class Discord(Client[Options, Rest, _Connection]):
             answers=answers,
             posting=posting,
             presence=presence,
-            presses=intake.presses,
+            presses=presses,
         )

@@ -280,7 +280,7 @@ class Client(ABC, Generic[S, A, C]):
                 close = partial(posting.close_question, question, decision)
                 soon(partial(retry_cleanup, close, thread))
         connection.follow_up(thread, message_id, event)
-        if press := connection.presses.pop_accepted(message_id, event):
+        if press := connection.presses.pop_over(message_id, event):
             soon(partial(retry_cleanup, partial(connection.retire, press), thread))
 
     async def earlier(self, thread: ThreadId, before: str, after: str = "") -> Earlier:

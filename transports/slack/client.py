@@ -261,6 +261,7 @@ class Slack(Client[Options, Web, _Connection]):
         has_pending = any(isinstance(event, Taken) and event.again for *_, event in self._early)
         posting = Posting(web, identity, feedback=options.feedback)
         lookups = Lookups(web, me, lambda kind: self.count_unread(kind))  # noqa: PLW0108 - it may be set later
+        buttons = PressedButtons(web, lookups, posting.questions)
         intake = Intake(
             tasks,
             web,
@@ -269,6 +270,7 @@ class Slack(Client[Options, Web, _Connection]):
             sink,
             presence,
             lookups,
+            buttons,
             self._heard.hear,
             recent=self._recent,
             now=self._now,
@@ -283,7 +285,7 @@ class Slack(Client[Options, Web, _Connection]):
             intake=intake,
             posting=posting,
             presence=presence,
-            presses=intake.buttons,
+            presses=buttons,
             lookups=lookups,
             url=identity.url,
             reads_files=not identity.scopes or "files:read" in identity.scopes,

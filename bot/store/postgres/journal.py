@@ -34,7 +34,7 @@ from threads.journal.records import (
     Started,
     record_adapter,
 )
-from threads.model import Deleted, Edited, FollowUp, Incoming, StopRequest, ThreadId, message_key
+from threads.model import Deleted, Edited, FollowUp, Incoming, Outcome, StopRequest, ThreadId, message_key
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 RECEIVE = "SELECT * FROM receive(%s, %s, %s, %s, %s, %s, %s)"
 APPLY = "SELECT apply(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 KNOWN = "SELECT EXISTS (SELECT FROM message WHERE key = %s) OR EXISTS (SELECT FROM alias WHERE key = %s)"
+OUTCOME = "SELECT outcome FROM message WHERE key = coalesce((SELECT message FROM alias WHERE key = %s), %s)"
 COLUMNS = (
     "m.seq, m.thread, m.received::text, m.started::text, m.intent::text, m.posted::text, m.settled::text, "
     "m.over_rate, m.unowned"
@@ -198,6 +199,15 @@ class PostgresJournal:
         if batch.error is not None:
             raise StoreUnavailable(str(batch.error)) from batch.error
         return arrival.new
+
+    async def outcome(self, key: str) -> Outcome | None:
+        if (outcome := self.ledger.outcome(key)) is not None:
+            return outcome
+        try:
+            rows = await self._reader.rows(OUTCOME, (key, key))
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+        return next((outcome for (outcome,) in rows), None)
 
     async def forward(self, event: Edited | Deleted) -> bool:
         key, thread = message_key(event.thread, event.id), str(event.thread)

@@ -21,7 +21,19 @@ from bot.tools.mcp.servers import Servers, is_personal
 from bot.tools.mcp.sign_in import CallSignIn, SignInFailed, SignIns, is_local, place_of
 from bot.tools.mcp.tool_list import count_tools, describe_losses
 from threads.errors import PostFailed
-from threads.model import Block, Edited, Inbound, Incoming, Message, Outgoing, Sink, Text, ThreadId, Turn
+from threads.model import (
+    Block,
+    Edited,
+    Inbound,
+    Incoming,
+    Message,
+    Outcome,
+    Outgoing,
+    Sink,
+    Text,
+    ThreadId,
+    Turn,
+)
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +114,8 @@ class McpCommands:
     def concealing(self, sink: Sink) -> Sink:
         """Return a sink that conceals each event before it passes it on; see `conceal`."""
 
-        async def receive(event: Inbound) -> None:
-            await sink(await self.conceal(event))
+        async def receive(event: Inbound) -> Outcome | None:
+            return await sink(await self.conceal(event))
 
         return receive
 

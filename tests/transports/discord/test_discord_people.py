@@ -7,10 +7,8 @@ import json
 import anyio
 import pytest
 
-from bot.config.settings import Recovery
 from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
-from bot.ports.model import Completion, Usage
 from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
 from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
@@ -20,7 +18,7 @@ from tests.transports.discord.test_discord_story import only_served
 from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 from threads.errors import TransportRejected
-from threads.model import Option, Question, ThreadId
+from threads.model import ThreadId
 from transports.shared.bot_loop_guard import IN_A_ROW
 
 pytestmark = pytest.mark.anyio
@@ -123,38 +121,6 @@ async def test_a_button_that_nobody_knows_goes_when_it_is_pressed(tmp_path):
             assert "does not work any more" in pressed.contents[0]
             await discord.until(lambda: not discord.message(post.id).buttons)
             assert "ref" in discord.message(post.id).content
-
-
-class Asks(Scripted):
-    """A model whose first turn asks a person; the question is forgotten by the next process."""
-
-    async def for_turn(self, turn):
-        self.turn = turn
-        return self
-
-    async def complete(self, request, on_event):
-        if len(request.messages) > 1:
-            return Completion(says("something else"), Usage(1, 1), "end")
-        question = Question("Go on?", (Option("Yes", True), Option("No", False)), lambda who: who == U1)
-        answer = await self.turn.ask(question)
-        return Completion(says(f"so: {answer.approved}"), Usage(1, 1), "end")
-
-
-async def test_the_buttons_of_a_question_that_is_not_open_any_more_go_when_they_are_pressed(tmp_path):
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, Asks()):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-            await discord.until(lambda: any("Go on?" in text for text in answers(discord, said.id)))
-            [asked] = [message for message in discord.posts(said.id) if "Go on?" in message.content]
-            stranger = await discord.press(U2, asked, asked.buttons[0][1])
-            await discord.until(lambda: stranger.contents)
-            assert discord.message(asked.id).buttons
-        async with bot_in(discord, tmp_path, Scripted(), recovery=Recovery(resume=False)):
-            await until_settled(tmp_path, said.id)
-            pressed = await discord.press(U1, asked, asked.buttons[0][1])
-            await discord.until(lambda: pressed.contents)
-            await discord.until(lambda: not discord.message(asked.id).buttons)
-            assert "Go on?" in discord.message(asked.id).content
 
 
 async def test_another_bot_is_heard_only_if_listed_and_named_and_not_for_ever(tmp_path):

@@ -417,7 +417,7 @@ async def test_thumbs_are_no_question_that_is_open(case):
     await with_thumbs(case)
     posted = await case.post()
 
-    assert not case.posting.holds_question(posted)
+    assert not case.posting.questions.has_seen(posted)
 
 
 @pytest.mark.parametrize("on", [True, False])

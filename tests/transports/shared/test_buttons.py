@@ -1,36 +1,11 @@
-"""Which buttons go when they are pressed, which stay with their draft or question, and which questions are open."""
+"""Which questions are open, and how one ended. Presses: `tests.transports.test_presses_over_chat`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from tests.world import message
-from threads.model import Incoming, QuestionClosed, Taken
-from transports.shared.buttons import OpenQuestions, Presses
-
-
-@dataclass(frozen=True)
-class Press:
-    incoming: Incoming
-    ephemeral: bool = False
-
-
-@pytest.mark.parametrize(
-    ("command", "goes"),
-    [
-        ("/retry m1", True),
-        ("/stop", False),
-        ("/approve q1 once", False),
-        ("/deny", False),
-        ("/answer q1 #1", False),
-    ],
-)
-def test_a_button_goes_when_its_press_is_taken_but_for_those_of_a_draft_or_a_question(command, goes):
-    presses, press = Presses(), Press(message(1, command))
-    presses.add(press)
-    assert presses.pop_accepted("m1", Taken(again=False, text=command)) == (press if goes else None)
+from threads.model import QuestionClosed
+from transports.shared.buttons import OpenQuestions
 
 
 def test_the_questions_of_a_message_are_known_by_its_key():

@@ -76,6 +76,7 @@ async def test_events_that_a_full_disk_refuses_start_one_catch_up_and_are_all_fo
             sink,
             presence,
             Lookups(slack, ME, lambda _: None),
+            SimpleNamespace(),
             lambda *_: None,
             recent=recent,
             now=now,

@@ -152,7 +152,18 @@ async def test_a_message_that_waits_for_names_is_not_overtaken():
     async with anyio.create_task_group() as tasks:
         web = VirtualWeb(slack)
         more = {"recent": recent, "now": _now, "max_age_s": 600}
-        intake = Intake(tasks, web, ME, marks, sink, SimpleNamespace(), lookups, lambda *_: None, **more)
+        intake = Intake(
+            tasks,
+            web,
+            ME,
+            marks,
+            sink,
+            SimpleNamespace(),
+            lookups,
+            SimpleNamespace(),
+            lambda *_: None,
+            **more,
+        )
         for text in ("one <@U2>", "two"):
             event = {**said(text), "ts": slack.next_ts(), "channel": "D1"}
             tasks.start_soon(intake.take, "event", {"type": "event_callback", "event": event})

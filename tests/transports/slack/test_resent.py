@@ -50,7 +50,7 @@ class Bot:
         self.journal.open()
         self.intake = Intake(
             tasks, slack, ME, self.marks, self.journal.receive, SimpleNamespace(),
-            Lookups(slack, ME, lambda _: None), lambda *_: None,
+            Lookups(slack, ME, lambda _: None), SimpleNamespace(), lambda *_: None,
             recent=self.recent, now=now, max_age_s=600,
         )  # fmt: skip
 

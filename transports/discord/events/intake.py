@@ -27,7 +27,7 @@ from cachetools import LRUCache
 
 from threads import wording
 from threads.errors import PostFailed, StoreUnavailable, TransportRejected
-from threads.model import Author, Deleted, Feedback, Incoming, Sink, ThreadId
+from threads.model import Author, Deleted, Feedback, Incoming, Outcome, Sink, ThreadId
 from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
@@ -46,7 +46,7 @@ from transports.discord.post.thread_opening import Destinations
 from transports.shared.backfill.catch_up import CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
-from transports.shared.buttons import ANSWERS, THANKS, Presses
+from transports.shared.buttons import THANKS, Presses
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +56,6 @@ REMEMBERED = 10_000
 
 MEMBERS_REMEMBERED = 10_000
 """Members whose roles are remembered for one session: afterwards they may have others."""
-
-KNOWN_AFTER_S = 5.0
-"""By then a process has found the questions that the one before it left open."""
 
 
 class Intake:
@@ -77,7 +74,7 @@ class Intake:
         bots: frozenset[str],
         roles: Callable[[], frozenset[str]],
         max_age_s: float,
-        holds_question: Callable[[str], bool],
+        presses: Presses[ButtonPress],
         recent: Recent,
         now: Callable[[], datetime],
     ) -> None:
@@ -85,14 +82,13 @@ class Intake:
 
         *bots* are other bots that may write to this one.
 
-        *roles* returns the roles that give rights, all others are dropped. *holds_question* tells whether a message
-        holds an open question.
+        *roles* returns the roles that give rights, all others are dropped.
         """
-        self.presses: Presses[ButtonPress] = Presses()
+        self._presses = presses
         self._tasks, self._rest, self._me, self._channels, self._marks = tasks, rest, me, channels, marks
         self._sink, self._destinations, self._answers, self._hear = sink, destinations, answers, hear
         self._bots, self._roles, self._max_age_s = bots, roles, max_age_s
-        self._holds_question, self._now = holds_question, now
+        self._now = now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
         self._forwards, self._loop_guard = Forwards(rest), BotLoopGuard(bots)
         self._history = History(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
@@ -100,7 +96,6 @@ class Intake:
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)
         self._member_roles: LRUCache[tuple[str, str], tuple[str, ...]] = LRUCache(MEMBERS_REMEMBERED)
-        self._questions_known_at = anyio.current_time() + KNOWN_AFTER_S
 
     def on_session(self) -> None:
         """Note that a session began: earlier messages may be missed, and no mark passes them from now on."""
@@ -158,12 +153,17 @@ class Intake:
             return wording.friendly(error)
         if isinstance(press, Feedback):
             return await self._take_feedback(press)
-        if press is None or press.incoming.text.startswith(ANSWERS):
-            self._tasks.start_soon(self._disarm, interaction)
         if press is None:
+            if (shown := interaction.message) and not shown.flags.ephemeral:
+                self._tasks.start_soon(disarm, self._rest, str(shown.channel.id), str(shown.id))
             return EXPIRED
-        self.presses.add(press)
-        return await self.take_command(press.incoming, acknowledged)
+        take = partial(self._take_command, acknowledged=acknowledged)
+        try:
+            if await self._presses.hand_over(press, str(interaction.id), take):
+                self._tasks.start_soon(disarm, self._rest, press.channel, press.message)
+        except StoreUnavailable as error:
+            return wording.friendly(error)
+        return ""
 
     async def _take_feedback(self, feedback: Feedback) -> str:
         """Make a verdict durable, and return the thanks for its person alone."""
@@ -173,23 +173,17 @@ class Intake:
             return wording.friendly(error)
         return THANKS[feedback.verdict]
 
-    async def _disarm(self, interaction: discord.Interaction) -> None:
-        """Take the buttons of a message away unless it holds an open question; may be dropped."""
-        message = interaction.message
-        if message and not message.flags.ephemeral:
-            await anyio.sleep_until(self._questions_known_at)
-            if self._holds_question(str(message.id)):
-                return
-            await disarm(self._rest, str(message.channel.id), str(message.id))
-
     async def take_command(self, incoming: Incoming, acknowledged: anyio.Event) -> str:
-        """Make a press or a slash command durable; its answer goes to the interaction (see `interactions.Take`)."""
-        self._answers.remember(incoming.id, incoming.reply_address, acknowledged)
+        """Make a slash command durable; its answer goes to the interaction (see `interactions.Take`)."""
         try:
-            await self._hand_over(incoming)
+            await self._take_command(incoming, acknowledged)
         except StoreUnavailable as error:
             return wording.friendly(error)
         return ""
+
+    async def _take_command(self, incoming: Incoming, acknowledged: anyio.Event) -> Outcome | None:
+        self._answers.remember(incoming.id, incoming.reply_address, acknowledged)
+        return await self._hand_over(incoming)
 
     async def _take(self, message: discord.Message, where: str) -> None:
         try:
@@ -277,11 +271,11 @@ class Intake:
         await self._reply_chains.ask_for_target(message)
         return await self._reply_chains.root_of(message, place)
 
-    async def _hand_over(self, incoming: Incoming) -> None:
+    async def _hand_over(self, incoming: Incoming) -> Outcome | None:
         if not self._loop_guard.admits(incoming):
-            return
+            return None
         self._threads[incoming.id] = incoming.thread
-        await self._sink(replace(incoming, author=self._with_known_roles(incoming.author)))
+        return await self._sink(replace(incoming, author=self._with_known_roles(incoming.author)))
 
     def _with_known_roles(self, author: Author) -> Author:
         """Return a person with only the roles that grant rights."""

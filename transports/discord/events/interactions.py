@@ -1,7 +1,7 @@
 """Presses of buttons as messages, and what they share with slash commands: the person, and the acknowledgement.
 
 A press is the command of its button. The ``custom_id`` holds all, so buttons outlive a restart. A second press by the
-same person is the same message.
+same person has the same id (`transports.shared.buttons.Presses`).
 
 The acknowledgement is a promise, so it follows the write to disk, which takes milliseconds, but it is never too late
 for Discord. After a crash before it, Discord says that the interaction failed. If it was on disk by then, the next
@@ -121,6 +121,10 @@ class ButtonPress:
     channel: str
     message: str
     ephemeral: bool = False
+
+    @property
+    def place(self) -> str:
+        return self.message
 
 
 def parse_press(

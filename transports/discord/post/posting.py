@@ -173,10 +173,6 @@ class Posting:
             sent = await self._rest.send(thread.channel, DOTS, nonce=nonce)
         await remove(self._rest, str(sent.channel.id), str(sent.id))
 
-    def holds_question(self, message_id: str) -> bool:
-        """Return whether that message holds a question which is open, as far as this process knows."""
-        return any(question.id == message_id for question in self.questions.values())
-
     async def close_question(self, question: Question, decision: str) -> None:
         if not decision:
             await remove(self._rest, question.channel, question.id)
@@ -227,9 +223,9 @@ class Posting:
                 await sender.show(page)
         self._note_answers(outgoing.thread, state)
         if outgoing.choices and (question_page := next((page for page in state.pages if page.buttons), None)):
-            self.questions[outgoing.key] = Question(
-                sender.destination.channel, state.posted[question_page.part], question_page.content
-            )
+            channel, message_id = sender.destination.channel, state.posted[question_page.part]
+            question = Question(channel, message_id, question_page.content)
+            self.questions.add(outgoing.key, message_id, question)
 
     async def _as_file(self, sender: PageSender, all_pages: Sequence[Page]) -> bool:
         """Post the beginning and the whole text as a file; return False if it has to go out in messages."""

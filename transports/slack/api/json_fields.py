@@ -58,6 +58,11 @@ def instant(ts: str) -> Decimal:
     return Decimal(ts)
 
 
+def place_of(channel: str, ts: str) -> str:
+    """Return what tells a message from all others of its workspace."""
+    return f"{channel} {ts}"
+
+
 def is_direct(channel: str) -> bool:
     """Return whether a channel is a DM with the bot: only their ids begin with a D."""
     return channel.startswith("D")

@@ -129,7 +129,7 @@ class History:
         marks: Marks,
         me: Me,
         lookups: Lookups,
-        sink: Callable[[Incoming], Awaitable[None]],
+        sink: Callable[[Incoming], Awaitable[object]],
         *,
         active_threads: Callable[[], Awaitable[Mapping[str, Sequence[str]]]],
         now: Callable[[], datetime],

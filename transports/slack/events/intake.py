@@ -18,10 +18,11 @@ from anyio.abc import TaskGroup
 from pydantic import JsonValue
 
 from threads.errors import StoreUnavailable
-from threads.model import Feedback, Inbound, Incoming, Sink, ThreadId
+from threads.model import Feedback, Inbound, Incoming, Outcome, Sink, ThreadId
 from transports.shared.backfill.catch_up import ACTIVE_WITHIN_S, MOST_ACTIVE, CatchUp, Recent
 from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
+from transports.shared.live.background_calls import retry_cleanup
 from transports.slack.api.socket_mode import Kind
 from transports.slack.api.web_api import Web
 from transports.slack.events.catch_up import History
@@ -64,6 +65,7 @@ class Intake:
         sink: Sink,
         presence: Presence,
         lookups: Lookups,
+        buttons: PressedButtons,
         hear: Callable[[ThreadId, str], None],
         *,
         recent: Recent,
@@ -71,7 +73,7 @@ class Intake:
         max_age_s: float,
         read_from: float = 0.0,
     ) -> None:
-        self.buttons = PressedButtons(web, lookups)
+        self._buttons = buttons
         self._lookups, self._order = lookups, anyio.Lock(fast_acquire=True)
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._hear = presence, recent, hear
@@ -140,17 +142,18 @@ class Intake:
     async def _action(self, body: Mapping[str, JsonValue]) -> None:
         match parse_action(dict(body), self._me):
             case ButtonPress() as press:
-                self.buttons.add(press)
-                await self._deliver(press.incoming)
+                if await self._buttons.hand_over(press, press.click, self._deliver):
+                    retire = partial(self._buttons.retire, press)
+                    self._presence.soon(partial(retry_cleanup, retire, press.incoming.thread))
             case Feedback() as feedback:
                 await self._deliver(feedback)
-                self._presence.soon(partial(self.buttons.thank, feedback))
+                self._presence.soon(partial(self._buttons.thank, feedback))
             case None:
                 log.info("intake.ignored: a button that is not ours")
 
-    async def _deliver(self, event: Inbound) -> None:
-        if not isinstance(event, Incoming) or self._loop_guard.admits(event):
-            await self._sink(event)
+    async def _deliver(self, event: Inbound) -> Outcome | None:
+        admitted = not isinstance(event, Incoming) or self._loop_guard.admits(event)
+        return await self._sink(event) if admitted else None
 
     def _close_gaps(self) -> None:
         self._tasks.start_soon(partial(self._catch_up.run, gap=False))

@@ -1,6 +1,6 @@
 """Buttons and slash commands as messages; pure.
 
-A press of a choice is the command of its button; a second press is the same message. Unknown buttons and commands are
+A press of a choice is the command of its button; a second press has the same id. Unknown buttons and commands are
 ignored.
 """
 
@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from threads.model import Author, Feedback, Incoming
 from transports.base.text import digest
-from transports.slack.api.json_fields import identifier, is_direct, part, parts, stamp, string
+from transports.slack.api.json_fields import identifier, is_direct, part, parts, place_of, stamp, string
 from transports.slack.events.decode import decode
 from transports.slack.events.parse_message import Me, sent_at
 
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[/!]?([A-Za-z][A-Za-z-]{0,20})(?=\s|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class ButtonPress:
-    """A pressed button: ``channel``, ``ts`` and ``blocks`` are its message.
+    """A pressed button: ``channel``, ``ts`` and ``blocks`` are its message. ``click`` tells presses of it apart.
 
     A message that one person alone sees (``ephemeral``) has no blocks.
     """
@@ -37,7 +37,12 @@ class ButtonPress:
     ts: str
     blocks: Sequence[JsonValue]
     label: str
+    click: str
     ephemeral: bool = False
+
+    @property
+    def place(self) -> str:
+        return place_of(self.channel, self.ts)
 
 
 def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
@@ -71,7 +76,7 @@ def parse_action(payload: JsonValue, me: Me) -> ButtonPress | Feedback | None:
             )
             blocks, label = message.get("blocks"), string(part(action, "text"), "text")
             content = tuple(blocks) if isinstance(blocks, list) else ()
-            return ButtonPress(incoming, channel, ts, content, label, ephemeral)
+            return ButtonPress(incoming, channel, ts, content, label, digest(at), ephemeral)
         case _:
             return None
 

@@ -71,12 +71,12 @@ def note_block(text: str) -> Block:
     return {"type": "context", "elements": [_plain(_shorten(text.strip() or "…", _MAX_NOTE), emoji=False)]}
 
 
-def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str) -> list[Block]:
-    """Return the blocks of a message whose button was pressed: *note* stands where its buttons were."""
+def without_actions(blocks: Sequence[Mapping[str, JsonValue]], note: str = "") -> list[Block]:
+    """Return the blocks of a message whose button was pressed: *note*, if any, stands where its buttons were."""
     result = [dict(block) for block in blocks if block.get("type") != "actions"]
     at = next((at for at, block in enumerate(blocks) if block.get("type") == "actions"), len(result))
     result = result[: MAX_BLOCKS - 1]
-    return [*result[:at], note_block(note), *result[at:]]
+    return [*result[:at], *([note_block(note)] if note else ()), *result[at:]]
 
 
 def _plain(text: str, *, emoji: bool) -> Block:

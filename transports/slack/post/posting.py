@@ -34,7 +34,16 @@ from transports.shared.buttons import OpenQuestions
 from transports.shared.delivery.files import file_name
 from transports.slack.api import thread_history
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
-from transports.slack.api.json_fields import Shape, instant, is_direct, is_one_persons, parts, stamp, string
+from transports.slack.api.json_fields import (
+    Shape,
+    instant,
+    is_direct,
+    is_one_persons,
+    parts,
+    place_of,
+    stamp,
+    string,
+)
 from transports.slack.api.web_api import Identity, Web
 from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
@@ -122,7 +131,7 @@ class Posting:
         for message in messages if "?" in key and sent.whole else ():
             if stamp(message, "ts") == sent.first:
                 blocks, plain = parts(message, "blocks"), string(message, "text")
-                self.questions[key] = Question(thread.channel, sent.first, blocks, plain)
+                self._note_question(key, Question(thread.channel, sent.first, blocks, plain))
         return sent.first if sent.whole else None
 
     async def sweep(
@@ -207,7 +216,10 @@ class Posting:
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
         if outgoing.choices and (ts := sent.out.get(whole[-1].tag.part)):
             last = whole[-1]
-            self.questions[outgoing.key] = Question(outgoing.thread.channel, ts, last.blocks, last.plain)
+            self._note_question(outgoing.key, Question(outgoing.thread.channel, ts, last.blocks, last.plain))
+
+    def _note_question(self, key: str, question: Question) -> None:
+        self.questions.add(key, place_of(question.channel, question.ts), question)
 
     async def _post_ephemeral(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
         """Post for one person alone; return False if Slack cannot, and the post has to be for all.
