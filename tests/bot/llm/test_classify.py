@@ -245,3 +245,19 @@ def test_a_refusal_says_which_form_to_send_instead():
     assert instead("System role not supported") == ("system", "user")
     assert instead("'system' role is not supported, use 'developer' instead") == ("system", "developer")
     assert instead("no", code="unsupported_parameter", param="top_k") == ("top_k", "none")
+
+
+WINDOWS = {
+    "litellm.ContextWindowExceededError: OpenAIException - request (5031 tokens) exceeds the available context size "
+    "(2048 tokens), try increasing it": 2048,
+    "The estimated number of input and maximum output tokens (442000) exceeded this model context window limit "
+    "(262144)": 262_144,
+}
+"""A LiteLLM that was asked, and Cloudflare (PostHog/posthog#76192)."""
+
+
+@pytest.mark.parametrize(("text", "window"), WINDOWS.items())
+def test_what_was_sent_is_not_taken_for_the_window(text, window):
+    failure = failure_of(Fault(text, status=400))
+    assert isinstance(failure, ContextOverflow)
+    assert failure.window == window
