@@ -11,7 +11,7 @@ Made from the catalogue in `docs/generate/servers.py` by `make docs`; a test fai
 wording below is tried in the tests: as a status, as an error in an answer with status 200, and as an event of a
 stream, from our own server on loopback. Of real servers llama.cpp alone was asked (`make real-servers`): it says what
 stands here about too long, tools and pictures. The others were not. Their sources are what people and repositories
-tell; where a row names no issue, nobody has looked it up again. Other wordings of the same meaning are
+tell, looked up again; "not found again" stands where that found nothing. Other wordings of the same meaning are
 recognised too (`bot/llm/refusals.py`).
 
 **Too long.** If a server says that a conversation is too long, the bot summarises it and goes on in the same turn. If
