@@ -28,8 +28,8 @@ _LIMITS = tuple(
 )
 _BELOW = re.compile(r"max_?output_?tokens.{0,200}?to (\d+) \(exclusive\)", re.IGNORECASE)  # Gemini
 
-_WINDOW = re.compile(r"maximum context length (?:is|of) (\d+)", re.IGNORECASE)
-_PROMPT = re.compile(r"(?:has|contains(?: at least)?) (\d+) input tokens", re.IGNORECASE)  # vLLM
+_WINDOW = re.compile(r"context length (?:is|of) (?:only )?(\d+)", re.IGNORECASE)
+_PROMPT = re.compile(r"(?:has|passed|contains(?: at least)?) (\d+) input tokens", re.IGNORECASE)  # vLLM
 _TOTAL = re.compile(r"requested (?:a total of |about )?(\d+) tokens", re.IGNORECASE)
 _ANSWER = re.compile(r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)", re.IGNORECASE)
 _SUM = re.compile(r"exceed context limit: (\d+) \+ \d+ > (\d+)", re.IGNORECASE)  # Anthropic

@@ -114,7 +114,7 @@ _REASONING = _any(
 
 _TOOLS = _any(
     r"does not support (tools|tool calling|tool use|function calling)\b",  # Ollama
-    r"tool choice requires --enable-auto-tool-choice",  # vLLM
+    r"requires --(enable-auto-tool-choice|tool-call-parser)",  # vLLM
     r"tools param requires --jinja",  # llama.cpp
     r"no endpoints found that support tool use",  # OpenRouter
     r"\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) (with|by|for|in) (this )?model",

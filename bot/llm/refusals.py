@@ -85,14 +85,15 @@ _WINDOWS = [
 ]
 """Where an error names the size of a window, the surest first. 2013 is the number of the error at MiniMax."""
 
+_TOKENS = re.compile(r"\d tokens", re.IGNORECASE)
 _NO_TOKENS = re.compile(r"\b(?:characters?|bytes?|strings?|arrays?|message size)\b", re.IGNORECASE)
-"""Sizes in another unit: Moonshot's limit of the "message size" is in bytes."""
+"""Sizes in another unit: Moonshot's limit of the "message size" is in bytes. vLLM says both."""
 
 
 def window_of(text: str, body: object) -> int | None:
     """Return the window in tokens that an error about the length names, in its fields or its *text*, or None."""
     counts = [value for name, value in _fields(body) if name == "n_ctx" and isinstance(value, int)]
-    if not counts and not _NO_TOKENS.search(text):
+    if not counts and (_TOKENS.search(text) or not _NO_TOKENS.search(text)):
         found = next((match for pattern in _WINDOWS if (match := pattern.search(text))), None)
         if found:
             counts = [int(re.sub(r"\D", "", found[1])) * (1000 if found[2] else 1)]

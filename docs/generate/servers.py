@@ -33,8 +33,14 @@ SERVERS: Mapping[str, Server] = {
                 "vllm-project/vllm#12165"
             ),
             "Input prompt (36893 tokens) is too long and exceeds limit of {window}": "vllm-project/vllm#10440",
+            "This model's maximum context length is {window} tokens. However, your prompt contains at least 8193 input "
+            "tokens, which exceeds this limit even without any output tokens.": "vllm-project/vllm, renderers/params.py",
+            "This model's maximum context length is {window} tokens. However, your prompt contains 500000 characters "
+            "(more than 131072 characters, which is the upper bound for {window} input tokens).": (
+                "vllm-project/vllm, renderers/params.py"
+            ),
             "You passed 9000 input tokens and requested 100 output tokens. However, the model's context length is "
-            "only {window} tokens, resulting in a maximum input length of 8092 tokens.": "vllm-project/vllm, renderers",
+            "only {window} tokens, resulting in a maximum input length of 8092 tokens.": "vllm-project/vllm, before renderers/params.py",
         },
         (
             (
@@ -45,10 +51,15 @@ SERVERS: Mapping[str, Server] = {
             ),
             (
                 "tools",
-                '"auto" tool choice requires --enable-auto-tool-choice',
-                "vllm-project/vllm, entrypoints",
+                '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+                "vllm-project/vllm#9986",
             ),
-            ("images", "/models/x is not a multimodal model", "vllm-project/vllm, entrypoints"),
+            (
+                "tools",
+                'tool_choice="required" requires --tool-call-parser to be set',
+                "vllm-project/vllm, renderers/online_renderer.py",
+            ),
+            ("images", "/models/x is not a multimodal model", "vllm-project/vllm#23402"),
         ),
         "`--enable-auto-tool-choice --tool-call-parser NAME` gives it tools; `--max-model-len` is its window.",
     ),
@@ -72,22 +83,26 @@ SERVERS: Mapping[str, Server] = {
             "Requested tokens (9000) exceed context window of {window}": "abetlen/llama-cpp-python#416",
         },
         (
-            ("system", "Jinja Exception: System role not supported", "the chat template of Gemma"),
+            ("system", "Jinja Exception: System role not supported", "nomic-ai/gpt4all#3282"),
             (
                 "system",
-                "Conversation roles must alternate user/assistant/user/assistant/...",
-                "the chat template of Gemma",
+                "Jinja Exception: Conversation roles must alternate user/assistant/user/assistant/...",
+                "idiap/sdialog#122",
             ),
-            ("tools", "tools param requires --jinja flag", "ggml-org/llama.cpp, tools/server"),
-            ("images", "image input is not supported", "ggml-org/llama.cpp, tools/server"),
+            ("tools", "tools param requires --jinja flag", "containers/ramalama#988"),
+            ("images", "image input is not supported by this server", "ggml-org/llama.cpp#13566"),
         ),
         "`--jinja` gives it tools, `--mmproj FILE` pictures; `-c` is its window.",
     ),
     "Ollama": Server(
         {"prompt too long; exceeded max context length by 1734 tokens": PI},
         (
-            ("tools", "registry.ollama.ai/library/gemma:2b does not support tools", "ollama/ollama, server"),
-            ("images", "this model is missing data required for image input", "ollama/ollama, server"),
+            ("tools", "registry.ollama.ai/library/gemma:2b does not support tools", "ollama/ollama#14795"),
+            (
+                "images",
+                "this model is missing data required for image input",
+                "valentinfrlch/ha-llmvision#691",
+            ),
         ),
         "`OLLAMA_CONTEXT_LENGTH` is its window. It cuts most longer prompts without a word; a note then says so.",
     ),
@@ -99,10 +114,18 @@ SERVERS: Mapping[str, Server] = {
             "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded with "
             "context length of only {window} tokens, which is not enough.": "lmstudio-ai/lmstudio-bug-tracker#546",
         },
-        (("images", "Model does not support images. Please use a model that does.", "lmstudio-ai"),),
+        (
+            (
+                "images",
+                "Model does not support images. Please use a model that does.",
+                "lmstudio-ai/lmstudio-bug-tracker#362",
+            ),
+        ),
     ),
     "OpenAI": Server(
-        {"Your input exceeds the context window of this model. Please adjust your input and try again.": PI},
+        {
+            "Your input exceeds the context window of this model. Please adjust your input and try again.": "openai/codex#3177"
+        },
         (
             (
                 "max_tokens",
@@ -136,7 +159,7 @@ SERVERS: Mapping[str, Server] = {
     "Azure": Server(
         {
             "Input tokens exceed the configured limit of {window} tokens. Your messages resulted in 509178 tokens. "
-            "Please reduce the length of the messages.": "BerriAI/litellm, tests",
+            "Please reduce the length of the messages.": "BerriAI/litellm#15968",
             "Request body too large for model. Max size: {window} tokens.": "RooCodeInc/Roo-Code#3344",
         },
         (
@@ -162,7 +185,7 @@ SERVERS: Mapping[str, Server] = {
     "Anthropic": Server(
         {
             "prompt is too long: 219898 tokens > {window} maximum": "earendil-works/pi#102",
-            "input length and `max_tokens` exceed context limit: 190000 + 20000 > {window}": PI,
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > {window}": "continuedev/continue#6080",
         },
         (
             ("temperature", "`temperature` is deprecated for this model.", "The-PR-Agent/pr-agent#2456"),
@@ -179,17 +202,18 @@ SERVERS: Mapping[str, Server] = {
             (
                 "system",
                 "Developer instruction is not enabled for models/gemma-3-27b-it",
-                "Google's Gemma models",
+                "0xPlaygrounds/rig#788",
             ),
         ),
     ),
     "OpenRouter": Server(
         {
-            "This endpoint's maximum context length is {window} tokens. However, you requested about 9000 tokens.": PI
+            "This endpoint's maximum context length is {window} tokens. However, you requested about 42832 tokens "
+            "(42832 of text input).": "refly-ai/refly#1177"
         },
         (
-            ("tools", "No endpoints found that support tool use.", "OpenRouter's API"),
-            ("images", "No endpoints found that support image input", "OpenRouter's API"),
+            ("tools", "No endpoints found that support tool use.", "mastra-ai/mastra#2839"),
+            ("images", "No endpoints found that support image input", "NousResearch/hermes-agent#23411"),
             (
                 "cache_control",
                 "tools.3.cache_control: Extra inputs are not permitted",
@@ -198,19 +222,30 @@ SERVERS: Mapping[str, Server] = {
         ),
     ),
     "LiteLLM": Server(
-        {"litellm.ContextWindowExceededError: ContextWindowExceededError": "BerriAI/litellm, exceptions.py"},
+        {
+            "litellm.BadRequestError: litellm.ContextWindowExceededError: AnthropicError - prompt is too long: 210543 "
+            "tokens > {window} maximum": "OpenHands/OpenHands#4894"
+        },
         (
             (
+                "presence_penalty",
+                "litellm.UnsupportedParamsError: groq does not support parameters: {'presence_penalty': 0.0, "
+                "'frequency_penalty': 0.0}, for model=x",
+                "lm-sys/RouteLLM#32",
+            ),
+            (
                 "response_format",
-                "litellm.UnsupportedParamsError: groq does not support parameters: ['response_format'], for model=x",
-                "BerriAI/litellm, exceptions.py",
+                "together_ai does not support parameters: response_format, for model=x",
+                "BerriAI/litellm, llms/together_ai/chat/transformation.py",
             ),
         ),
         "`drop_params: true` lets it leave out what its provider refuses.",
     ),
-    "Groq": Server({"Please reduce the length of the messages or completion.": PI}),
+    "Groq": Server({"Please reduce the length of the messages or completion.": "letta-ai/letta#1963"}),
     "Mistral": Server(
-        {"Prompt contains 40000 tokens, too large for model with {window} maximum context length": PI},
+        {
+            "Prompt contains 40000 tokens, too large for model with {window} maximum context length": "BerriAI/litellm#21647"
+        },
         (
             (
                 "tools",
@@ -239,7 +274,9 @@ SERVERS: Mapping[str, Server] = {
         ),
     ),
     "xAI": Server(
-        {"This model's maximum prompt length is {window} but the request contains 537812 tokens.": PI},
+        {
+            "This model's maximum prompt length is {window} but the request contains 537812 tokens.": "cline/cline#3120"
+        },
         (
             ("presence_penalty", "Argument not supported on this model: presencePenalty", "n8n-io/n8n#14581"),
             (
@@ -264,7 +301,12 @@ SERVERS: Mapping[str, Server] = {
             ),
         ),
     ),
-    "Z.ai": Server({"Prompt exceeds max length": "Z.ai's error 1261", "model_context_window_exceeded": PI}),
+    "Z.ai": Server(
+        {
+            "Prompt exceeds max length": "zeroclaw-labs/zeroclaw#4124",
+            "model_context_window_exceeded": "anomalyco/opencode#18813",
+        }
+    ),
     "DashScope": Server(
         {
             "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, {window}]": (
@@ -279,7 +321,7 @@ SERVERS: Mapping[str, Server] = {
             ),
         ),
     ),
-    "MiniMax": Server({"invalid params, context window exceeds limit (2013)": PI}),
+    "MiniMax": Server({"invalid params, context window exceeds limit (2013)": "MiniMax-AI/MiniMax-M2#119"}),
     "Volcengine": Server(
         {"Total tokens of image and text exceed max message tokens": "bytedance/deer-flow#583"}
     ),
@@ -315,8 +357,10 @@ SERVERS: Mapping[str, Server] = {
             ),
         },
     ),
-    "Bedrock": Server({"Input is too long for requested model.": PI}),
-    "Copilot": Server({"prompt token count of 70000 exceeds the limit of {window}": PI}),
+    "Bedrock": Server({"Input is too long for requested model.": "anthropics/claude-code#8637"}),
+    "Copilot": Server(
+        {"prompt token count of 70000 exceeds the limit of {window}": "microsoft/vscode#289219"}
+    ),
     "others": Server(
         {"context length exceeded": PI, "token limit exceeded": PI},
         (
@@ -327,15 +371,19 @@ SERVERS: Mapping[str, Server] = {
             ),
             (
                 "stream_options",
-                "Unrecognized request argument supplied: stream_options",
-                "OpenAI's form, in gateways",
+                "Unknown parameter: 'stream_options'.",
+                "QuantumNous/new-api#418",
             ),
             (
                 "strict",
                 "tools.0.function.strict: Extra inputs are not permitted",
-                "pydantic's form, in gateways",
+                "not found again; pydantic's form",
             ),
-            ("store", 'json: unknown field "store"', "Go's form, in gateways"),
+            (
+                "store",
+                'Invalid JSON payload received. Unknown name "store": Cannot find field.',
+                "earendil-works/pi#4891",
+            ),
         ),
     ),
 }

@@ -11,8 +11,8 @@ Made from the catalogue in `docs/generate/servers.py` by `make docs`; a test fai
 wording below is tried in the tests: as a status, as an error in an answer with status 200, and as an event of a
 stream, from our own server on loopback. Of real servers llama.cpp was asked about too long, tools and pictures, and a
 LiteLLM proxy before it and before a server that refuses `max_tokens` (`make real-servers`). The others were not
-asked. Their sources are what people and repositories tell; where a row names no issue, nobody has looked it up again.
-Other wordings of the same meaning are recognised too (`bot/llm/refusals.py`).
+asked. Their sources are what people and repositories tell, looked up again; "not found again" stands where that found
+nothing. Other wordings of the same meaning are recognised too (`bot/llm/refusals.py`).
 
 **Too long.** If a server says that a conversation is too long, the bot summarises it and goes on in the same turn. If
 the request for the summary is too long itself, it asks for one of half as much, up to six times. Only then it asks

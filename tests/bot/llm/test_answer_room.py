@@ -63,6 +63,13 @@ REFUSALS = {
         ),
         AnswerRoom(4000, 4096),
     ),
+    "vLLM, with the input it was passed": (
+        (
+            "You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is "
+            "only 131072 tokens, resulting in a maximum input length of 3072 tokens."
+        ),
+        AnswerRoom(127999, 131072),
+    ),
     "vLLM, its window": (
         "max_tokens=4096 cannot be greater than max_model_len=max_total_tokens=2048",
         AnswerRoom(2048),
