@@ -98,7 +98,7 @@ class Chat:
             recipient_team_id="T1",
             markdown_text=text or None,
         )
-        return DraftMessage(answer["ts"], "stream", text)
+        return DraftMessage(answer["ts"], True, text)
 
     async def draft(self, text):
         answer = await self.web.call(
@@ -108,7 +108,7 @@ class Chat:
             text=text,
             metadata=Tag(self.key, draft=True).metadata(),
         )
-        return DraftMessage(answer["ts"], "post", text)
+        return DraftMessage(answer["ts"], False, text)
 
     def outbox(self):
         chat = self
