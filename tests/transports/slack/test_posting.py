@@ -442,7 +442,7 @@ async def test_a_stream_that_is_over_is_repaired(chat, slack, how):
 
 
 async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(chat, slack):
-    draft = replace(await chat.stream("an ans"), kind="post")
+    draft = replace(await chat.stream("an ans"), open=False)
     assert await chat.post("an answer", [draft]) == draft.id
     assert chat.shown() == ["an answer"]
 

@@ -35,6 +35,10 @@ STREAMS = 6
 texts get through within 20 s."""
 
 
+FIRST_AFTER_S = 1.5
+"""How long a stream in a channel waits to begin: there an answer that is whole by then comes at once, for all."""
+
+
 class LiveDrafts:
     """The limit of live drafts in a workspace, and where Slack has streams."""
 
@@ -115,6 +119,7 @@ class Draft:
     async def _show(self) -> None:
         stream = self._stream
         await self._wait_until_due()
+        await anyio.sleep(0 if is_direct(self._thread.channel) else FIRST_AFTER_S)
         self._hide(not self._shared.slots.value)
         async with self._shared.slots:
             self._hide(not self._shared.offer.in_channel(self._thread.channel))
