@@ -4,7 +4,7 @@ A fake Slack in a process of its own sends messages over a real web socket, as f
 500 are on their way) or at an even pace; each reader runs in its own process, in turns:
 
 raw       slack_sdk's SocketModeClient, which only acknowledges
-ours      our `SocketModeLink`, Bolt included, with a take that does nothing
+ours      our `SocketModeLink`, with a take that does nothing
 journal   our `SocketModeLink`, Slack's payload read (`parse_event`), the message durable in a journal on disk
 
 Counted is the CPU between the first event and the acknowledgement of the last.
@@ -34,7 +34,6 @@ RATIO = 3.0
 IMPORTS = {
     "bare": "import aiohttp",
     "SDK": "import slack_sdk.socket_mode.aiohttp",
-    "Bolt": "import slack_bolt.app.async_app",
     "link": "import transports.slack.api.socket_mode",
     "ours": "import transports.slack.client",
 }

@@ -552,7 +552,7 @@ class Slack(Section):
     )
     feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
     stream_in_channels: bool = Field(
-        default=False, description="Stream natively there too; only the asker sees it live."
+        default=True, description="Stream there too: the asker sees it live, the others when it is whole."
     )
     bots: Names = Field(default=(), description="Ids of other bots that it answers.")
 

@@ -160,7 +160,7 @@ REASONS: Mapping[str, str] = {
         "all members see. Turn it on where somebody reads the audit."
     ),
     "transports.slack.feedback": "The cheapest way to learn which answers were bad.",
-    "transports.slack.stream_in_channels": "Slack shows a native stream to one person only; in channels all should see it.",
+    "transports.slack.stream_in_channels": "Slack shows a stream live to one person only; `false` leaves all with the status and the whole answer.",
     "transports.slack.bots": "Two bots that answer each other never stop.",
     "transports.discord.token": "The bot's account.",
     "transports.discord.api_base_url": "For gateways, and for tests.",

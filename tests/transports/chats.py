@@ -20,7 +20,7 @@ from tests.transports.web.chat import InWeb
 
 class InSlack:
     name, ann, bob, admin, by = "slack", "U1", "U2", "U3", " by"
-    send, edit_call = "chat.postMessage", "chat.update"
+    send, begin, ends = "chat.postMessage", "chat.startStream", ("chat.stopStream", "chat.update")
     lost, blocked, not_editable = Cut(applied=True), ApiError("restricted_action"), Html(500)
     eyes, stopped, done = "eyes", "octagonal_sign", set()
     lines = 1_200
@@ -114,6 +114,11 @@ class InSlack:
     def open(self, thread):
         self.fake.heal()
 
+    def refuse_ends(self, fault):
+        """Let no live answer become the final one."""
+        for method in self.ends:
+            self.fake.fail(method, fault, forever=True, when=lambda args: "metadata" in args)
+
     def direct(self, user):
         """Return what the bot wrote to a person in a direct message."""
         there = self.fake.channels[user.replace("U", "D")].messages
@@ -158,7 +163,8 @@ def _slack_text(post):
 
 class InDiscord:
     name, ann, bob, admin, by = "discord", U1, U2, U3, " by"
-    send, edit_call = "POST /channels/{}/messages", "PATCH /channels/{}/messages/{}"
+    send = begin = "POST /channels/{}/messages"
+    ends = ("PATCH /channels/{}/messages/{}",)
     lost, blocked = discord.Cut(applied=True), discord.Refused(400, 200000, "blocked")
     not_editable = discord.Refused(400, 30046, "too old")
     eyes, stopped, done = "👀", "🛑", {"✅"}
@@ -167,6 +173,9 @@ class InDiscord:
     def __init__(self, fake):
         self.fake, self.pressed = fake, []
         self.mention, self.token = f"<@{BOT}>", fake.token
+
+    def refuse_ends(self, fault):
+        self.fake.fail(*self.ends, fault, forever=True)
 
     def edge(self, data, **options):
         return discord_transport(self.fake, data, **options)

@@ -256,7 +256,7 @@ async def test_model_text_pings_nobody_and_previews_nothing_in_posts_and_in_edit
     async with bot(Streams(text + "word " * 30, text)):
         assert await outcome(await chat.ask("hi")) == "answered"
         assert await outcome(await chat.ask_alone("hi")) == "answered"
-    assert chat.fake.calls_to(chat.edit_call)
+    assert chat.fake.calls_to(*chat.ends)
     assert chat.fake.pings == []
     assert chat.fake.unfurls == []
 
@@ -293,7 +293,8 @@ async def test_a_post_that_fails_once_is_seen_exactly_once(chat, bot, outcome, f
 
 async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answer(chat, bot, outcome):
     async with bot(GROWING):
-        chat.fake.fail(chat.send, chat.lost, chat.lost)
+        for call in (chat.begin, chat.send):
+            chat.fake.fail(call, chat.lost)
         thread = await chat.ask("hi")
         assert await outcome(thread) == "answered"
         [answer] = chat.texts(thread)
@@ -302,7 +303,7 @@ async def test_a_draft_and_an_answer_whose_answers_are_both_lost_leave_one_answe
 
 async def test_an_answer_whose_draft_cannot_be_written_over_is_posted_and_the_draft_goes(chat, bot, outcome):
     async with bot(GROWING):
-        chat.fake.fail(chat.edit_call, chat.not_editable, forever=True)
+        chat.refuse_ends(chat.not_editable)
         thread = await chat.ask("hi")
         assert await outcome(thread) == "answered"
         await chat.fake.until(lambda: len(chat.texts(thread)) == 1)
@@ -313,8 +314,8 @@ async def test_a_live_answer_whose_end_is_refused_does_not_stay_as_if_it_went_on
     async with bot(GROWING):
         thread = await chat.ask("hi")
         await chat.fake.until(lambda: chat.texts(thread))
-        for call in (chat.edit_call, chat.send):
-            chat.fake.fail(call, chat.blocked, forever=True)
+        chat.refuse_ends(chat.blocked)
+        chat.fake.fail(chat.send, chat.blocked, forever=True)
         assert await outcome(thread) == "undelivered"
         await chat.fake.until(lambda: not chat.texts(thread))
 

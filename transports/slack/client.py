@@ -73,7 +73,7 @@ class Options:
     features: Features = field(default_factory=Features)
     prompts: tuple[tuple[str, str], ...] = ()
     feedback: bool = True
-    stream_in_channels: bool = False
+    stream_in_channels: bool = True
     bots: frozenset[str] = frozenset()
     links: frozenset[str] = frozenset()
     max_age_s: float = 600

@@ -37,7 +37,7 @@ from threads.errors import NewerSchema
 from transports.shared.checks import Finding
 
 LIBRARIES = (
-    "anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich", "slack-bolt",
+    "anthropic", "anyio", "discord.py", "genai-prices", "mcp", "openai", "pydantic", "rich",
     "slack-sdk", "aiohttp", "httpx2", "playwright", "uvloop",
 )  # fmt: skip
 LOG_LINES = 200

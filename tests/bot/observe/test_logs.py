@@ -62,7 +62,7 @@ def test_the_level_is_the_least_that_is_written(out: io.StringIO) -> None:
 
 def test_libraries_that_log_what_people_say_are_never_heard_debugging(out: io.StringIO) -> None:
     configure_logging("debug", "text", out)
-    for library in ("discord", "discord.gateway", "slack_bolt", "slack_sdk", "aiohttp"):
+    for library in ("discord", "discord.gateway", "slack_sdk", "aiohttp"):
         logging.getLogger(library).debug("a whole payload")
     assert out.getvalue() == ""
 

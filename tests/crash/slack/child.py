@@ -35,7 +35,7 @@ from transports.slack.client import Options, Slack
 from transports.slack.events import catch_up as history
 from transports.slack.events.intake import Intake
 from transports.slack.events.parse_event import parse_event
-from transports.slack.live import edited_post
+from transports.slack.live import draft
 from transports.slack.post import post_lookup, posting
 from transports.slack.post.posting import Posting
 
@@ -70,7 +70,7 @@ def hurry(scale: float) -> None:
     rate_limits.TIER_4, rate_limits.CHANNEL = faster(rate_limits.TIER_4), faster(rate_limits.CHANNEL)
     rate_limits.FLOORS_S = {method: floor * scale for method, floor in rate_limits.FLOORS_S.items()}
     rate_limits.FLOOR_S *= scale
-    edited_post.FIRST_AFTER_S *= scale
+    draft.FIRST_AFTER_S *= scale
     posting.PAUSE_S *= scale
     client.TIDY_AFTER_S *= scale
     client.OUTCOMES_FIRST_S *= scale

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from itertools import pairwise
 
 import anyio
 import pytest
@@ -69,20 +68,14 @@ class Chat:
 
     @property
     def texts(self):
-        return [_text(post) for post in self.posts]
+        return [post.text for post in self.posts]
 
     def agrees(self):
         """Each message of the draft shows what the draft says it shows."""
-        shown = {post.ts: _text(post) for post in self.posts}
+        shown = {post.ts: post.text for post in self.posts}
         for message in self.draft.messages:
             if message.shown:
                 assert shown[message.id] == message.shown
-
-
-def _text(post):
-    return (
-        post.text if post.stream else "".join(b["text"] for b in post.blocks or [] if b["type"] == "markdown")
-    )
 
 
 @asynccontextmanager
@@ -100,7 +93,7 @@ async def test_a_direct_message_is_streamed_and_handed_over_open():
         messages = await chat.draft.hand_over()
         await chat.write("never shown ", seconds=60)
     [post] = chat.posts
-    assert [message.kind for message in messages] == ["stream"]
+    assert [message.open for message in messages] == [True]
     assert messages[0].shown == post.text
     assert post.text.startswith("one two three")
     assert post.stream.state == "streaming"
@@ -139,7 +132,7 @@ async def test_a_call_that_never_ends_holds_the_final_text_up_for_ten_seconds_an
         before = anyio.current_time()
         [message] = await chat.draft.hand_over()
         assert anyio.current_time() - before == pytest.approx(10)
-    assert (message.kind, message.shown) == ("stream", "")
+    assert (message.open, message.shown) == (True, "")
 
 
 async def test_who_waits_in_line_is_handed_over_at_once():
@@ -151,47 +144,6 @@ async def test_who_waits_in_line_is_handed_over_at_once():
         before = anyio.current_time()
         assert await chat.draft.hand_over() == ()
         assert anyio.current_time() == before
-
-
-async def test_a_channel_gets_a_post_that_is_edited_no_faster_than_slack_likes():
-    async with drafting("C1") as chat:
-        for number in range(200):
-            await chat.write(f"w{number} ", seconds=0.1)
-        chat.agrees()
-        messages = await chat.draft.hand_over()
-    [post] = chat.posts
-    assert [message.kind for message in messages] == ["post"]
-    assert post.stream is None
-    assert post.metadata["event_payload"]["draft"] is True
-    times = [call.at for call in chat.slack.calls_to("chat.postMessage", "chat.update")]
-    assert min(b - a for a, b in pairwise(times)) >= 1.5
-    assert len(times) >= 10
-    assert all(call.args["parse"] == "none" for call in chat.slack.calls_to("chat.update"))
-    assert not chat.slack.limited
-
-
-async def test_the_first_post_waits_for_a_paragraph_or_a_moment():
-    async with drafting("C1") as chat:
-        await chat.write("Hm", seconds=1.2)
-        assert not chat.posts
-        await anyio.sleep(0.5)
-        assert chat.texts == ["Hm"]
-    async with drafting("C1") as chat:
-        await chat.write("A paragraph.\n\nAnd more", seconds=0.3)
-        assert len(chat.posts) == 1
-
-
-async def test_an_edited_draft_shows_the_step_at_hand_and_what_tools_do():
-    async with drafting("C1") as chat:
-        await chat.write("Let me look.\n\n", seconds=3)
-        await chat.feed(ToolStarted("read_file", "notes.md", "c1", "reading notes.md"), seconds=3)
-        assert chat.texts == ["Let me look.\n\n_reading notes.md…_"]
-        chat.draft.feed(ToolFinished("read_file", True, "c1"))
-        await chat.write("It says four.", seconds=3)
-        assert chat.texts == ["It says four."]
-        await chat.feed(TextReset(), seconds=3)
-        assert chat.texts == ["…"]
-        chat.agrees()
 
 
 async def test_a_stream_is_rotated_before_slack_ends_it():
@@ -240,7 +192,7 @@ async def test_a_stream_that_slack_ended_goes_on_in_another(code):
         chat.agrees()
         messages = await chat.draft.hand_over()
     assert [message.shown for message in messages] == ["one ", "two "]
-    assert [message.kind for message in messages] == ["post", "stream"]
+    assert [message.open for message in messages] == [False, True]
 
 
 async def test_a_stream_that_a_person_stopped_is_left_alone():
@@ -251,34 +203,17 @@ async def test_a_stream_that_a_person_stopped_is_left_alone():
         calls = len(chat.slack.calls)
         await chat.write("three ", seconds=50)
         assert len(chat.slack.calls) == calls
-        assert [message.kind for message in await chat.draft.hand_over()] == ["post"]
+        assert [message.open for message in await chat.draft.hand_over()] == [False]
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["unknown_method", "not_allowed_token_type", "missing_scope", "method_not_supported_for_channel_type"],
-)
-async def test_a_workspace_without_streams_gets_posts_from_then_on(code):
-    chat = Chat()
-    chat.slack.fail("chat.startStream", ApiError(code), forever=True)
-    async with beside(chat.draft.run):
-        await chat.write("one two\n\n", seconds=10)
-    assert chat.texts == ["one two"]
-    chat.draft = chat.new()
-    async with beside(chat.draft.run):
-        await chat.write("three\n\n", seconds=10)
-    assert len(chat.posts) == 2
-    assert len(chat.slack.calls_to("chat.startStream")) == 1
-
-
-@pytest.mark.parametrize(("channel", "method"), [("D1", "chat.startStream"), ("C1", "chat.postMessage")])
-async def test_a_first_message_whose_answer_is_lost_is_not_sent_again(channel, method):
-    async with drafting(channel) as chat:
-        chat.slack.fail(method, Cut(applied=True))
+async def test_a_first_message_whose_answer_is_lost_is_not_sent_again():
+    async with drafting() as chat:
+        chat.slack.fail("chat.startStream", Cut(applied=True))
         await chat.write("one\n\n", seconds=5)
         await chat.write("two ", seconds=30)
         assert await chat.draft.hand_over() == ()
-    assert count_calls(chat.slack) == {method: 1}
+        assert chat.draft.lost
+    assert count_calls(chat.slack) == {"chat.startStream": 1}
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -290,7 +225,7 @@ async def test_an_append_whose_answer_is_lost_is_not_made_again(applied):
         await chat.write("three ", seconds=5)
         messages = await chat.draft.hand_over()
     assert "".join(chat.texts).count("two") == applied
-    assert [(m.kind, m.shown) for m in messages] == [("post", ""), ("stream", "three ")]
+    assert [(m.open, m.shown) for m in messages] == [(False, ""), (True, "three ")]
 
 
 async def test_a_rate_limit_loses_nothing():
@@ -308,7 +243,7 @@ async def test_text_that_is_taken_back_leaves_the_stream_as_one_to_be_written_ov
         chat.draft.feed(TextReset())
         await chat.write("right ", seconds=5)
         messages = await chat.draft.hand_over()
-    assert [(m.kind, m.shown) for m in messages] == [("post", "wrong "), ("stream", "right ")]
+    assert [(m.open, m.shown) for m in messages] == [(False, "wrong "), (True, "right ")]
 
 
 async def test_text_that_was_not_shown_yet_is_taken_back_without_a_trace():
@@ -357,13 +292,6 @@ async def test_the_stages_of_a_playbook_have_cards_and_one_that_runs_again_anoth
     ]  # fmt: skip
 
 
-async def test_where_there_are_no_streams_the_stages_are_a_post_that_is_edited():
-    async with drafting("C1") as chat:
-        await chat.feed(stages("running", "waiting"), seconds=5)
-        await chat.feed(stages("passed", "running"), seconds=5)
-        assert [text.replace("\\", "") for text in chat.texts] == ["triage\n✓ s0\n▸ s1"]
-
-
 async def test_cards_that_are_refused_cost_no_text():
     chat = Chat()
     chat.slack.fail("chat.startStream", ApiError("invalid_chunks"), when=lambda args: args.get("chunks"))
@@ -374,15 +302,14 @@ async def test_cards_that_are_refused_cost_no_text():
 
 
 async def test_a_stopped_answer_stays_with_a_mark_that_spares_it_from_the_sweep():
-    for channel in ("D1", "C1"):
-        async with drafting(channel) as chat:
-            await chat.write("one two\n\n```\ncode ", seconds=5)
-            await chat.draft.close("stopped")
-        [post] = chat.posts
-        assert _text(post).endswith("\n```\n\n_(stopped)_")
-        assert post.stream is None or post.stream.state == "stopped"
-        assert post.metadata["event_payload"]["key"]
-        assert not post.metadata["event_payload"].get("draft")
+    async with drafting() as chat:
+        await chat.write("one two\n\n```\ncode ", seconds=5)
+        await chat.draft.close("stopped")
+    [post] = chat.posts
+    assert post.text.endswith("\n```\n\n_(stopped)_")
+    assert post.stream.state == "stopped"
+    assert post.metadata["event_payload"]["key"]
+    assert not post.metadata["event_payload"].get("draft")
 
 
 async def test_a_stream_that_the_stop_button_ended_gets_its_mark_too():
@@ -406,16 +333,14 @@ async def test_a_draft_that_says_nothing_is_deleted():
 
 
 async def test_nothing_pings_and_no_host_is_fetched_that_nobody_named():
-    for channel in ("D1", "C1"):
-        async with drafting(channel) as chat:
-            for (
-                char
-            ) in "Hi <!channel> <@U1> see https://evil.example/?q=SECRET and https://ok.example/a now\n\n":
-                await chat.write(char, seconds=0.3)
-            await anyio.sleep(60)
-        assert chat.slack.pings == []
-        assert not [url for url in chat.slack.unfurls if "evil" in url]
-        assert "ok.example" in chat.texts[0]
+    async with drafting() as chat:
+        said = "Hi <!channel> <@U1> see https://evil.example/?q=SECRET and https://ok.example/a now\n\n"
+        for char in said:
+            await chat.write(char, seconds=0.3)
+        await anyio.sleep(60)
+    assert chat.slack.pings == []
+    assert not [url for url in chat.slack.unfurls if "evil" in url]
+    assert "ok.example" in chat.texts[0]
 
 
 # the pure parts

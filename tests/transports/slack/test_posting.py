@@ -98,7 +98,7 @@ class Chat:
             recipient_team_id="T1",
             markdown_text=text or None,
         )
-        return DraftMessage(answer["ts"], "stream", text)
+        return DraftMessage(answer["ts"], True, text)
 
     async def draft(self, text):
         answer = await self.web.call(
@@ -108,7 +108,7 @@ class Chat:
             text=text,
             metadata=Tag(self.key, draft=True).metadata(),
         )
-        return DraftMessage(answer["ts"], "post", text)
+        return DraftMessage(answer["ts"], False, text)
 
     def outbox(self):
         chat = self
@@ -442,7 +442,7 @@ async def test_a_stream_that_is_over_is_repaired(chat, slack, how):
 
 
 async def test_a_message_that_still_streams_is_stopped_before_it_is_written_over(chat, slack):
-    draft = replace(await chat.stream("an ans"), kind="post")
+    draft = replace(await chat.stream("an ans"), open=False)
     assert await chat.post("an answer", [draft]) == draft.id
     assert chat.shown() == ["an answer"]
 

@@ -17,6 +17,8 @@ from tests.transports.slack.virtual import BACKEND, VirtualWeb, count_calls, vir
 from threads.model import (
     Outgoing,
     Resumed,
+    StagesChanged,
+    StageShown,
     Taken,
     TextDelta,
     ThreadId,
@@ -29,6 +31,7 @@ from threads.model import (
 )
 from transports.slack.api.web_api import Identity, open_web
 from transports.slack.live import latest_wins
+from transports.slack.live.draft import STREAMS
 from transports.slack.live.presence import OUTCOMES, Presence
 from transports.slack.live.thread_status import LOADING, THINKING, title_of
 from transports.slack.post.posting import Posting
@@ -236,7 +239,7 @@ async def test_a_wait_is_told_in_words_whatever_the_sign_is():
 async def test_words_stay_until_a_message_of_ours_shows_that_the_bot_is_at_work():
     async with presence("C1") as chat:
         ts = chat.asks(root=chat.root)
-        await chat.watch(Taken(), TurnStarted("go"), ts=ts, seconds=3)
+        await chat.watch(Taken(), TurnStarted("go", "U1"), ts=ts, seconds=3)
         for _ in range(60):
             await anyio.sleep(9)
             assert chat.status == THINKING
@@ -257,13 +260,78 @@ async def test_words_that_come_after_the_message_that_takes_them_away_are_cleare
     async with presence("C1") as chat:
         ts = chat.asks(root=chat.root)
         gate = chat.slack.gate("assistant.threads.setStatus")
-        chat.show(Taken(), TurnStarted("go"), ts=ts)
+        chat.show(Taken(), TurnStarted("go", "U1"), ts=ts)
         await gate.reached()
         await chat.watch(TextDelta("One, two.\n\n"), ts=ts, seconds=3)
         assert chat.slack.posts("C1")
         gate.open()
         await anyio.sleep(3)
         assert chat.status == ""
+
+
+def refuse_streams(chat, code):
+    chat.slack.fail("chat.startStream", ApiError(code), forever=True)
+
+
+async def take_all_slots(chat):
+    for _ in range(STREAMS):
+        await chat.presence._drafts.slots.acquire()
+
+
+HIDDEN = {
+    "no streams in the workspace": ("U1", 1, lambda chat: refuse_streams(chat, "unknown_method")),
+    "no right to them": ("U1", 1, lambda chat: refuse_streams(chat, "missing_scope")),
+    "none in such a channel": (
+        "U1",
+        1,
+        lambda chat: refuse_streams(chat, "method_not_supported_for_channel_type"),
+    ),
+    "an error": ("U1", 2, lambda chat: refuse_streams(chat, "fatal_problem")),
+    "no recipient": ("B1", 1, lambda chat: refuse_streams(chat, "missing_recipient_user_id")),
+}
+
+
+@pytest.mark.parametrize("channel", ["C1", "D1"])
+@pytest.mark.parametrize(("author", "tries", "fault"), HIDDEN.values(), ids=HIDDEN)
+async def test_a_turn_that_no_stream_can_show_has_a_status_that_is_alive_and_a_stop_button(
+    channel, author, tries, fault
+):
+    async with presence(channel) as chat:
+        fault(chat)
+        for ts in (chat.root, chat.asks(root=chat.root)):
+            chat.show(Taken("go", author), TurnStarted("go", author), ts=ts)
+            await chat.watch(TextDelta("Let me look."), ts=ts, seconds=4)
+            assert (chat.status, chat.session.status) == (THINKING, "processing")
+            tool = ToolStarted("read_file", "notes.md", "c1", "reading <notes.md>")
+            await chat.watch(tool, ts=ts, seconds=200)
+            assert chat.status == "is at work: reading (notes.md)…"
+            await chat.watch(ToolFinished("read_file", True, "c1"), ts=ts, seconds=3)
+            await chat.watch(triage("running"), ts=ts, seconds=3)
+            assert chat.status == "is at work: look…"
+            await chat.watch(triage("passed"), ts=ts, seconds=3)
+            assert chat.status == THINKING
+            before = len(chat.slack.posts(channel))
+            await chat.answer(chat.thread, ts, "All is well.")
+            await anyio.sleep(5)
+            assert signs(chat, ts) == []
+            assert len(chat.slack.posts(channel)) == before + 1
+    assert len(chat.slack.calls_to("chat.startStream")) == (0 if (author, channel) == ("B1", "C1") else tries)
+
+
+def triage(state):
+    return StagesChanged("triage", (StageShown("look", state),))
+
+
+async def test_where_all_streams_are_taken_the_status_tells_of_the_turn_until_one_is_free():
+    async with presence("C1") as chat:
+        await take_all_slots(chat)
+        chat.show(Taken("go", "U1"), TurnStarted("go", "U1"))
+        await chat.watch(ToolStarted("shell", "ls", "c1"), seconds=5)
+        assert chat.status == "is at work: shell…"
+        chat.presence._drafts.slots.release()
+        await anyio.sleep(5)
+        assert chat.status == ""
+        assert chat.slack.posts("C1")[0].stream.chunks[0]["id"] == "c1"
 
 
 async def test_a_workspace_that_offers_none_of_it_is_asked_once():
@@ -431,7 +499,7 @@ async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_
         assert _longest_silence(chat.slack, thread) < 45, "a live draft was starved"
     assert sum(len(chat.slack.thread(thread.channel, thread.root)) > 2 for thread in threads) == 0
     live = {thread for thread in threads if len(_times(chat.slack, thread)) > 2}
-    assert len(live) >= 8
+    assert len(live) >= STREAMS
 
 
 def _says(post, word):

@@ -1,14 +1,12 @@
-"""Receiving from Slack: Socket Mode through Bolt, every envelope acknowledged when it is durable and not before.
+"""Receiving from Slack by Socket Mode: every envelope is acknowledged when it is durable and not before.
 
 `SocketModeLink.run` keeps one socket up. A socket that asks to be replaced stays open until its successor is open, so
 a refresh has no gap; the SDK closes first. A socket that breaks ends the run, and the supervisor runs it again.
-
-Bolt reads and dispatches each request, and our middleware takes it before any other. So no ``auth.test`` is made, no
-type of event can be forgotten, and an event costs a quarter of what Bolt's own chain costs.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
@@ -16,12 +14,6 @@ from typing import Literal
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from pydantic import JsonValue
-from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app, send_async_response
-from slack_bolt.app.async_app import AsyncApp
-from slack_bolt.middleware.async_middleware import AsyncMiddleware
-from slack_bolt.request.async_request import AsyncBoltRequest
-from slack_bolt.response import BoltResponse
-from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from threads.errors import BotError, StoreUnavailable, TransportFatal
@@ -65,15 +57,8 @@ class SocketModeLink:
         silent_s: float = 600.0,
     ) -> None:
         self._app_token, self._client = app_token.strip(), client
-        self._heard, self._workers = heard, workers
+        self._take, self._heard, self._workers = take, heard, workers
         self._ping_interval, self._silent_s = ping_interval, silent_s
-        self._app = AsyncApp(
-            name="threadfast",
-            token=client.token or "unused",  # or Bolt reads it from the environment; nothing is sent with it
-            before_authorize=_TakeEvent(take),
-            request_verification_enabled=False,  # the two that would come before ours are for HTTP
-            ssl_check_enabled=False,
-        )
         self._open = 0
 
     async def run(self, connected: Callable[[], None]) -> None:
@@ -151,7 +136,8 @@ class SocketModeLink:
     async def _answer(self, socket: Socket, frame: Frame, slots: anyio.Semaphore) -> None:
         """Handle one envelope, and acknowledge it if that worked."""
         try:
-            await send_async_response(socket, *await self._dispatch(frame), start_time=0)
+            if acknowledgement := await self._acknowledgement(frame):
+                await socket.send_message(json.dumps(acknowledgement))
         except ConnectionError as error:
             log.info("link.ack_lost: the event will come again: %s", error)
             # Events from before it broke may still wait to be read.
@@ -159,19 +145,21 @@ class SocketModeLink:
         finally:
             slots.release()
 
-    async def _dispatch(self, frame: Frame) -> tuple[SocketModeRequest, BoltResponse]:
-        """Run an envelope through Bolt. One that Bolt cannot read is acknowledged: a repeat would not help."""
-        try:
-            request = SocketModeRequest.from_dict(frame)
-            if request is not None:
-                return request, await run_async_bolt_app(self._app, request)
-        except Exception:  # the boundary of a transport: Bolt may stumble over an odd payload in any way
-            log.warning(
-                "link.unreadable: an envelope that Bolt cannot read: %s", sorted(frame), exc_info=True
-            )
-        else:
+    async def _acknowledgement(self, frame: Frame) -> Frame | None:
+        """Have an envelope taken. Return what acknowledges it, None if it has to come again."""
+        payload, acknowledgement = frame.get("payload"), {"envelope_id": frame["envelope_id"]}
+        if not isinstance(payload, dict):  # a repeat would not help
             log.warning("link.unreadable: an envelope without a payload: %s", sorted(frame))
-        return SocketModeRequest("unread", str(frame["envelope_id"]), {}), BoltResponse(status=200)
+            return acknowledgement
+        try:
+            answer = await self._take(kind_of(payload), payload)
+        except StoreUnavailable as error:
+            log.warning("link.not_acknowledged: it will come again: %s", error)
+            return None
+        except Exception:  # the boundary of a transport: what could not be taken comes again
+            log.exception("link.not_acknowledged: it will come again")
+            return None
+        return acknowledgement if answer is None else {**acknowledgement, "payload": dict(answer)}
 
     def _check_hello(self, frame: Frame) -> None:
         count = frame.get("num_connections")
@@ -183,30 +171,6 @@ class SocketModeLink:
                 count,
                 ours,
             )
-
-
-class _TakeEvent(AsyncMiddleware):
-    """The first and last middleware: it handles and answers every request."""
-
-    def __init__(self, take: Take) -> None:
-        self._take = take
-
-    async def async_process(
-        self,
-        *,
-        req: AsyncBoltRequest,
-        resp: BoltResponse,  # noqa: ARG002  Bolt's signature
-        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002, ARG002
-    ) -> BoltResponse:
-        try:
-            answer = await self._take(kind_of(req.body), req.body)
-        except StoreUnavailable as error:
-            log.warning("link.not_acknowledged: it will come again: %s", error)
-            return BoltResponse(status=503)
-        except Exception:  # the boundary of a transport: what could not be taken comes again
-            log.exception("link.not_acknowledged: it will come again")
-            return BoltResponse(status=503)
-        return BoltResponse(status=200, body="" if answer is None else dict(answer))
 
 
 def kind_of(body: Mapping[str, JsonValue]) -> Kind:

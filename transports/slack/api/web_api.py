@@ -76,7 +76,7 @@ class Identity:
 
 
 class Web:
-    """Slack's Web API with one bot token. ``client`` and ``session`` are for Bolt, uploads and downloads only."""
+    """Slack's Web API with one bot token. ``client`` is for the socket, ``session`` for files only."""
 
     def __init__(self, client: AsyncWebClient, session: aiohttp.ClientSession, limits: Limits) -> None:
         self.client, self.session, self.limits = client, session, limits

@@ -25,13 +25,16 @@ CARD_BYTES = 100
 """Our estimate of the size of a card without its title; Slack does not document it."""
 
 
+CardStatus = Literal["in_progress", "complete", "error"]
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
     """The card of one tool: in progress, then complete or error, each at most once. ``title`` is safe to show."""
 
     id: str
     title: str
-    status: Literal["in_progress", "complete", "error"]
+    status: CardStatus
 
     @property
     def chunk(self) -> dict[str, JsonValue]:

@@ -34,11 +34,38 @@ MOST_LATE = 20
 
 TRIES = 3
 
-HERE_ONLY = ("method_not_supported_for_channel_type", "channel_type_not_supported", "access_denied")
+HERE_ONLY = (
+    *("method_not_supported_for_channel_type", "channel_type_not_supported", "access_denied"),
+    *("missing_recipient_user_id", "missing_recipient_team_id"),
+)
 """Refusals that are not about the workspace."""
 
 MOST_REFUSING = 1_000
 """Channels that refused, and are not asked again."""
+
+
+class Offer:
+    """Whether Slack offers a method: not in the whole workspace, or not in a channel, once it was refused there."""
+
+    def __init__(self) -> None:
+        self.anywhere = True
+        self._refusing: FIFOCache[JsonValue, None] = FIFOCache(MOST_REFUSING)
+
+    def in_channel(self, channel: JsonValue) -> bool:
+        return self.anywhere and channel not in self._refusing
+
+    def refused(self, refused: SlackRefused, channel: JsonValue) -> bool:
+        """Note a refusal; return whether it says that the method is not offered."""
+        if refused.error in HERE_ONLY:
+            self._refusing[channel] = None
+        elif refused.kind in ("unsupported", "scope", "token"):
+            self.anywhere = False
+        else:
+            log.debug("live.call_refused: %s", refused)
+            return False
+        where = "channel" if self.anywhere else "workspace"
+        log.warning("live.not_offered: the %s does not offer it, and is not asked again: %s", where, refused)
+        return True
 
 
 class LatestCalls(Generic[K]):
@@ -57,8 +84,7 @@ class LatestCalls(Generic[K]):
     ) -> None:
         self._web, self._method = web, method
         self._on_done, self._on_refused = on_done, on_refused
-        self._is_offered = True
-        self._refusing: FIFOCache[JsonValue, None] = FIFOCache(MOST_REFUSING)
+        self._offer = Offer()
         self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._requested = anyio.Event()
@@ -70,14 +96,14 @@ class LatestCalls(Generic[K]):
         return len(self._soon) + len(self._later) >= MOST_LATE
 
     def offered_in(self, channel: str) -> bool:
-        return self._is_offered and channel not in self._refusing
+        return self._offer.in_channel(channel)
 
     def busy(self, key: K) -> bool:
         """Return whether a call about it waits or is on its way."""
         return key in self._soon or key in self._later or self._in_flight == key
 
     def request(self, key: K, arguments: Arguments, *, soon: bool = True) -> None:
-        if not self._is_offered or _channel_of(arguments) in self._refusing:
+        if not self._offer.in_channel(_channel_of(arguments)):
             return
         if soon:
             self._later.pop(key, None)
@@ -94,7 +120,7 @@ class LatestCalls(Generic[K]):
         return self._in_flight == key
 
     async def run(self) -> None:
-        while self._is_offered:
+        while self._offer.anywhere:
             while not (self._soon or self._later):
                 self._requested = anyio.Event()
                 await self._requested.wait()
@@ -119,18 +145,11 @@ class LatestCalls(Generic[K]):
             self._on_done(key)
 
     def _refused(self, refused: SlackRefused, channel: JsonValue) -> None:
-        if refused.error in HERE_ONLY:
-            self._refusing[channel] = None
-        elif refused.kind in ("unsupported", "scope", "token"):
-            self._is_offered = False
-            self._soon.clear()
-            self._later.clear()
-        else:
-            log.debug("live.call_refused: %s", refused)
-            return
-        where = "workspace" if not self._is_offered else "channel"
-        log.warning("live.not_offered: the %s does not offer it, and is not asked again: %s", where, refused)
-        self._on_refused()
+        if self._offer.refused(refused, channel):
+            if not self._offer.anywhere:
+                self._soon.clear()
+                self._later.clear()
+            self._on_refused()
 
 
 def _channel_of(arguments: Arguments) -> JsonValue:

@@ -1,19 +1,19 @@
 """A live answer in Slack's own streams (chat.startStream, appendStream, stopStream): text that only grows, and cards.
 
-| state  | event                                              | next        |
-|--------|----------------------------------------------------|-------------|
-| idle   | something to show, and the limits allow a start    | open        |
-| idle   | the start is refused                               | unavailable |
-| idle   | it is unknown whether the start was carried out    | silent      |
-| open   | more to show: it is appended                       | open        |
-| open   | 240 s, 9,000 bytes, msg_too_long: it is stopped    | idle        |
-| open   | an answer was lost, or its text was withdrawn      | idle        |
-| open   | message_not_in_streaming_state                     | idle        |
-| open   | stopped_by_user, or it cannot be written to        | silent      |
+| state  | event                                              | next   |
+|--------|----------------------------------------------------|--------|
+| idle   | something to show, and the limits allow a start    | open   |
+| idle   | the start is refused                               | silent |
+| idle   | it is unknown whether the start was carried out    | silent |
+| open   | more to show: it is appended                       | open   |
+| open   | 240 s, 9,000 bytes, msg_too_long: it is stopped    | idle   |
+| open   | an answer was lost, or its text was withdrawn      | idle   |
+| open   | message_not_in_streaming_state                     | idle   |
+| open   | stopped_by_user, or it cannot be written to        | silent |
 
 Slack ends a stream about 5 min after its start, and refuses text beyond about 10.6 kB; neither is documented. A
-stopped stream is a post like any other. A draft whose stream is unavailable goes on as an edited post, in the whole
-workspace if Slack has no streams there. A silent one shows nothing more until the final text.
+stopped stream is a post like any other. A silent one shows nothing more until the final text. Where Slack has no
+streams, in a channel or in the workspace, no other start is tried.
 """
 
 from __future__ import annotations
@@ -22,18 +22,28 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed, TransportRateLimited, TransportUnavailable
-from threads.model import StagesChanged, StageState, ThreadId, ToolFinished, ToolStarted
+from threads.model import (
+    StagesChanged,
+    StageState,
+    TextDelta,
+    TextReset,
+    ThreadId,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+)
 from transports.shared.live.activity import RunningTools, tool_label
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
 from transports.slack.live.draft_calls import DraftCalls
-from transports.slack.live.draft_content import Batch, Card, UnsentContent, inert
+from transports.slack.live.draft_content import Batch, Card, CardStatus, UnsentContent, inert
+from transports.slack.live.latest_wins import Offer
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import Fences
 from transports.slack.post.post_tags import Tag
@@ -43,7 +53,7 @@ log = logging.getLogger(__name__)
 
 START, APPEND, STOP = "chat.startStream", "chat.appendStream", "chat.stopStream"
 
-CARD_STATUS: Mapping[StageState, Literal["in_progress", "complete", "error"]] = {
+CARD_STATUS: Mapping[StageState, CardStatus] = {
     "waiting": "in_progress",
     "running": "in_progress",
     "passed": "complete",
@@ -71,54 +81,57 @@ class LivePost:
 
     @property
     def message(self) -> DraftMessage:
-        return DraftMessage(self.ts, "stream" if self.open else "post", self.text if self.confirmed else "")
+        return DraftMessage(self.ts, self.open, self.text if self.confirmed else "")
 
 
 class NativeStream:
-    """``to`` are the ids of the person who sees it live and of their team. ``done``: it shows nothing more."""
+    """``to`` are the ids of the person who sees it live and of their team. ``silent``: it shows nothing more."""
 
-    method = APPEND
-
-    def __init__(self, calls: DraftCalls, thread: ThreadId, to: tuple[str, str], links: Links) -> None:
-        self.unavailable: Literal["", "turn", "workspace"] = ""
+    def __init__(
+        self, calls: DraftCalls, thread: ThreadId, to: tuple[str, str], links: Links, offer: Offer
+    ) -> None:
         self.posts: list[LivePost] = []
-        self._calls, self._thread, self._to, self._links = calls, thread, to, links
+        self.silent = False
+        self._calls, self._thread, self._to, self._links, self._offer = calls, thread, to, links, offer
         self._unsent, self._running = UnsentContent(links), RunningTools()
         self._stages = dict[str, tuple[StageState, int]]()
         self._cards = True
-        self._silent = False
         self._must_stop = False  # whether the open message has to be stopped
         self._fences = Fences()
-
-    @property
-    def done(self) -> bool:
-        return self._silent or bool(self.unavailable)
 
     @property
     def _open(self) -> LivePost | None:
         return self.posts[-1] if self.posts and self.posts[-1].open else None
 
-    def add_text(self, delta: str) -> None:
-        self._unsent.add_text(delta)
+    def feed(self, event: TurnEvent) -> None:
+        """Take in an event of the turn. Never blocks; the text it holds is bounded."""
+        match event:
+            case TextDelta(text):
+                self._unsent.add_text(text)
+            case TextReset() | TurnStarted():
+                self._withdraw()
+            case ToolStarted():
+                self._unsent.end_step()
+                if self._cards and (card_id := self._running.started(event)):
+                    self._add_card(card_id, event, "in_progress")
+            case ToolFinished():
+                if found := self._running.finished(event):
+                    self._add_card(*found, "complete" if event.ok else "error")
+            case StagesChanged():
+                self._show_stages(event)
+            case _:
+                pass
 
-    def reset(self) -> None:
+    def _withdraw(self) -> None:
         """Withdraw the step's text: a message that shows some of it is stopped, and written over later."""
         self._unsent.restart()
         if (live := self._open) and live.text:
             live.withdrawn = self._must_stop = True
 
-    def started(self, tool: ToolStarted) -> None:
-        self._unsent.end_step()
-        if self._cards and (card_id := self._running.started(tool)):
-            self._unsent.add_card(Card(card_id, inert(tool_label(tool), self._links), "in_progress"))
+    def _add_card(self, card_id: str, tool: ToolStarted, status: CardStatus) -> None:
+        self._unsent.add_card(Card(card_id, inert(tool_label(tool), self._links), status))
 
-    def finished(self, tool: ToolFinished) -> None:
-        if found := self._running.finished(tool):
-            card_id, start = found
-            title = inert(tool_label(start), self._links)
-            self._unsent.add_card(Card(card_id, title, "complete" if tool.ok else "error"))
-
-    def show_stages(self, event: StagesChanged) -> None:
+    def _show_stages(self, event: StagesChanged) -> None:
         """Show a card for each stage that runs or has ended. One that runs again gets another card."""
         for stage in event.stages:
             before, number = self._stages.get(stage.name, ("waiting", 0))
@@ -146,7 +159,7 @@ class NativeStream:
         if batch.pieces:
             await self._show(live, batch)
         elif not whole and not live:
-            self._silent = True  # one word that fills a message: it cannot be cut safely
+            self.silent = True  # one word that fills a message: it cannot be cut safely
         if not whole:
             self._must_stop = True
 
@@ -219,7 +232,7 @@ class NativeStream:
         except TransportRateLimited:
             return False
         except SlackRefused as refused:  # Slack has ended it
-            self._silent = refused.error == STOPPED
+            self.silent = refused.error == STOPPED
         except TransportUnavailable as error:
             log.info("live.unknown: nobody knows whether a stream ended: %s", error)
             live.confirmed = False
@@ -239,11 +252,12 @@ class NativeStream:
             self._cards = False
             self._unsent.drop_cards()
         elif self.posts or refused.kind in ("place", "token", "gone"):
-            self._silent = True
+            self.silent = True
             if live and refused.error == STOPPED:
                 live.open = False
         else:
-            self.unavailable = "workspace" if refused.kind in ("unsupported", "scope") else "turn"
+            self.silent = True
+            self._offer.refused(refused, self._thread.channel)
         log.info("live.refused: %s", refused, extra={"thread_id": str(self._thread)})
 
     def _lost(self, live: LivePost | None, batch: Batch, error: TransportUnavailable) -> None:
@@ -255,4 +269,4 @@ class NativeStream:
             self._must_stop = True
             self._fences.feed(batch.text)
         else:
-            self._silent = True
+            self.silent = True

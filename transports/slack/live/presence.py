@@ -13,7 +13,8 @@ The sign of a message is the first of these that Slack offers there and that wou
 |---------------|-----------------------------------------------------------------------------------------|
 | `Taken`       | the sign; with a session the title of a thread's first message                          |
 | waits         | the words of the wait, whatever the sign is; a session is suspended until it ends       |
-| text, tools   | the draft, in place of words that only say that the bot is thinking                     |
+| text, tools   | the draft, in place of words that only say that the bot is thinking; where no stream    |
+|               | can show it: words of the tool or stage at hand, and a session, which has a stop button |
 | `TurnSettled` | no sign; the draft is closed unless handed over; the outcome's reaction (`OUTCOMES`) if |
 |               | it has no post of its own                                                               |
 
@@ -23,7 +24,7 @@ Nothing here is urgent: all of it waits behind final texts, and only the newest 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -38,6 +39,7 @@ from threads.model import (
     Taken,
     TextDelta,
     ThreadId,
+    ToolFinished,
     ToolStarted,
     TurnEvent,
     TurnSettled,
@@ -45,6 +47,7 @@ from threads.model import (
     Waiting,
 )
 from transports.shared.live import presence as shared
+from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
 from transports.slack.api.web_api import Web
@@ -59,7 +62,8 @@ from transports.slack.live.thread_status import (
     session_arguments,
     session_of,
     title_of,
-    words_of,
+    waits,
+    works,
 )
 from transports.slack.markdown.links import Links, hosts_in
 
@@ -83,14 +87,20 @@ Sign = Literal["session", "words", "eyes"]
 
 @dataclass(slots=True)
 class _Message(LiveMessage):
-    """``said`` are the words that it shows. ``again``: an earlier process may have given it a sign."""
+    """``said`` are the words that it shows. ``again``: an earlier process may have given it a sign.
+
+    ``hidden``: its turn has something to show, and no stream for it; ``stage`` is the playbook's at hand.
+    """
 
     draft: Draft | None = None
+    hidden: bool = False
+    running: RunningTools = field(default_factory=RunningTools)
+    stage: str = ""
     author: str = ""
     hosts: frozenset[str] = frozenset()
     title: str = ""
     sign: Sign | None = None
-    session: Session = "processing"
+    session: Session | None = None
     waiting: Waiting | None = None
     said: str = ""
     again: bool = False
@@ -98,8 +108,12 @@ class _Message(LiveMessage):
     @property
     def words(self) -> str:
         """The words that it should show in its thread. A draft is a sign of its own."""
-        if self.waiting and is_stamp(self.thread.root):
-            return words_of(self.waiting)
+        if not is_stamp(self.thread.root):
+            return ""
+        if self.waiting:
+            return waits(self.waiting)
+        if self.hidden:
+            return works(self.running.words or self.stage)
         return THINKING if self.sign == "words" and not (self.draft and self.draft.messages) else ""
 
 
@@ -113,7 +127,7 @@ class Presence(shared.Presence[_Message, Draft]):
         team: str = "",
         allowed: frozenset[str] = frozenset(),
         prompts: Sequence[tuple[str, str]] = (),
-        stream_in_channels: bool = False,
+        stream_in_channels: bool = True,
     ) -> None:
         super().__init__(_Message, MOST_JOBS)
         self._allowed, self._prompts = allowed, prompts
@@ -163,8 +177,7 @@ class Presence(shared.Presence[_Message, Draft]):
         for thread in threads:
             if is_stamp(thread.root) and self.quiet_in(thread):
                 self._words.say(thread, "")
-                if is_direct(thread.channel):
-                    self._sessions.request(thread, session_arguments(thread, "active"), soon=False)
+                self._sessions.request(thread, session_arguments(thread, "active"), soon=False)
 
     async def home_opened(self, channel: str) -> None:
         """Suggest prompts. Without ``thread_ts``: with one, Slack says ok and shows nothing (agent view)."""
@@ -185,6 +198,12 @@ class Presence(shared.Presence[_Message, Draft]):
                 live.waiting = event
             case Resumed():
                 live.waiting = None
+            case ToolStarted():
+                live.running.started(event)
+            case ToolFinished():
+                live.running.finished(event)
+            case StagesChanged():
+                live.stage = next((stage.name for stage in event.stages if stage.state == "running"), "")
             case _:
                 pass
         self._feed_draft(live, message_id, event)
@@ -200,6 +219,7 @@ class Presence(shared.Presence[_Message, Draft]):
                 self._reactions.add(thread.channel, message_id, EYES)
             case "session":
                 title = "" if thread in self._renamed else live.title
+                live.session = session_of(live.waiting)
                 self._sessions.request(thread, session_arguments(thread, live.session, title))
             case _:
                 self._update(live, soon=True)
@@ -224,37 +244,34 @@ class Presence(shared.Presence[_Message, Draft]):
         return (*eyes, "words") if message_id == thread.root else ("words", *eyes)
 
     def _update(self, live: _Message, *, soon: bool = False) -> None:
-        """Show whether the turn waits, and for what."""
+        """Show whether the turn waits, and for what; and what it does if no draft can show that."""
         thread, session = live.thread, session_of(live.waiting)
-        if live.sign == "session" and live.session != session:
+        if (live.session or (live.hidden and is_stamp(thread.root))) and live.session != session:
             live.session = session
             self._sessions.request(thread, session_arguments(thread, session))
         if live.said != (words := live.words):
             live.said = words
             self._words.say(thread, words, soon=soon)
 
-    def _message_came(self, live: _Message) -> None:
-        """Note that Slack took the words away, because a message of ours came; a wait is shown again."""
-        if live.said:
+    def _draft_changed(self, live: _Message, message_id: str) -> None:
+        """Show the words again that Slack took away because a message of ours came."""
+        if self._messages.get((live.thread, message_id)) is not live:
+            return
+        live.hidden = bool(live.draft and live.draft.hidden)
+        if live.said and live.draft and live.draft.messages:
             self._words.gone(live.thread)
             live.said = ""
-            self._update(live)
+        self._update(live)
 
     def _feed_draft(self, live: _Message, message_id: str, event: TurnEvent) -> None:
-        if (
-            live.draft is None
-            and isinstance(event, TextDelta | ToolStarted | StagesChanged)
-            and is_stamp(live.thread.root)
-        ):
-            links = self.links_for(live.thread, message_id, live=False)
-            live.draft = Draft(
-                live.thread,
-                self._drafts,
-                links,
-                to=live.author,
-                on_message=partial(self._message_came, live),
-            )
-            self.soon(live.draft.run)
+        begins = isinstance(event, TextDelta | ToolStarted | StagesChanged) and is_stamp(live.thread.root)
+        if live.draft is None and begins:
+            live.hidden = not self._drafts.offered(live.thread.channel, live.author)
+            if not live.hidden:
+                links = self.links_for(live.thread, message_id, live=False)
+                on_change = partial(self._draft_changed, live, message_id)
+                live.draft = Draft(live.thread, self._drafts, links, to=live.author, on_change=on_change)
+                self.soon(live.draft.run)
         if live.draft:
             live.draft.feed(event)
 
@@ -271,7 +288,7 @@ class Presence(shared.Presence[_Message, Draft]):
         self._reactions.remove(thread.channel, message_id, EYES, maybe=again)
         if live is None:
             return
-        if live.sign == "session":
+        if live.session:
             self._sessions.request(thread, session_arguments(thread, "active"))
         if live.said:
             self._words.say(thread, "", soon=True)

@@ -91,9 +91,18 @@ def session_of(waiting: Waiting | None) -> Session:
     return "suspended" if waiting and math.isinf(waiting.seconds) else "processing"
 
 
-def words_of(waiting: Waiting) -> str:
-    """Return the words for a wait as one line in which nothing is live."""
-    line = " ".join(waiting_words(waiting).replace("<", "(").replace(">", ")").split())
+def waits(waiting: Waiting) -> str:
+    return _words(waiting_words(waiting))
+
+
+def works(what: str) -> str:
+    """Return the words for a turn at work, of which nothing else is shown."""
+    return _words(f"is at work: {what}…") if what else THINKING
+
+
+def _words(text: str) -> str:
+    """Return *text* as one line in which nothing is live."""
+    line = " ".join(text.replace("<", "(").replace(">", ")").split())
     return line if len(line) <= LONGEST_WORDS else f"{line[: LONGEST_WORDS - 1]}…"
 
 

@@ -16,9 +16,10 @@ from threads.errors import PostFailed
 from threads.model import Outcome, ThreadId
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.web_api import Web
-from transports.slack.live.edited_post import UPDATE, body
 from transports.slack.live.native_stream import STOP, LivePost
+from transports.slack.markdown.blocks import markdown_block
 from transports.slack.markdown.open_fences import Fences
+from transports.slack.markdown.split import plain
 from transports.slack.post.post_tags import Tag
 from transports.slack.post.rewrite import remove
 
@@ -61,5 +62,6 @@ async def _keep(web: Web, channel: str, live: LivePost, mark: str) -> None:
             if live.confirmed:
                 return
     text = live.text + mark
+    content: dict[str, JsonValue] = {"text": plain(text), "blocks": [markdown_block(text)]}
     more: dict[str, JsonValue] = {"parse": "none", "link_names": False, "metadata": KEPT}
-    await web.call(UPDATE, channel=channel, urgent=False, ts=live.ts, **more, **body(text))
+    await web.call("chat.update", channel=channel, urgent=False, ts=live.ts, **content, **more)

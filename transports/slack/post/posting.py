@@ -5,8 +5,8 @@
 remembered, so that a repeated post goes on where it stopped.
 
     a part that                               goes out by
-    has a draft message, a stream             chat.stopStream; chat.update if it shows anything but the part
-    has a draft message, a post               chat.update
+    has a draft message, still open           chat.stopStream; chat.update if it shows anything but the part
+    has a draft message that has ended        chat.update
     has none, or its draft is gone            chat.postMessage
     Slack refuses in blocks                   the same in plain text
     is for one person, in a channel           chat.postEphemeral; where that is refused, as the others

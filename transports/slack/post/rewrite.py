@@ -6,7 +6,6 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -26,13 +25,13 @@ CONFLICT = "streaming_state_conflict"
 
 @dataclass(frozen=True, slots=True)
 class DraftMessage:
-    """A live message of ours that shows the answer so far: a native stream still open, or one that is edited.
+    """A live message of ours that shows the answer so far: a stream, still ``open`` or ended.
 
     ``id`` is its ts, ``shown`` its text as far as that is certain.
     """
 
     id: str
-    kind: Literal["stream", "post"]
+    open: bool
     shown: str
 
 
@@ -44,7 +43,7 @@ async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> 
 
 
 async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
-    if draft.kind == "stream" and await _stop(web, channel, draft, page):
+    if draft.open and await _stop(web, channel, draft, page):
         return True
     forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks])]
     if len(page.words) <= MAX_UPDATE:

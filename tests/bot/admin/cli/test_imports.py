@@ -23,7 +23,6 @@ HEAVY = {
     "opentelemetry",
     "prometheus_client",
     "psycopg",
-    "slack_bolt",
     "slack_sdk",
     "threads.actor",
     "transports",
