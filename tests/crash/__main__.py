@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from tests.crash.discord.stage import DISCORD
-from tests.crash.run import SCALE, SOCKET, Rounds, crash_run
+from tests.crash.run import SCALE, Rounds, crash_run
 from tests.crash.slack.stage import SLACK
 from tests.crash.web.stage import WEB
 from tests.crash.workers import workers_run
@@ -22,7 +22,7 @@ from tests.crash.workers import workers_run
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
-    parser.add_argument("--over", choices=("socket", "slack", "discord", "web"), default="socket")
+    parser.add_argument("--over", choices=("web", "slack", "discord"), help="web, and slack over postgres")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
     parser.add_argument("--seconds-per-round", type=float, default=0.5, help="mean life after READY")
@@ -39,13 +39,10 @@ def main() -> None:
     parser.add_argument(
         "--questions", choices=("answered", "ignored"), default="", help="tools ask; whether people answer"
     )
-    parser.add_argument("--no-find", action="store_true", help="a platform that cannot look up its posts")
     parser.add_argument(
         "--scale", type=float, default=SCALE, help="of the bot's waits and the lateness of posts"
     )
-    parser.add_argument(
-        "--broken", default="", help="over a platform: put this fault into the bot, to see it caught"
-    )
+    parser.add_argument("--broken", default="", help="put this fault into the bot, to see it caught")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a good run too")
     parser.add_argument("--store", choices=("files", "postgres"), default="files")
     parser.add_argument("--workers", type=int, default=3, help="over postgres: how many at once")
@@ -59,7 +56,6 @@ def main() -> None:
         args.rounds,
         args.seed,
         args.seconds_per_round,
-        find=not args.no_find,
         threads=args.threads,
         scale=1.0 if args.within else args.scale,
         stops=args.stops,
@@ -67,7 +63,8 @@ def main() -> None:
         questions=args.questions,
         pause_s=30.0 if args.within else 0.4,
     )
-    stage = {"socket": SOCKET, "slack": SLACK, "discord": DISCORD, "web": WEB}[args.over]
+    over = args.over or ("slack" if args.store == "postgres" else "web")
+    stage = {"slack": SLACK, "discord": DISCORD, "web": WEB}[over]
     if args.broken:
         stage = replace(stage, options=("--broken", args.broken))
     say = partial(print, flush=True)
@@ -75,6 +72,7 @@ def main() -> None:
         run = partial(
             workers_run,
             folder,
+            stage,
             workers=args.workers,
             deaths=args.rounds,
             sleeps=args.sleeps,
@@ -83,10 +81,9 @@ def main() -> None:
             mean_s=args.seconds_per_round,
             threads=args.threads,
             say=say,
-            stage=stage,
         )
     else:
-        run = partial(crash_run, folder, rounds, say, stage)
+        run = partial(crash_run, folder, rounds, stage, say)
     report = anyio.run(run)
     for violation in report.violations[:50]:
         print(violation)

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import anyio
 from anyio.abc import TaskStatus
 
+from tests.crash.book import Book
 from tests.crash.chance import Chance
 from tests.crash.journal import Journal
-from tests.crash.platform import Book
 from transports.shared.live.background_calls import AGAIN_S
 
 CUT_EVERY_S = 4.0

@@ -1,6 +1,6 @@
-"""The bot process of the crash run: the real core over the real disk, an echo for a model, a socket for a chat.
+"""The bot process of the crash run: the real core over the real disk, an echo for a model, the transport of a stage.
 
-    python -m tests.crash.child --data D --port P --seed S [--no-find] [--stops]
+    python -m tests.crash.STAGE.child --data D --port P --seed S [--stops]
 
 With ``--stops`` a SIGTERM is a request to stop, as for the real command; without, it is one more way to be killed.
 It prints STARTING when its imports are done and READY when it serves. ``--die-at N`` makes its N-th disk operation
@@ -40,7 +40,6 @@ from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.read import ListFiles
 from bot.wiring.app import DISK_THREADS, utc_now
 from bot.wiring.core import open_core
-from tests.crash.transport import SocketTransport
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
 from tests.world import core_parts, state_file
@@ -244,8 +243,6 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits
                 **({"store": store} if store else {}),
             )
             core = await open_core(tasks, parts)
-            if isinstance(transport, SocketTransport):
-                transport.owed = lambda: len(core.journal.ledger.pending)
             tasks.start_soon(announce, transport)
             inside = core.registry, core.slots, core.journal
             live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, "", list)
@@ -265,12 +262,8 @@ async def announce(transport: Transport) -> None:
     print("READY", flush=True)
 
 
-def socket(args: argparse.Namespace, _: Disk, __: object) -> SocketTransport:
-    return SocketTransport(args.port, find=not args.no_find)
-
-
 def main(
-    make: Make = socket,
+    make: Make,
     model: Paced = Echo(),
     limits: Limits = Limits(running_turns=12, turn_timeout_s=1.5),
 ) -> None:
@@ -279,7 +272,6 @@ def main(
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--no-find", action="store_true")
     parser.add_argument("--asks", action="store_true", help="a tool call needs a person's leave")
     parser.add_argument("--brisk", action="store_true", help="short, quick answers")
     parser.add_argument("--stops", action="store_true")
@@ -308,7 +300,3 @@ def main(
         if group.split((WorkerLost, ConnectionError))[1]:
             raise
         sys.exit(os.EX_TEMPFAIL)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.crash.run import SOCKET, Report, judge
+from tests.crash.run import Report, judge
 
 Lines = list[dict[str, Any]]
 Run = tuple[Path, Report]
@@ -35,7 +35,7 @@ def copy_of(run: Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(run[0], tmp_path / "copy"))
 
 
-async def broken_rules(folder: Path, module: str = SOCKET.judge) -> set[str]:
+async def broken_rules(folder: Path, module: str) -> set[str]:
     """Return the rules that the judge finds broken."""
     _, violations = await judge(folder, module)
     return {violation.partition(":")[0] for violation in violations}

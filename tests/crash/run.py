@@ -25,8 +25,8 @@ import anyio
 from anyio.abc import Process, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from tests.crash.book import write_about
 from tests.crash.child import DRAINS_S
-from tests.crash.platform import Habits, Platform, write_about
 
 ROOT = Path(__file__).parents[2]
 START_S = 100.0
@@ -87,15 +87,6 @@ class Stage:
     """Of the bot process."""
 
 
-def _socket(folder: Path, rounds: Rounds) -> Place:
-    return Platform(folder, Habits(rounds.seed, rounds.threads, rounds.find, rounds.late_s, rounds.pause_s))
-
-
-SOCKET = Stage(
-    "socket", _socket, "tests.crash.child", "tests.judge.crash", ("post", "stored", "ack", "find"), 1.5
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Death:
     """``n`` counts disk operations or steps; after ``seconds`` the process is killed at the latest."""
@@ -146,7 +137,6 @@ class Rounds:
     count: int
     seed: int
     mean_s: float = 0.5
-    find: bool = True
     threads: int = 24
     pause_s: float = 0.4
     scale: float = SCALE
@@ -226,9 +216,7 @@ class Child:
 
 
 @asynccontextmanager
-async def child(
-    folder: Path, port: int, seed: int, *options: str, module: str = SOCKET.child
-) -> AsyncIterator[Child]:
+async def child(folder: Path, port: int, seed: int, *options: str, module: str) -> AsyncIterator[Child]:
     """Start a bot process and make sure that it is gone afterwards."""
     with (folder / "child.log").open("ab") as log:
         data = str(folder / "data")
@@ -247,15 +235,14 @@ async def child(
 
 
 async def crash_run(
-    folder: Path, rounds: Rounds, say: Callable[[str], None] = lambda _: None, stage: Stage = SOCKET
+    folder: Path, rounds: Rounds, stage: Stage, say: Callable[[str], None] = lambda _: None
 ) -> Report:
     """Run all rounds in *folder*, drain, judge. A child that ends by itself is a violation."""
     report, fate, began = Report(), random.Random(rounds.seed), time.monotonic()
     platform = stage.place(folder, rounds)
     start = partial(child, folder, module=stage.child)
-    about = {"find": rounds.find, "seed": rounds.seed}
-    write_about(folder, **about)
-    always = ["--waits", str(rounds.scale), *([] if rounds.find else ["--no-find"]), *stage.options]
+    write_about(folder, seed=rounds.seed)
+    always = ["--waits", str(rounds.scale), *stage.options]
     always += ["--stops"] if rounds.stops else []
     always += ["--brisk"] if rounds.within_s else []
     always += ["--asks"] if rounds.questions else []
@@ -275,7 +262,7 @@ async def crash_run(
             if number % 10 == 9:
                 say(f"round {number + 1}: {platform.accepted} messages accepted, {platform.posted} posts")
         platform.talking = False
-        write_about(folder, **about, died_at=time.time(), within_s=rounds.within_s)
+        write_about(folder, seed=rounds.seed, died_at=time.time(), within_s=rounds.within_s)
         async with start(port, fate.randrange(1 << 30), *always) as bot:
             if not await drained(bot, platform):
                 report.violations.append(f"drain: {platform.owed} messages still owed")
@@ -329,7 +316,7 @@ async def meet(bot: Child, death: Death, platform: Place, end: End) -> None:
         await bot.over.wait()
 
 
-async def judge(folder: Path, module: str = SOCKET.judge, *options: str) -> tuple[dict[str, int], list[str]]:
+async def judge(folder: Path, module: str, *options: str) -> tuple[dict[str, int], list[str]]:
     """Run the judge in a process of its own and return its counts and the violations it found."""
     with anyio.fail_after(600):
         done = await anyio.run_process(

@@ -82,7 +82,7 @@ def chat(request: pytest.FixtureRequest) -> Chat:
 async def good(chat: Chat, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp(chat.stage.name)
     rounds = Rounds(3, seed=5, mean_s=0.7, threads=4)
-    return folder, await crash_run(folder, rounds, stage=replace(chat.stage, mend_s=1.5))
+    return folder, await crash_run(folder, rounds, replace(chat.stage, mend_s=1.5))
 
 
 only_slack = pytest.mark.parametrize("chat", ["slack"], indirect=True, scope="module")
@@ -103,7 +103,7 @@ async def test_everybody_has_their_outcome_soon_after_the_last_death_at_the_real
     rounds = Rounds(
         3, seed=7, mean_s=2, threads=8, pause_s=10, scale=1, within_s=WITHIN_S, questions=questions
     )
-    report = await crash_run(tmp_path, rounds, stage=chat.stage)
+    report = await crash_run(tmp_path, rounds, chat.stage)
     assert report.violations == []
     assert report.counts["answered"] >= chat.least_answered
 

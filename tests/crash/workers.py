@@ -19,8 +19,8 @@ import anyio.to_thread
 import psycopg
 
 from bot.store.postgres.worker import LEASE_S
-from tests.crash.platform import Habits, Platform, write_about
-from tests.crash.run import DRAIN_S, SCALE, SOCKET, START_S, Child, Place, Report, Rounds, Stage, child, judge
+from tests.crash.book import write_about
+from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, Rounds, Stage, child, judge
 from tests.fakes.postgres import Server
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
@@ -35,25 +35,9 @@ CONVERSATIONS = (
 )
 
 
-class Workplace(Platform):
-    """A platform whose bot is many workers: what they owe is in their database."""
-
-    def __init__(self, folder: Path, habits: Habits, dsn: str) -> None:
-        super().__init__(folder, habits)
-        self._dsn = dsn
-
-    async def until_settled(self) -> None:
-        while self._waiting or await anyio.to_thread.run_sync(self.count_pending):
-            await anyio.sleep(0.1)
-
-    def count_pending(self) -> int:
-        with psycopg.connect(self._dsn) as connection:
-            row = connection.execute("SELECT count(*) FROM message WHERE settled IS NULL").fetchone()
-        return int(row[0]) if row else 0
-
-
 async def workers_run(
     folder: Path,
+    stage: Stage,
     *,
     workers: int,
     deaths: int,
@@ -63,7 +47,6 @@ async def workers_run(
     mean_s: float = 0.7,
     threads: int = 24,
     say: Callable[[str], None] = lambda _: None,
-    stage: Stage = SOCKET,
 ) -> Report:
     """Let *workers* die so often in all, stand still so often, and the server crash so often; drain, judge."""
     report, fate, began = Report(), random.Random(seed), time.monotonic()
@@ -71,13 +54,8 @@ async def workers_run(
     server.start()
     try:
         dsn = server.new_database()
-        platform: Place
-        if stage is SOCKET:
-            habits = Habits(seed, threads, late_s=0.8 * 3.0 * SCALE, workers=workers)
-            platform = Workplace(folder, habits, dsn)
-        else:
-            platform = stage.place(folder, Rounds(deaths, seed, mean_s, threads=threads))
-        write_about(folder, find=True, seed=seed)
+        platform = stage.place(folder, Rounds(deaths, seed, mean_s, threads=threads))
+        write_about(folder, seed=seed)
         always = ["--waits", str(SCALE), "--store", dsn, *stage.options]
         (folder / "data").mkdir()
         left = [*["kill"] * deaths, *["sleep"] * sleeps]
@@ -111,11 +89,11 @@ async def workers_run(
     finally:
         server.close()
     report.rounds, report.accepted, report.posts = deaths + sleeps, platform.accepted, platform.posted
-    counts, violations = await judge(
-        folder, "tests.judge.workers" if stage is SOCKET else f"tests.judge.{stage.name}_workers"
-    )
+    counts, violations = await judge(folder, f"{stage.judge}_workers")
     report.counts = counts
     report.violations += violations
+    if not report.accepted:
+        report.violations.append("empty: nobody was heard")
     report.seconds = time.monotonic() - began
     return report
 

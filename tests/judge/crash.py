@@ -1,7 +1,6 @@
-"""`python -m tests.judge.crash FOLDER`: what the bot's files and the platform's record say about its promises.
+"""What the bot's files and the platform's record say about its promises: the rules that all platforms share.
 
-Violations are printed one a line
-(``rule: what``), then the counts as JSON; the exit code is 1 when there was a violation.
+Violations are printed one a line (``rule: what``), then the counts as JSON; the exit code is 1 when there was a violation.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class Judge:
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
         about = json.loads((folder / "run.json").read_bytes())
-        self.find: bool = about["find"]
         self.died_at, self.within_s = about.get("died_at", 0.0), about.get("within_s", 0.0)
         self.clock: float = about["clock"]
         self.violations: list[str] = []
@@ -63,21 +61,13 @@ class Judge:
         self.place: dict[str, int] = {}
         self.acked: set[str] = set()
         self.shown: dict[str, list[Fields]] = defaultdict(list)
-        self.refused: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self.settled: dict[str, Fields] = {}
         self.received_at: dict[str, float] = {}
         self.read_record(folder)
 
     def read_record(self, folder: Path) -> None:
         """Read what the platform wrote down."""
-        sent = plain_lines(folder / "sent.jsonl")
-        self.sent = {key_of(one["thread"], one["id"]): one for one in sent}
-        self.place = {key: n for n, key in enumerate(self.sent)}
-        self.acked = {key_of(one["thread"], one["id"]) for one in plain_lines(folder / "acked.jsonl")}
-        for n, post in enumerate(plain_lines(folder / "shown.jsonl")):
-            self.shown[post["key"]].append(post | {"n": n})
-        for one in plain_lines(folder / "refused.jsonl"):
-            self.refused[one["key"]].append((one["call"], one["error"]))
+        raise NotImplementedError
 
     def fault(self, rule: str, what: str) -> None:
         self.counts[rule] += 1
@@ -167,11 +157,8 @@ class Judge:
             self.fault("unexplained", f"{key} answered with another text: {post['text'][:200]!r}")
 
     def check_undelivered(self, key: str, posts: list[Fields]) -> None:
-        refusals = [error for call, error in self.refused[key] if call == "post"]
-        if not refusals:
-            self.fault("undelivered", f"{key} without any refusal by the platform")
-        if posts and "after" not in refusals and not self.blind(key):
-            self.fault("undelivered", f"{key} is shown all the same: {posts[0]['text'][:80]!r}")
+        """Check that the platform refused the post; one that refuses none needs no more."""
+        self.fault("undelivered", f"{key} without any refusal by the platform")
 
     def check_covered(self, key: str, end: Fields, posts: list[Fields]) -> None:
         """Follow ``by`` to the post that speaks for the message; it has none of its own."""
@@ -213,7 +200,7 @@ class Judge:
 
     def token(self, key: str) -> str:
         """Return the part of a message's text that no other message has."""
-        return str(self.sent[key]["id"])
+        return str(self.sent[key]["token"])
 
     def number(self, thread: str) -> str:
         """Return the digits that the tokens of a thread begin with."""
@@ -221,7 +208,7 @@ class Judge:
 
     def blind(self, key: str) -> bool:
         """Return whether the bot could not find out which of its posts for a message are visible."""
-        return not self.find or any(call == "find" for call, _ in self.refused[key])
+        return False
 
     def check_names(self, text: str, thread: str, where: str) -> None:
         """Check that *text* names messages of *thread* only."""
@@ -348,7 +335,7 @@ def texts(posts: list[Fields]) -> list[str]:
     return [post["text"][:80] for post in posts]
 
 
-def main(kind: type[Judge] = Judge) -> None:
+def main(kind: type[Judge]) -> None:
     judge = kind(Path(sys.argv[1]))
     judge.run()
     for violation in judge.violations:
@@ -362,7 +349,3 @@ def main(kind: type[Judge] = Judge) -> None:
     }
     print(json.dumps(counts))
     sys.exit(bool(judge.violations))
-
-
-if __name__ == "__main__":
-    main()

@@ -268,9 +268,6 @@ class VisibleJudge(Judge):
     def possible_texts(self, key: str) -> set[str]:
         return set(self.sent[key]["texts"])
 
-    def token(self, key: str) -> str:
-        return str(self.sent[key]["token"])
-
     def number(self, thread: str) -> str:
         return self.numbers.get(self.same.get(thread, thread), "")
 

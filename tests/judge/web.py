@@ -60,9 +60,6 @@ class WebJudge(Judge):
             {**about, "key": key, "text": one["texts"][-1], "n": self.n.get(one["id"], -1)}
         )
 
-    def token(self, key: str) -> str:
-        return str(self.sent[key]["token"])
-
     def check_order(self) -> None:
         """Check the order of what is on the last pages. What is older was on them once."""
         shown = self.shown

@@ -25,7 +25,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import Process
 
-from tests.crash.platform import write_about
+from tests.crash.book import write_about
 from tests.crash.run import ROOT, environment, judge
 from tests.fakes.anthropic import FakeAnthropic
 from tests.fakes.discord import TOKEN as DISCORD_TOKEN
@@ -88,7 +88,7 @@ class Soak:
         for name in PLACES:
             (folder / name).mkdir()
             (folder / name / "data").symlink_to(Path("..") / "data")
-            write_about(folder / name, find=True, seed=plan.seed)
+            write_about(folder / name, seed=plan.seed)
         (folder / "data").mkdir(mode=0o700)
         self._slack = InSlack(
             folder / "slack", seed=plan.seed, threads=plan.threads - pages - half, pause_s=plan.pause_s

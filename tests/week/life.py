@@ -20,7 +20,7 @@ import tests.soak.brains
 from bot.config.load import SettingsFile
 from bot.observe import watchdog
 from bot.wiring.chat import run_chat
-from tests.crash.platform import write_about
+from tests.crash.book import write_about
 from tests.fakes import anthropic, openai
 from tests.fakes.discord import TOKEN
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
@@ -83,7 +83,7 @@ class Life:
         for name in self._names:
             (folder / name).mkdir()
             (folder / name / "data").symlink_to(Path("..") / "data")
-            write_about(folder / name, find=True, seed=7)
+            write_about(folder / name, seed=7)
         self._places = world = places(self._names, folder, 7, self._clock.wall)
         sys.stderr = watch
         async with (

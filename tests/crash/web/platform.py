@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,8 @@ import anyio
 import httpx2
 from anyio.abc import TaskStatus
 
+from tests.crash.book import Book
 from tests.crash.journal import Journal
-from tests.crash.platform import Book, Message, says
 from tests.transports.web.patient import Fields, Page, follow, words
 from tests.transports.web.process import free_port
 from tests.transports.web.site import Visitor
@@ -30,6 +31,14 @@ STEPS = ("accepted", "started", "delta", "post", "settled")
 
 AGAIN_S = 0.1
 QUIET_S = 1.0
+ODD = "odd \ud83d \u2028 \u0085 \x00 {} \"' \U0001f600"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: str
+    text: str
+    command: bool
 
 
 class Kept(Page):
@@ -198,5 +207,20 @@ class Place:
                 for key, post in list(shown.posts.items()):
                     if post["choices"] and "?" in key and key not in self._pressed:
                         self._pressed.add(key)
-                        text, thread = post["choices"][0]["command"], f"web::{person}:{root}"
-                        await self._send(visitor, person, root, Message(thread, key, person, text, True))
+                        text = post["choices"][0]["command"]
+                        await self._send(visitor, person, root, Message(key, text, command=True))
+
+
+def says(people: random.Random, number: int) -> Iterator[Message]:
+    """Return what is written in a thread; each text holds its message's id."""
+    for count in range(100_000):
+        message_id = f"t{number:02}m{count:05}"
+        kind = people.random()
+        if kind < 0.05:
+            command = "/status" if kind < 0.03 else "/stop" if kind < 0.04 else "/new"
+            text = f"{command} {message_id}"
+        elif kind < 0.10:
+            text = f"{ODD} {message_id} {'long ' * people.randrange(2000)}"
+        else:
+            text = f"please answer {message_id}"
+        yield Message(message_id, text, command=kind < 0.05)
