@@ -192,7 +192,8 @@ class Orchestrator:
                 text, code = error.friendly, error.code
             except Fenced:
                 return  # the new owner of the thread carries it out
-        await self._delivery.insist(pending, Ending("answered", text, "notice", code))
+        outcome: Outcome = "refused" if text == NOT_YOURS else "answered"
+        await self._delivery.insist(pending, Ending(outcome, text, "notice", code))
 
     async def _take_answer(self, pending: PendingMessage) -> None:
         """Give an answer to its question. If that is not open any more, the message is like any other."""

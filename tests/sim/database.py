@@ -101,6 +101,7 @@ class Database:
             journal.RECEIVE: self.receive,
             journal.APPLY: self.apply,
             journal.KNOWN: lambda key, _: [(key in self.messages or key in self.aliases,)],
+            journal.OUTCOME: self.outcome_of,
             journal.UNSEEN: self.unseen,
             journal.ENDED: self.ended,
             journal.MAIL: self.send_mail,
@@ -188,6 +189,10 @@ class Database:
         if "former" in self.checks:
             self.late = [one for one in self.late if one[1].name not in names]
         return []
+
+    def outcome_of(self, alias, key):
+        row = self.messages.get(self.aliases.get(alias, key))
+        return [(row.outcome,)] if row else []
 
     def receive(self, me, keys, threads, aliases, bodies, *_):
         for name in sorted(set(threads)):

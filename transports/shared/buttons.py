@@ -93,7 +93,7 @@ class Presses(Generic[P]):
     """The presses that are not over."""
 
     def __init__(self, questions: OpenQuestions[Any]) -> None:
-        self._questions = questions
+        self.questions = questions
         self._pressed: FIFOCache[str, P] = FIFOCache(MOST_PRESSES)
 
     async def hand_over(
@@ -105,8 +105,9 @@ class Presses(Generic[P]):
         is a new one. *click* is different for each press.
         """
         outcome = await take(self._add(press, press.incoming))
+        if outcome is not None:
+            self._pressed.pop(press.incoming.id, None)  # nothing more is told of it
         if outcome in CARRIED_OUT:
-            del self._pressed[press.incoming.id]
             return self._has_to_go(press)
         if outcome is not None:
             await take(self._add(press, replace(press.incoming, id=f"{press.incoming.id}-{click}")))
@@ -131,4 +132,4 @@ class Presses(Generic[P]):
         """Return whether nothing else takes the buttons off, as the end of a draft or of a question does."""
         if press.ephemeral or press.incoming.text.startswith("/stop"):
             return False
-        return not (press.incoming.text.startswith(ANSWERS) and self._questions.has_seen(press.place))
+        return not (press.incoming.text.startswith(ANSWERS) and self.questions.has_seen(press.place))

@@ -21,7 +21,7 @@ from transports.shared.buttons import is_control
 
 Event = dict[str, JsonValue]
 
-RING_EVENTS, RING_BYTES = 500, 1_000_000
+RING_EVENTS, RING_BYTES = 2_000, 1_000_000
 MOST_FEEDS = 500
 """Threads without a page and without a running turn whose last events stay in memory."""
 

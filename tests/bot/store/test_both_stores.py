@@ -102,6 +102,18 @@ async def test_a_copy_under_either_id_is_not_new(process):
         assert len(core.routed) == 1
 
 
+async def test_how_a_message_ended_is_known_under_either_id_after_a_restart_too(process):
+    key, alias = message_key(THREAD, "m1"), message_key(THREAD, "c-1")
+    async with process() as (store, core):
+        pending = await receive(store, core, 1, alias="c-1")
+        assert await store.journal.outcome(key) is None
+        await store.journal.append(pending.settled("refused"))
+        assert [await store.journal.outcome(each) for each in (key, alias)] == ["refused", "refused"]
+    async with process() as (store, _):
+        assert [await store.journal.outcome(each) for each in (key, alias)] == ["refused", "refused"]
+        assert await store.journal.outcome(message_key(THREAD, "m9")) is None
+
+
 async def test_messages_of_a_thread_come_in_the_order_of_receipt(process):
     async with process() as (store, core):
         for number in range(30):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import anyio
 import pytest
 
-from threads.model import QuestionClosed
-from transports.shared.buttons import OpenQuestions
+from tests.world import message
+from threads.model import Incoming, QuestionClosed
+from transports.shared.buttons import OpenQuestions, Presses
 
 
 def test_the_questions_of_a_message_are_known_by_its_key():
@@ -28,3 +32,29 @@ def test_the_questions_of_a_message_are_known_by_its_key():
 )
 def test_a_closed_question_says_how_it_ended_and_an_answer_never_reads_like_an_approval(closed, who, text):
     assert closed.decision(who) == text
+
+
+@dataclass(frozen=True)
+class Press:
+    incoming: Incoming
+    place: str = "p"
+    ephemeral: bool = False
+
+
+@pytest.mark.anyio
+async def test_two_presses_at_once_of_a_button_that_a_death_left_are_both_taken():
+    presses, press, known, gone = Presses(OpenQuestions()), Press(message(1, "/retry m0")), anyio.Event(), []
+
+    async def take(_):
+        await known.wait()  # as for a store that has to be asked
+        return "answered"
+
+    async def click(number):
+        gone.append(await presses.hand_over(press, number, take))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(click, "1")
+        tasks.start_soon(click, "2")
+        await anyio.wait_all_tasks_blocked()
+        known.set()
+    assert gone == [True, True]

@@ -304,10 +304,10 @@ async def test_a_turn_that_no_stream_can_show_has_a_status_that_is_alive_and_a_s
             assert (chat.status, chat.session.status) == (THINKING, "processing")
             tool = ToolStarted("read_file", "notes.md", "c1", "reading <notes.md>")
             await chat.watch(tool, ts=ts, seconds=200)
-            assert chat.status == "is at work: reading (notes.md)…"
+            assert chat.status == "is working: reading (notes.md)…"
             await chat.watch(ToolFinished("read_file", True, "c1"), ts=ts, seconds=3)
             await chat.watch(triage("running"), ts=ts, seconds=3)
-            assert chat.status == "is at work: look…"
+            assert chat.status == "is working: look…"
             await chat.watch(triage("passed"), ts=ts, seconds=3)
             assert chat.status == THINKING
             before = len(chat.slack.posts(channel))
@@ -327,7 +327,7 @@ async def test_where_all_streams_are_taken_the_status_tells_of_the_turn_until_on
         await take_all_slots(chat)
         chat.show(Taken("go", "U1"), TurnStarted("go", "U1"))
         await chat.watch(ToolStarted("shell", "ls", "c1"), seconds=5)
-        assert chat.status == "is at work: shell…"
+        assert chat.status == "is working: shell…"
         chat.presence._drafts.slots.release()
         await anyio.sleep(5)
         assert chat.status == ""

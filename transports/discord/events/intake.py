@@ -154,7 +154,8 @@ class Intake:
         if isinstance(press, Feedback):
             return await self._take_feedback(press)
         if press is None:
-            if (shown := interaction.message) and not shown.flags.ephemeral:
+            shown = interaction.message
+            if shown and not (shown.flags.ephemeral or self._presses.questions.has_seen(str(shown.id))):
                 self._tasks.start_soon(disarm, self._rest, str(shown.channel.id), str(shown.id))
             return EXPIRED
         take = partial(self._take_command, acknowledged=acknowledged)

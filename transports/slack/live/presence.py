@@ -62,8 +62,8 @@ from transports.slack.live.thread_status import (
     session_arguments,
     session_of,
     title_of,
-    waits,
-    works,
+    words_of_wait,
+    words_of_work,
 )
 from transports.slack.markdown.links import Links, hosts_in
 
@@ -111,9 +111,9 @@ class _Message(LiveMessage):
         if not is_stamp(self.thread.root):
             return ""
         if self.waiting:
-            return waits(self.waiting)
+            return words_of_wait(self.waiting)
         if self.hidden:
-            return works(self.running.words or self.stage)
+            return words_of_work(self.running.words or self.stage)
         return THINKING if self.sign == "words" and not (self.draft and self.draft.messages) else ""
 
 

@@ -91,16 +91,17 @@ def session_of(waiting: Waiting | None) -> Session:
     return "suspended" if waiting and math.isinf(waiting.seconds) else "processing"
 
 
-def waits(waiting: Waiting) -> str:
-    return _words(waiting_words(waiting))
+def words_of_wait(waiting: Waiting) -> str:
+    """Return the words for a turn that waits."""
+    return _one_line(waiting_words(waiting))
 
 
-def works(what: str) -> str:
-    """Return the words for a turn at work, of which nothing else is shown."""
-    return _words(f"is at work: {what}…") if what else THINKING
+def words_of_work(what: str) -> str:
+    """Return the words for a turn that works and shows nothing else; *what* is its tool or stage, if any."""
+    return _one_line(f"is working: {what}…") if what else THINKING
 
 
-def _words(text: str) -> str:
+def _one_line(text: str) -> str:
     """Return *text* as one line in which nothing is live."""
     line = " ".join(text.replace("<", "(").replace(">", ")").split())
     return line if len(line) <= LONGEST_WORDS else f"{line[: LONGEST_WORDS - 1]}…"
