@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -22,6 +23,13 @@ from bot.ports.status import Status
 
 LEAVE_S = 15.0
 """Time to close the links and exit after the last turn: Discord needs 5.5 s; the rest is margin."""
+
+COLLECT_EVERY_S = 60.0
+"""Seconds between two collections of young objects.
+
+The SDKs leave some 30 objects in cycles for each message. The collector's own threshold lets 50,000 of them wait, see
+`bot.admin.cli.COLLECT_AFTER`: on a bot with little to do that is 10 MB which nobody uses.
+"""
 
 
 @asynccontextmanager
@@ -46,6 +54,7 @@ async def supervised(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workers.run)
             tasks.start_soon(watchdog.run)
+            tasks.start_soon(collect_garbage)
             tasks.start_soon(prepare_first_answer, watchdog, live)
             async with (
                 serve_pages(
@@ -55,6 +64,13 @@ async def supervised(
             ):
                 yield
             tasks.cancel_scope.cancel()
+
+
+async def collect_garbage() -> None:
+    """Collect young objects now and then. The old ones are left to the collector: to read them all takes long."""
+    while True:
+        await anyio.sleep(COLLECT_EVERY_S)
+        gc.collect(1)
 
 
 async def prepare_first_answer(watchdog: Watchdog, live: LiveParts) -> None:

@@ -1,0 +1,38 @@
+"""Memory that only the collector can free does not wait for the collector's own thresholds."""
+
+import gc
+import weakref
+
+import anyio
+import pytest
+
+from bot.observe.supervision import COLLECT_EVERY_S, collect_garbage
+from tests.sim.loop import virtual_time
+
+anyio_backend = virtual_time
+pytestmark = pytest.mark.anyio
+
+
+class Node:
+    """Refers to itself, as the messages of an SDK do to their parts."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_a_cycle_is_freed_within_a_minute():
+    enabled = gc.isenabled()
+    gc.disable()  # no other collection frees it
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collect_garbage)
+            await anyio.sleep(1)
+            node = weakref.ref(Node())
+            await anyio.sleep(COLLECT_EVERY_S - 2)
+            assert node() is not None
+            await anyio.sleep(2)
+            assert node() is None
+            tasks.cancel_scope.cancel()
+    finally:
+        if enabled:
+            gc.enable()
