@@ -7,21 +7,36 @@ may be a secret. Secrets stay references until `resolve_secret` is asked for one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 from pydantic import JsonValue, ValidationError
 from pydantic_core import ErrorDetails
 
+from bot.config.document import everywhere, object_in, path_of, plain
+from bot.config.extensions import (
+    Installed,
+    extension_faults,
+    installed,
+    missing_words,
+    named_in,
+    settings_model,
+)
 from bot.config.json_text import JsonInvalid, near, parse, repeated_keys
 from bot.config.network import network_faults
 from bot.config.params import param_faults
-from bot.config.settings import MODEL_NAME, REFERENCE, Section, Settings, built_in_providers
+from bot.config.settings import (
+    MODEL_NAME,
+    REFERENCE,
+    Section,
+    Settings,
+    built_in_providers,
+    section_in,
+)
 from bot.ports.config_error import ConfigInvalid
 
 CREDENTIALS = "credentials"
@@ -47,7 +62,6 @@ WORDS: Mapping[str, str] = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
 }
 """Faults for which the validator's words name no example."""
-SECRET_WORDS = re.compile(r"token|secret|passw|key|credential|auth", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +107,8 @@ def load(path: Path | None, *, environ: Mapping[str, str]) -> Loaded:
     """
     if path is None:
         return Loaded(
-            _with_whole_paths(Settings(), Path.cwd(), environ), environ=_with_credentials(Path.cwd(), environ)
+            _with_whole_paths(settings_model()(), Path.cwd(), environ),
+            environ=_with_credentials(Path.cwd(), environ),
         )
     return load_bytes(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path, environ=environ)
 
@@ -102,10 +117,12 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
     """Load these bytes as `load` does, as the content of *path*."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
-    settings, faults, unknown = _validate(data)
-    faults += [*repeated_faults(data), *_cross_faults(document)]
+    named = named_in(document)
+    model, here = settings_model(named), installed(named)
+    settings, faults, unknown = _validate(data, model)
+    faults += [*repeated_faults(data), *_cross_faults(document), *extension_faults(document, here)]
     if settings is None or faults:
-        unknown_keys = [_unknown_key(location) for location in unknown[:MAX_LISTED]]
+        unknown_keys = [_unknown_key(location, model, here) for location in unknown[:MAX_LISTED]]
         lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
         raise ConfigInvalid("\n".join([*lines, NEXT.format(path=path)]))
     folder = path.absolute().parent
@@ -155,11 +172,8 @@ def references(settings: Settings) -> dict[str, str]:
         found["transports.discord.token"] = discord.token
     if settings.store.kind == "postgres":
         found["store.dsn"] = settings.store.dsn
-    for name, server in settings.mcp_servers.items():
-        for key, value in (*server.env.items(), *server.headers.items()):
-            found[f"mcp_servers.{name}.{key}"] = value if REFERENCE.fullmatch(value) else None
-        if server.oauth:
-            found[f"mcp_servers.{name}.oauth.client_secret"] = server.oauth.client_secret
+    for part in installed(tuple(type(settings.extensions).model_fields)).parts:
+        found |= {f"{part.path}.{path}": value for path, value in part.references(part.of(settings)).items()}
     return {path: reference for path, reference in found.items() if reference}
 
 
@@ -194,8 +208,8 @@ def unknown_skills(settings: Settings) -> list[str]:
     faults = []
     for place, name in enumerate(settings.skills):
         if name not in known:
-            hint = near(name, [*map(_plain, known)]) or f"there are {len(known) or 'none yet'}"
-            faults.append(f'skills[{place}]: no skill is called "{_plain(name)}" in {folder}; {hint}')
+            hint = near(name, [*map(plain, known)]) or f"there are {len(known) or 'none yet'}"
+            faults.append(f'skills[{place}]: no skill is called "{plain(name)}" in {folder}; {hint}')
     return faults
 
 
@@ -236,7 +250,7 @@ def _keyless_transcription(settings: Settings) -> Iterator[str]:
 
 def json_schema() -> dict[str, JsonValue]:
     """Return the JSON Schema of settings.json; the same for the same version of the program."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Settings.model_json_schema()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **settings_model().model_json_schema()}
 
 
 def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
@@ -274,10 +288,12 @@ def repeated_faults(data: bytes) -> list[str]:
     ]
 
 
-def _validate(data: bytes) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
+def _validate(
+    data: bytes, model: type[Settings]
+) -> tuple[Settings | None, list[str], list[tuple[str | int, ...]]]:
     """Return the settings if they are valid, else None; the faults; and the places of unknown keys."""
     try:
-        return Settings.model_validate_json(data), [], []
+        return model.model_validate_json(data), [], []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False, include_context=False)
     unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
@@ -301,31 +317,17 @@ def _fault(detail: ErrorDetails) -> str:
     return f"{path_of(detail['loc'])}: {words}"
 
 
-def path_of(location: Iterable[str | int]) -> str:
-    """Write a place as ``a.b[1]``, with nothing of it able to break the line."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{_plain(step)}" for step in location)
-    return "".join(step for step in steps if step != ".[key]").removeprefix(".")
-
-
-def _plain(key: str) -> str:
-    return ascii(key[:60])[1:-1] or '""'
-
-
-def _unknown_key(location: tuple[str | int, ...], root: type[Section] = Settings) -> str:
+def _unknown_key(location: tuple[str | int, ...], root: type[Section], here: Installed | None = None) -> str:
+    path = path_of(location)
+    if here and (owner := here.owner_of(path)):
+        return missing_words(path, owner)
     section = root
     for step in location[:-1]:
         field = next((f for name, f in section.model_fields.items() if str(step) in (name, f.alias)), None)
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     hint = near(str(location[-1]), known)
-    return f"{path_of(location)}: unknown key{hint and f'; {hint}'}"
-
-
-def section_in(annotation: object) -> type[Section] | None:
-    """Return the section that a field holds: bare, or null, or in a list or map."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next(filter(None, map(section_in, get_args(annotation))), None)
+    return f"{path}: unknown key{hint and f'; {hint}'}"
 
 
 def _first(lines: list[str], total: int) -> list[str]:
@@ -351,26 +353,20 @@ def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, 
 
 def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     """Check what spans several keys, on the plain JSON: it is reported even if single values are wrong too."""
-    providers = _object(document.get("providers"))
+    providers = object_in(document.get("providers"))
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
-        *_transcription_faults(_object(document.get("transcription")), providers),
+        *_transcription_faults(object_in(document.get("transcription")), providers),
         *_param_faults(document, providers),
-        *_mcp_faults(_object(document.get("mcp_servers"))),
-        *_server_name_faults(document),
-        *_web_faults(_object(_object(document.get("transports")).get("web"))),
+        *_web_faults(object_in(object_in(document.get("transports")).get("web"))),
     ]
-
-
-def _object(value: JsonValue) -> dict[str, JsonValue]:
-    return value if isinstance(value, dict) else {}
 
 
 def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterator[str]:
     named: list[tuple[str, JsonValue]]
-    named = [(path_of(("models", name)), name) for name in _object(document.get("models"))]
-    for place, given in _everywhere(document):
+    named = [(path_of(("models", name)), name) for name in object_in(document.get("models"))]
+    for place, given in everywhere(document):
         named.append((path_of((*place, "model")), given.get("model")))
         fallbacks = given.get("fallback_models")
         for i, name in enumerate(fallbacks if isinstance(fallbacks, list) else []):
@@ -383,26 +379,6 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
             yield f'{path}: no provider is called "{provider[:60]}"; there are {", ".join(sorted(known))[:400]}'
         elif OFFLINE.startswith(f"{provider}/") and model != OFFLINE:
             yield f"{path}: the only offline model is {OFFLINE}"
-
-
-def _everywhere(
-    document: Mapping[str, JsonValue],
-) -> Iterator[tuple[tuple[str, ...], Mapping[str, JsonValue]]]:
-    """Yield the settings for everybody and those of each scope, with their places."""
-    yield (), document
-    for name, scope in _object(document.get("scopes")).items():
-        yield ("scopes", name), _object(scope)
-
-
-def _server_name_faults(document: Mapping[str, JsonValue]) -> Iterator[str]:
-    known = sorted(_object(document.get("mcp_servers")))
-    for place, given in _everywhere(document):
-        names = _object(given.get("tools")).get("mcp_servers")
-        for i, name in enumerate(names if isinstance(names, list) else []):
-            if isinstance(name, str) and name not in known:
-                hint = near(name, [*map(_plain, known)]) or f"there are {len(known) or 'none'}"
-                path = path_of((*place, "tools", "mcp_servers", i))
-                yield f'{path}: no MCP server is called "{_plain(name)}"; {hint}'
 
 
 def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
@@ -436,7 +412,7 @@ def _transcription_faults(
     if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
         return
     name, path = model.partition("/")[0], "transcription.model"
-    kind = _object(providers.get(name)).get("kind")
+    kind = object_in(providers.get(name)).get("kind")
     if name not in {*built_in_providers(), *providers}:
         known = ", ".join(sorted({*built_in_providers(), *providers}))[:400]
         yield f'{path}: no provider is called "{name[:60]}"; there are {known}'
@@ -451,26 +427,12 @@ def _built_in_kind(provider: str) -> str:
 
 def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]) -> Iterator[str]:
     places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
-    prices = _object(document.get("prices"))
-    for name, entry in _object(document.get("models")).items():
+    prices = object_in(document.get("prices"))
+    for name, entry in object_in(document.get("models")).items():
         places.append((("models", name), name.partition("/")[0], entry, name in prices))
     for path, provider, entry, priced in places:
-        params = _object(_object(entry).get("params"))
+        params = object_in(object_in(entry).get("params"))
         yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)
-
-
-def _mcp_faults(servers: Mapping[str, JsonValue]) -> Iterator[str]:
-    for name, entry in servers.items():
-        if not isinstance(entry, dict):
-            continue
-        path = path_of(("mcp_servers", name))
-        if (entry.get("command") is None) == (entry.get("url") is None):
-            yield f"{path}: must have either a command or a url"
-        yield from _oauth_faults(path, entry)
-        for variable, value in _object(entry.get("env")).items():
-            literal = isinstance(value, str) and value and not REFERENCE.fullmatch(value)
-            if literal and SECRET_WORDS.search(variable):
-                yield f'{path}.env.{_plain(variable)}: looks like a secret: must be "env:NAME" or "file:PATH"'
 
 
 def _web_faults(web: Mapping[str, JsonValue]) -> Iterator[str]:
@@ -495,15 +457,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _oauth_faults(path: str, server: Mapping[str, JsonValue]) -> Iterator[str]:
-    oauth = server.get("oauth")
-    if not isinstance(oauth, dict):
-        return
-    if server.get("url") is None:
-        yield f"{path}.oauth: needs a url; a command signs in by its own means"
-    if any(name.lower() == "authorization" for name in _object(server.get("headers"))):
-        yield f"{path}.oauth: leave out the header Authorization; the sign-in sets it"
-    if oauth.get("client_secret") is not None and oauth.get("client_id") is None:
-        yield f"{path}.oauth.client_id: is required with a client_secret"

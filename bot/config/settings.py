@@ -7,7 +7,7 @@ A missing section has its defaults. `null` means no limit, and is accepted only 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
@@ -133,6 +133,13 @@ class Provider(Section):
     def keys(self) -> tuple[str, ...]:
         """The references of all keys, in order."""
         return self.api_keys or tuple(filter(None, [self.api_key]))
+
+
+def section_in(annotation: object) -> type[Section] | None:
+    """Return the section that a field holds: bare, or null, or in a list or map."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(section_in, get_args(annotation))), None)
 
 
 def settings_by_key(settings: "Settings", name: str) -> "list[Settings]":
@@ -398,30 +405,6 @@ class Links(Section):
     allow: Names = Field(default=(), description="Hosts whose links stay live.")
 
 
-class McpOAuth(Section):
-    """Sign-in at an MCP server that has a `url`."""
-
-    account: Literal["person", "bot"] = Field(
-        default="person", description="`person`: each asker's own account; `bot`: one account for all."
-    )
-    client_id: Name | None = Field(default=None, description="Null registers the bot by itself.")
-    client_secret: Secret | None = Field(default=None, description="Reference to the client's secret.")
-    redirect_port: Port = Field(default=8976, description="Port of the redirect address on 127.0.0.1.")
-
-
-class McpServer(Section):
-    """An MCP server: a `command` spoken to on stdio, or a `url`."""
-
-    command: Name | None = Field(default=None, description="Program to start.")
-    args: tuple[str, ...] = Field(default=(), description="Its arguments.")
-    env: dict[Name, str] = Field(
-        default_factory=dict, description='Its environment; "env:NAME" and "file:PATH" are resolved.'
-    )
-    url: Url | None = Field(default=None, description="Address of a streamable HTTP server.")
-    headers: dict[Name, Secret] = Field(default_factory=dict, description="Its headers, by reference.")
-    oauth: McpOAuth | None = Field(default=None, description="How to sign in; null does not sign in.")
-
-
 class Schedule(Section):
     """Scheduled messages; only with `schedule` in `tools.enabled`."""
 
@@ -620,9 +603,10 @@ class Observe(Section):
     slow_loop_ms: Millis = Field(
         default=250, description="Log the cause when the event loop is blocked for this long, ms."
     )
-    otlp_endpoint: Url | None = Field(
-        default=None, description="Where spans go, OTLP over HTTP; needs the otel extra. Null sends none."
-    )
+
+
+class Extensions(Section):
+    """What is installed beside the program and is wanted here, each with its own settings."""
 
 
 class Settings(Section):
@@ -689,7 +673,6 @@ class Settings(Section):
     )
     tools: Tools = Field(default_factory=Tools.default, description="What the model may do.")
     links: Links = Field(default_factory=Links.default, description="Links in answers.")
-    mcp_servers: dict[Name, McpServer] = Field(default_factory=dict, description="MCP servers by name.")
     skills: Names = Field(default=(), description="Skills that are offered; empty offers all.")
     schedule: Schedule = Field(default_factory=Schedule.default, description="Scheduled messages.")
     degradation: Degradation = Field(
@@ -697,3 +680,7 @@ class Settings(Section):
     )
     transports: Transports = Field(default_factory=Transports.default, description="Chat platforms.")
     observe: Observe = Field(default_factory=Observe.default, description="Logs and metrics.")
+    extensions: Extensions = Field(
+        default_factory=Extensions.default,
+        description="Extensions of others to load, by the name of their entry point, each with its own settings.",
+    )

@@ -16,7 +16,8 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from bot.config.load import faults_of, path_of
+from bot.config.document import path_of
+from bot.config.load import faults_of
 from bot.llm.policies.structured_output import validator
 from bot.playbooks.definition import END, NAME, RESERVED, Check, Playbook, Stage
 from bot.playbooks.references import Fault, Known, Place, nearest, reference_faults

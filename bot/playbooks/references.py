@@ -10,6 +10,7 @@ from bot.config.json_text import near
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, ToolName, built_in_providers
 from bot.guards.policy import FOREIGN
+from bot.host.extension import groups_of
 from bot.playbooks.definition import Playbook, Stage
 
 Place = tuple[str | int, ...]
@@ -44,7 +45,7 @@ class Known:
     @classmethod
     def of(cls, settings: Settings) -> Known:
         providers = {*built_in_providers(), *settings.providers, "offline"}
-        servers = {form for name in settings.mcp_servers for form in (name, _ODD.sub("_", name)[:24])}
+        servers = {form for name in groups_of(settings) for form in (name, _ODD.sub("_", name)[:24])}
         return cls(enabled_anywhere(settings), frozenset(servers), frozenset(providers))
 
 

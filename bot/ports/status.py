@@ -110,3 +110,14 @@ def socket_path(data: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{SOCKET}"
     finally:
         os.close(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class NoStatus:
+    """There is no status. ``pid`` holds the data folder; 0 if no process does, or it is unknown."""
+
+    state: Literal["absent", "mute", "stuck"]
+    pid: int = 0
+
+
+ABSENT = NoStatus("absent")

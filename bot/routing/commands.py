@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, Protocol, get_args
 
@@ -23,8 +23,7 @@ from threads.scheduled_messages import due_of, plays
 
 Name = Literal[
     "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
-    "play",
-    "mcp", "help",
+    "play", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -38,15 +37,12 @@ MEANINGS: Mapping[str, str] = {
     "/memory [forget ID]": "list what I remember here, or forget a note",
     "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
     "/play [NAME …]": "list the playbooks, or play one; also `status`, `stop`, `skip`, `retry [STAGE]` and `at`",
-    "/mcp [connect NAME | disconnect NAME | NAME:PROMPT …]": "list MCP servers and their prompts, sign in or out "
-    "there as yourself, or send a prompt",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
     "/retry": "try the last failed message again, if you like after `compact`, `new` or `without-files`",
     "/help": "show this list",
 }
-HELP = "\n".join(f"{command}  {meaning}" for command, meaning in MEANINGS.items())
 
 ABOUT_A_THREAD = frozenset(
     {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}
@@ -81,9 +77,7 @@ class Command:
 
     @property
     def is_turn(self) -> bool:
-        return self.name in {"compact", "retry"} or (
-            self.name == "mcp" and ":" in self.words.partition(" ")[0]
-        )
+        return self.name in {"compact", "retry"}
 
 
 class ModelCommands(Protocol):
@@ -145,12 +139,21 @@ class PlayCommands(Protocol):
         ...
 
 
-class McpCommands(Protocol):
-    """What commands do with MCP servers; see `bot.tools.mcp.commands.McpCommands`."""
+@dataclass(frozen=True, slots=True)
+class ExtensionCommand:
+    """A command that an extension brings; see `bot.host.extension.ThreadCommand`.
 
-    async def command(self, words: str, incoming: Incoming) -> str:
-        """List the servers, or sign a person in or out. Raises `StoreUnavailable`."""
-        ...
+    ``obey`` gets the words after it and returns the reply. It may raise `StoreUnavailable`.
+    """
+
+    usage: str
+    meaning: str
+    is_turn: Callable[[str], bool]
+    obey: Callable[[str, Incoming], Awaitable[str]]
+
+
+ExtensionCommands = Mapping[str, ExtensionCommand]
+"""The commands of extensions by name, without the slash."""
 
 
 class Permissions(Protocol):
@@ -202,13 +205,18 @@ class Controls:
     troubles: Callable[[], Sequence[str]]
     on_stop: Callable[[PendingMessage, int, int], None]
     is_admin: Callable[[str], bool]
-    mcp: McpCommands | None = None
+    extensions: ExtensionCommands = field(default_factory=dict)
 
     def is_control(self, command: Command, incoming: Incoming) -> bool:
         """Return whether a command is carried out at once, beside any turn."""
         if command.name == "play" and self.plays and incoming.thread.root:
             return not self.plays.is_turn(incoming.thread, command.words)
-        return not (command.is_turn and incoming.thread.root)
+        return not (self.is_turn(command) and incoming.thread.root)
+
+    def is_turn(self, command: Command) -> bool:
+        """Return whether a command needs the model, wherever it was given."""
+        theirs = None if command.name else self.extensions.get(command.typed)
+        return theirs.is_turn(command.words) if theirs else command.is_turn
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -238,7 +246,9 @@ def parse(text: str) -> Command | None:
     if match is None:
         return None
     typed, words = match[1].lower(), (match[2] or "").strip()
-    return next((Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed))
+    return next(
+        (Command(name, typed, words) for name in get_args(Name) if name == typed), Command("", typed, words)
+    )
 
 
 def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
@@ -273,7 +283,13 @@ async def obey(command: Command, pending: PendingMessage, controls: Controls) ->
     if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
         return wording.IN_ITS_THREAD
     if command.name == "":
-        close = get_close_matches(command.typed, get_args(Name), n=1)
+        if theirs := controls.extensions.get(command.typed):
+            return (
+                wording.IN_ITS_THREAD
+                if controls.is_turn(command)
+                else await theirs.obey(command.words, pending.incoming)
+            )
+        close = get_close_matches(command.typed, [*get_args(Name), *controls.extensions], n=1)
         hint = f" Did you mean /{close[0]}?" if close else ""
         hint += f" {wording.HOW_TO_ASK}" if in_channel else ""
         return f"I do not know /{command.typed}.{hint} /help lists what I know."
@@ -342,14 +358,6 @@ async def _play(command: Command, pending: PendingMessage, controls: Controls) -
     return await controls.plays.command(pending.incoming, command.words)
 
 
-async def _mcp(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.mcp is None:
-        return "No MCP server is configured here: `mcp_servers` in my settings is empty."
-    if command.is_turn:
-        return wording.IN_ITS_THREAD
-    return await controls.mcp.command(command.words, pending.incoming)
-
-
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     question_id, words = _question_and_words(command)
     answer, thread = (
@@ -414,7 +422,17 @@ async def take_typed(pending: PendingMessage, controls: Controls) -> tuple[str, 
 
 
 async def _help(_: Command, pending: PendingMessage, controls: Controls) -> str:  # noqa: ARG001 - one shape for all
-    return HELP
+    theirs = {command.usage: command.meaning for command in controls.extensions.values()}
+    return "\n".join(f"{usage}  {meaning}" for usage, meaning in with_extensions(theirs).items())
+
+
+def with_extensions(theirs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the meaning of each command by its usage: those of extensions stand before `/help`, the last."""
+    return {
+        **{usage: MEANINGS[usage] for usage in MEANINGS if usage != "/help"},
+        **theirs,
+        "/help": MEANINGS["/help"],
+    }
 
 
 _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[str]]] = {
@@ -429,6 +447,5 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "memory": _memory,
     "schedule": _schedule,
     "play": _play,
-    "mcp": _mcp,
     "help": _help,
 }

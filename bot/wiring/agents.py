@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from bot.agent.loop import Agent
 from bot.agent.prompt.compaction import new_cooldown
 from bot.agent.prompt.instructions import Instructions
-from bot.agent.prompt.user_message import UserMessages, add_nothing, no_memory
+from bot.agent.prompt.user_message import UserMessages, no_memory
 from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
 from bot.config.settings import Settings
@@ -60,8 +60,8 @@ class Agents:
 
     async def run(self, turn: Turn) -> str:
         """Answer a turn, with the settings that hold where it began."""
-        if (mcp := self.tool_set.mcp) and (problem := await mcp.prepare(turn)):
-            return problem
+        if answer := await self.tool_set.prepare(turn):
+            return answer
         schema = self.schema_of(turn.incoming) if self.schema_of else None
         agent = await self.agent_for(self.current.at(Place.of(turn.incoming)))
         return await replace(agent, empty=replace(agent.empty, output_schema=schema)).run(turn)
@@ -102,7 +102,7 @@ class Agents:
 
     def _make(self, effective: Effective, tools: Collection[str] | None) -> Agent:
         settings, chain = effective.settings, self.chain_for(effective, tools)
-        memory, mcp = self.tool_set.memory, self.tool_set.mcp
+        memory = self.tool_set.memory
         return Agent(
             FittingModels(chain) if self.schema_of else chain,
             self.tool_set.toolbox(settings.tools, tools),
@@ -117,7 +117,7 @@ class Agents:
                 memory.read if memory and "memory" in settings.tools.enabled else no_memory,
                 chain.to_text,
                 chain.is_chosen,
-                mcp.extend if mcp else add_nothing,
+                self.tool_set.extend,
                 next((name for name in effective.decided.values() if name.startswith("user:")), ""),
             ),
             veil=self.veil,

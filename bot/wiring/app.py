@@ -23,6 +23,7 @@ from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_an
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
+from bot.host.extension import Running, ThreadCommand, thread_commands
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import audio_price_fix, price_fix
 from bot.observe.audit import AuditRecord, ignore
@@ -31,7 +32,7 @@ from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
-from bot.routing.commands import as_turn
+from bot.routing.commands import ExtensionCommand, ExtensionCommands, as_turn
 from bot.routing.rate_limit import RateLimiter
 from bot.schedules.scheduler import Scheduler
 from bot.store.learned_servers import LearnedServers, ServersFile
@@ -57,7 +58,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Limits, Outgoing, Sink, ThreadId, Turn
+from threads.model import Incoming, Limits, Outgoing, ThreadId, Turn
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -138,7 +139,7 @@ async def serve(
                 resources,
                 storage,
                 attach=takes_files,
-                fetch=has_earlier,
+                earlier=has_earlier,
                 is_admin=access.is_admin,
                 post=post,
             ) as tool_set,
@@ -293,7 +294,7 @@ class _Bot:
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
-            mcp=tool_set.mcp,
+            extensions=extension_commands(settings, tool_set.running),
             on_questions=tool_set.attach_open_questions,
         )
 
@@ -357,9 +358,7 @@ class _Bot:
 
     async def serve_transports(self, core: Core, stopped: list[str]) -> None:
         """Serve all transports until they end. Faults that only a person can fix are added to *stopped*."""
-        receive: Sink = core.orchestrator.receive
-        if mcp := self.agents.tool_set.mcp:
-            receive = mcp.concealing(receive)
+        receive = self.agents.tool_set.receiving(core.orchestrator.receive)
         sink = skip_answered(receive, self.restore, core.journal.knows, self.outboxes)
 
         async def serve(transport: Transport) -> None:
@@ -403,6 +402,24 @@ def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resource
         return anyio.to_thread.run_sync(function, *args, limiter=threads)
 
     return Resources(PosixDisk(), offload, work, utc_now, mask, observing)
+
+
+def extension_commands(settings: Settings, running: Sequence[Running]) -> ExtensionCommands:
+    """Return the commands of the extensions; those of one that is not open say so."""
+    obeyed = {name: obey for one in running for name, obey in one.obey.items()}
+
+    def closed(command: ThreadCommand) -> Callable[[str, Incoming], Awaitable[str]]:
+        async def say(_words: str, _incoming: Incoming) -> str:
+            return command.off
+
+        return say
+
+    return {
+        command.name: ExtensionCommand(
+            command.usage, command.meaning, command.is_turn, obeyed.get(command.name) or closed(command)
+        )
+        for command in thread_commands(settings)
+    }
 
 
 def _link(transports: Sequence[Transport], thread: ThreadId) -> str:

@@ -19,13 +19,14 @@ from bot.config.load import SettingsFile, check_start, secrets_of
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
+from bot.host.extension import thread_commands
 from bot.llm.detect_model import choose
 from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import waiting
-from bot.routing.commands import MEANINGS
+from bot.routing.commands import with_extensions
 from bot.wiring.app import serve
 from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
@@ -56,7 +57,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
     console = Console(
         session=session,
         history_file=settings.data / "console-history",
-        commands=MEANINGS,
+        commands=with_extensions({one.usage: one.meaning for one in thread_commands(settings)}),
         completions=completions,
         attached=settings.data / "attached",
         asked=asked_before(settings, environ),

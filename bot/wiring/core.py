@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
@@ -19,7 +19,7 @@ from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
     AskedQuestions,
     Controls,
-    McpCommands,
+    ExtensionCommands,
     MemoryCommands,
     ModelCommands,
     Permissions,
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory``, ``schedules``, ``plays`` and ``mcp`` are None when they
+    ``models`` returns the models for a message. ``memory``, ``schedules`` and ``plays`` are None when they
     are off, and ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from.
     ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     ``on_questions`` gets the open questions of all threads.
@@ -84,7 +84,7 @@ class Parts:
     escalate: Callable[[Exception, ThreadId, str], None]
     on_feedback: Callable[[Feedback], Awaitable[None]]
     on_stop: Callable[[PendingMessage, int, int], None]
-    mcp: McpCommands | None = None
+    extensions: ExtensionCommands = field(default_factory=dict)
     on_questions: Callable[[Questions], None] = lambda _: None
 
 
@@ -146,7 +146,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         parts.troubles,
         parts.on_stop,
         parts.is_admin,
-        parts.mcp,
+        parts.extensions,
     )
     parts.on_questions(actors.questions)
     orchestrator = Orchestrator(

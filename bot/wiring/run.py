@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,9 +18,9 @@ import anyio.to_thread
 from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_of
 from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
+from bot.host.extension import extensions_of
 from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
-from bot.observe.otlp_export import open_spans
 from bot.observe.shutdown import Stop
 from bot.observe.supervision import supervised
 from bot.observe.systemd_notify import Notify
@@ -96,9 +97,14 @@ async def serve_until_stopped(
     told = metrics.render if metrics else None
     status = StatusSource()
     watch = partial(supervised, observe=given, stop=stop, notify=notify, metrics=told, publish=status.publish)
-    async with open_spans(given.otlp_endpoint, settings.name) as spans:
+    async with AsyncExitStack() as observers:
         events = EventStream()
-        observing = Observing(events, *(sink for sink in (metrics, spans) if sink is not None))
+        observing = Observing(events, *([metrics] if metrics else []))
+        for extension in extensions_of(settings):
+            if extension.observers and (
+                sink := await observers.enter_async_context(extension.observers(settings))
+            ):
+                observing.add(sink)
         current = CurrentSettings(settings)
         complete = complete or partial(completed, settings, model)
         await serve(

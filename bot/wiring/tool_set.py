@@ -6,16 +6,14 @@ This is wiring, as `bot.wiring.model_chain` is for models: only this module know
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import anyio
-from anyio.abc import TaskGroup
 from cachetools import LRUCache
 
 from bot.agent.prompt.memory import Memory
@@ -26,9 +24,12 @@ from bot.config.tool_profiles import policy_of
 from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
+from bot.guards.redaction import Masker
+from bot.host.extension import Host, Running, extensions_of
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
+from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
 from bot.routing.commands import parse
@@ -51,13 +52,12 @@ from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from bot.wiring.store import Resources, Storage
 from threads.actor.questions import Questions
-from threads.errors import StoreUnavailable
+from threads.errors import NewerSchema, StoreUnavailable
+from threads.model import Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
 
 if TYPE_CHECKING:
     from bot.schedules.store import Schedules
-    from bot.tools.mcp.commands import McpCommands, Post
-    from bot.tools.mcp.tool import McpTool
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class ToolSet:
 
     ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
-    or the name of its MCP server.
+    or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring.
     """
 
     documents: Documents
@@ -102,7 +102,7 @@ class ToolSet:
     schedules: Schedules | None = None
     returns: Schedules = field(init=False)
     skills: Skills | None = None
-    mcp: McpCommands | None = None
+    running: list[Running] = field(default_factory=list)
     sandbox: str = "off"
     status: list[Callable[[], str]] = field(default_factory=list)
     approvals: Approvals = field(init=False)
@@ -114,12 +114,12 @@ class ToolSet:
         self.tools += tools
         self.groups.update((tool.name, group) for tool in tools)
 
-    def offer(self, server: str, tools: Sequence[McpTool]) -> None:
-        """Offer these tools of an MCP server and no others of it, also where models have toolboxes already."""
-        gone = {tool.name for tool in self.tools if FOREIGN in tool.name and self.groups[tool.name] == server}
+    def offer(self, group: str, tools: Sequence[Tool]) -> None:
+        """Offer these tools of a group and no others of it, also where models have toolboxes already."""
+        gone = {tool.name for tool in self.tools if self.groups[tool.name] == group}
         self.tools = [tool for tool in self.tools if tool.name not in gone]
-        self.groups = {name: group for name, group in self.groups.items() if name not in gone}
-        self.add(server, *tools)
+        self.groups = {name: of for name, of in self.groups.items() if name not in gone}
+        self.add(group, *tools)
         for toolbox, choice in self._in_use.items():
             toolbox.replace(gone, self._chosen(choice, tools))
 
@@ -149,8 +149,29 @@ class ToolSet:
             recovery=recovery,
         )
 
+    async def prepare(self, turn: Turn) -> str:
+        """Let the extensions prepare a turn; return the answer of the first that has one, or a blank."""
+        for one in self.running:
+            if one.prepare and (answer := await one.prepare(turn)):
+                return answer
+        return ""
+
+    async def extend(self, incoming: Incoming, message: Message) -> Message:
+        """Return a person's message for the model with what the extensions add to it."""
+        for one in self.running:
+            message = await one.extend(incoming, message) if one.extend else message
+        return message
+
+    def receiving(self, sink: Sink) -> Sink:
+        """Return the sink of all events, with those of the extensions around it."""
+        for one in self.running:
+            sink = one.receiving(sink) if one.receiving else sink
+        return sink
+
     def _sign_in(self, tool: str, context: ToolContext) -> SignIn | None:
-        return self.mcp.sign_in(self.groups.get(tool, ""), context) if self.mcp else None
+        group = self.groups.get(tool, "")
+        found = (one.sign_in(group, context) for one in self.running if one.sign_in)
+        return next(filter(None, found), None)
 
     def attach_open_questions(self, questions: Questions) -> None:
         """Let what people do elsewhere answer a question that is open."""
@@ -173,7 +194,8 @@ class ToolSet:
     @property
     def troubles(self) -> list[str]:
         """Return a sentence for each tool that cannot work here."""
-        return [*filter(None, [*self.off.values(), *(status() for status in self.status)])]
+        theirs = (one.troubles() for one in self.running)
+        return [*filter(None, [*self.off.values(), *(status() for status in self.status), *theirs])]
 
 
 @asynccontextmanager
@@ -184,13 +206,13 @@ async def open_tool_set(
     storage: Storage,
     *,
     attach: bool,
-    fetch: bool = False,
+    earlier: bool = False,
     is_admin: Callable[[str], bool],
-    post: Post,
+    post: Callable[[Outgoing], Awaitable[object]],
 ) -> AsyncIterator[ToolSet]:
     """Yield the tools that the settings enable for anybody.
 
-    *attach*: a transport takes files. *fetch*: in one, files are sent to threads without the bot. *post* posts
+    *attach*: a transport takes files. *earlier*: in one, files are sent to threads without the bot. *post* posts
     notices.
 
     Raises `threads.errors.NewerSchema` and OSError for files in the data folder.
@@ -201,16 +223,35 @@ async def open_tool_set(
     audit = Audit(storage.append_audit, resources.now, resources.on_audit, storage.worker)
     tool_set = ToolSet(Documents(work), audit, writer, resources.mask, resources.observing)
     tool_set.enabled = enabled
-    async with (
-        _servers(tool_set, settings, environ, resources, storage, post),
-        anyio.create_task_group() as tasks,
-    ):
+    egress = Egress(settings.tools.private_hosts)
+    fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
+    host = Host(
+        settings,
+        environ,
+        enabled,
+        disk=resources.disk,
+        offload=resources.offload,
+        work=resources.work,
+        now=resources.now,
+        mask=resources.mask,
+        learn=partial(_learn, resources.mask),
+        states=storage.states,
+        workspace=storage.store.workspace,
+        documents=tool_set.documents,
+        writer=writer,
+        egress=egress,
+        web_fetch=fetch if "web_fetch" in enabled else None,
+        post=post,
+        offer=tool_set.offer,
+    )
+    async with AsyncExitStack() as extensions:
+        await _open_extensions(tool_set, host, extensions)
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
             tool_set.add("files", WriteFile(writer), EditFile(writer))
             if attach:
                 tool_set.add("files", Attach(work, resources.mask))
-            if fetch:
+            if earlier:
                 tool_set.add("files", FetchFile())
         if "shell" in enabled:
             await _shell(tool_set, settings, resources)
@@ -220,13 +261,37 @@ async def open_tool_set(
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
         await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
-        await _web(tool_set, settings, resources, tasks)
+        if host.web_fetch:
+            tool_set.add("web_fetch", host.web_fetch)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
         tool_set.questions = await _questions(tool_set, settings, is_admin, resources, storage.states)
         if "ask_person" in enabled:
             tool_set.add("ask_person", AskPerson(tool_set.questions))
         yield tool_set
-        tasks.cancel_scope.cancel()
+
+
+async def _open_extensions(tool_set: ToolSet, host: Host, stack: AsyncExitStack) -> None:
+    """Open what the settings ask for. An extension that fails is a trouble of its own, and the bot starts."""
+    for extension in extensions_of(host.settings):
+        if extension.open is None:
+            continue
+        try:
+            running = await stack.enter_async_context(extension.open(host))
+        except (ConfigInvalid, NewerSchema, OSError):
+            raise  # a person has to act
+        except Exception:  # a fault of one extension leaves the others
+            log.exception("extension.failed: %s", extension.name)
+            tool_set.off[extension.name] = f"The extension {extension.name} is off: it could not be opened."
+            continue
+        if running:
+            tool_set.running.append(running)
+            for group, tools in running.tools.items():
+                tool_set.add(group, *tools)
+
+
+def _learn(mask: Masker, secrets: Collection[str]) -> None:
+    mask.learn(secrets)
+    mask_in_logs(secrets)
 
 
 async def _approvals(
@@ -325,77 +390,3 @@ async def _schedule(
         ListSchedules(tool_set.schedules),
         CancelSchedule(tool_set.schedules),
     )
-
-
-async def _web(tool_set: ToolSet, settings: Settings, resources: Resources, tasks: TaskGroup) -> None:
-    enabled, degradation = enabled_anywhere(settings), settings.degradation
-    egress = Egress(settings.tools.private_hosts)
-    fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
-    if "web_fetch" in enabled:
-        tool_set.add("web_fetch", fetch)
-    if "browser" not in enabled:
-        return
-    from bot.tools.browser.launch import launch_chromium, unavailable  # noqa: PLC0415 - an extra
-    from bot.tools.browser.session import SharedBrowser  # noqa: PLC0415
-    from bot.tools.browser.tool import Browser  # noqa: PLC0415
-
-    missing = await resources.offload(unavailable)
-    pages = SharedBrowser(egress, partial(launch_chromium, resources.work))
-    tasks.start_soon(pages.run)
-    tool_set.add(
-        "browser",
-        Browser(
-            pages,
-            egress,
-            tool_set.writer,
-            fetch if "web_fetch" in enabled else None,
-            missing,
-            disable_browser=degradation.disable_browser_on_error,
-            disable_screenshots=degradation.disable_screenshots_on_error,
-        ),
-    )
-    if missing:
-        log.warning("tool.unavailable: %s", missing)
-        tool_set.status.append(lambda: missing)
-
-
-@asynccontextmanager
-async def _servers(
-    tool_set: ToolSet,
-    settings: Settings,
-    environ: Mapping[str, str],
-    resources: Resources,
-    storage: Storage,
-    post: Post,
-) -> AsyncIterator[None]:
-    if not settings.mcp_servers:
-        yield
-        return
-    from bot.tools.mcp.commands import McpCommands  # noqa: PLC0415 - only where there are any
-    from bot.tools.mcp.references import References  # noqa: PLC0415
-    from bot.tools.mcp.servers import open_servers  # noqa: PLC0415
-
-    def learn(secrets: Collection[str]) -> None:
-        resources.mask.learn(secrets)
-        mask_in_logs(secrets)
-
-    save = partial(tool_set.writer.save_output, outside=True)
-    async with open_servers(
-        settings.mcp_servers,
-        environ,
-        settings.data,
-        disk=resources.disk,
-        offload=resources.offload,
-        mask=resources.mask,
-        save=save,
-        states=storage.states,
-        learn=learn,
-        private_hosts=settings.tools.private_hosts,
-    ) as servers:
-        references = References(servers, tool_set.documents, save, storage.store.workspace)
-        tool_set.mcp = McpCommands(settings.mcp_servers, servers, references, post)
-        for name in servers.by_name:
-            tool_set.offer(name, [tool for tool in servers.tools if tool.server.name == name])
-        tool_set.status.append(servers.trouble)
-        servers.on_tools, servers.on_arrival = tool_set.offer, tool_set.mcp.tell_arrival
-        yield

@@ -19,6 +19,7 @@ from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
 from bot.guards.redaction import Masker
+from bot.host.extension import thread_commands
 from bot.observe.turn_events import Observing
 from bot.page.views import Views
 from bot.ports.config_error import ConfigInvalid
@@ -26,7 +27,7 @@ from bot.reports.line_reader import Damage
 from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries, tool_calls
 from bot.routing.access import AccessControl
-from bot.routing.commands import MEANINGS
+from bot.routing.commands import with_extensions
 from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
 from bot.wiring.app import utc_now
@@ -117,7 +118,7 @@ def make_web(
         name=settings.name,
         folder=given.files or settings.data / "web",
         most_file_bytes=settings.limits.attachment_mb * 1_000_000,
-        commands=MEANINGS,
+        commands=with_extensions({one.usage: one.meaning for one in thread_commands(settings)}),
         is_admin=access.is_admin,
         may_read=lambda person: access.may_use(Author(person), ThreadId("web", "", person, "")),
         tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,

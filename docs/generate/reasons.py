@@ -181,5 +181,6 @@ REASONS: Mapping[str, str] = {
     "observe.log_format": "Machines read it; `text` is for eyes.",
     "observe.metrics_port": "No port is open unless you ask; the socket in the data folder tells the same.",
     "observe.slow_loop_ms": "Everybody waits while it is blocked, so it should be known what did it.",
+    "extensions": "A package of somebody else runs with all rights of the bot, so it is loaded only if you name it.",
     "observe.otlp_endpoint": "Nothing leaves the machine unless you say where to.",
 }

@@ -9,8 +9,8 @@ from typing import Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.config.load import section_in
-from bot.config.settings import Section, Settings
+from bot.config.extensions import settings_model
+from bot.config.settings import Section, section_in
 from docs.generate.reasons import REASONS
 
 HEAD = """# Every setting
@@ -35,7 +35,7 @@ def settings_in(section: type[Section], prefix: str = "") -> Iterator[tuple[str,
 
 def page() -> str:
     groups: dict[str, list[str]] = {}
-    for path, field in settings_in(Settings):
+    for path, field in settings_in(settings_model()):
         top, _, name = path.rpartition(".")
         default = "as for everybody" if path.startswith("scopes.") else _default(field)
         cells = (f"`{name}`", default, _meaning(field), REASONS.get(path, ""))
@@ -50,7 +50,7 @@ def page() -> str:
 
 def _about(path: str) -> str:
     """Return what stands above a section's table: what the section is for."""
-    section: type[BaseModel] = Settings
+    section: type[BaseModel] = settings_model()
     words = []
     for step in path.split("."):
         field = section.model_fields[step]

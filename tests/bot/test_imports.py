@@ -28,11 +28,11 @@ IMPORTS = {  # what is imported and done; the libraries that it does without
     ),
     "who has no skills reads no YAML": ("bot.tools.skills, bot.agent.prompt.skills", {"yaml"}),
     "a browser is looked for without playwright": (
-        "bot.tools.browser.session, bot.tools.browser.tool, bot.tools.browser.launch as launch; launch.unavailable()",
+        "bot.extensions.browser.session, bot.extensions.browser.tool, bot.extensions.browser.launch as launch; launch.unavailable()",
         {"playwright"},
     ),
     "MCP servers are known without the SDK": (
-        "bot.tools.mcp.servers",
+        "bot.extensions.mcp.servers",
         {"mcp", "mcp_types", "jsonschema", "httpx2"},
     ),
 }

@@ -9,6 +9,7 @@ import subprocess
 from configparser import ConfigParser
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -151,7 +152,7 @@ def test_the_image_runs_as_a_user_and_says_itself_whether_it_is_ready():
 
 def test_the_commands_of_the_image_exist():
     for words in (json.loads(steps("CMD")[-1]), ["status", "--quiet", "--settings", "x"]):
-        command = main.commands[words[0]]
+        command = main.get_command(click.Context(main), words[0])
         known = {option for parameter in command.params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= known
 

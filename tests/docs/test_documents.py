@@ -12,7 +12,7 @@ import click
 import pytest
 
 from bot.admin.cli import main
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from bot.observe.metrics import Metrics
 from docs.generate.settings_page import settings_in
 from tests.bot.observe.watching import STATUS
@@ -99,7 +99,7 @@ def faults_of(words: list[str]) -> list[str]:
         name = rest.pop(0)
         if name.isupper():  # stands for any
             return []
-        found = command.commands.get(name)
+        found = command.get_command(click.Context(command), name)
         if found is None:
             return [f"no command {name}"]
         command = found
@@ -124,8 +124,8 @@ def faults_of(words: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def settings() -> set[str]:
-    paths = {path for path, _ in settings_in(Settings)}
-    return paths | {path.rpartition(".")[0] for path in paths} | set(Settings.model_fields)
+    paths = {path for path, _ in settings_in(settings_model())}
+    return paths | {path.rpartition(".")[0] for path in paths} | set(settings_model().model_fields)
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_every_figure_is_one_that_the_bot_tells(text):
 def test_every_command_is_named_in_the_readme():
     code = code_in(DOCUMENTS["README.md"].read_text("utf-8"))
     named = {words[0] for piece in code.all for words in commands_in(piece) if words}
-    assert set(main.commands) - named == set()
+    assert set(main.list_commands(click.Context(main))) - named == set()
 
 
 @pytest.mark.parametrize(

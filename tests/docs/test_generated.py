@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from bot.observe.logs import FOREIGN, named
 from docs.generate.__main__ import PAGES
 from docs.generate.events_page import calls_in
@@ -21,7 +21,7 @@ def test_a_document_that_is_made_from_the_code_is_up_to_date(name):
 
 
 def test_every_setting_has_a_reason_and_every_reason_a_setting():
-    assert sorted(path for path, _ in settings_in(Settings)) == sorted(REASONS)
+    assert sorted(path for path, _ in settings_in(settings_model())) == sorted(REASONS)
 
 
 def test_state_machines_are_found_in_the_docstrings_of_their_modules():

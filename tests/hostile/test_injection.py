@@ -15,7 +15,7 @@ import pytest
 
 from bot.tools.sandbox import CommandResult
 from tests.bot.documents import hostile_files as made
-from tests.bot.tools.mcp.opened import plain
+from tests.bot.extensions.mcp.opened import plain
 from tests.bot.tools.site import page, serving
 from tests.world import ANN, calls, says
 from threads.model import Attachment, Author, Spoken

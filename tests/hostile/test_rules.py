@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bot.tools.mcp.tool import McpTool
+from bot.extensions.mcp.tool import McpTool
 from bot.tools.sandbox import CommandResult
-from tests.bot.tools.mcp.opened import plain
+from tests.bot.extensions.mcp.opened import plain
 from threads.model import Answer, ToolCall
 
 from .bench import ANN, Row, open_harness, params, run_row

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from bot.config.settings import McpServer
-from tests.bot.tools.mcp.opened import call, opened
+from bot.extensions.mcp.settings import McpServer
+from tests.bot.extensions.mcp.opened import call, opened
 from tests.real_servers.installed import PYTHON, needs_servers
 
 pytestmark = [needs_servers, pytest.mark.anyio]

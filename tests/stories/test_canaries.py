@@ -28,19 +28,19 @@ from types import MappingProxyType
 import anyio
 import pytest
 
+from bot.extensions.browser.launch import has_own, system_browser
+from bot.extensions.browser.session import BrowserFailed, PageRequest
+from bot.extensions.mcp import servers
+from bot.extensions.mcp.server import Server
+from bot.extensions.mcp.session import MAX_REFUSAL
+from bot.extensions.mcp.tool import MAX_ERROR, MAX_TEXT
+from bot.extensions.mcp.tool_list import MAX_DESCRIPTION
 from bot.guards.redaction import Masker, mask, safe_prefix, secret_forms
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.observe.logs import configure_logging
-from bot.tools.browser.launch import has_own, system_browser
-from bot.tools.browser.session import BrowserFailed, PageRequest
-from bot.tools.mcp import servers
-from bot.tools.mcp.server import Server
-from bot.tools.mcp.session import MAX_REFUSAL
-from bot.tools.mcp.tool import MAX_ERROR, MAX_TEXT
-from bot.tools.mcp.tool_list import MAX_DESCRIPTION
-from tests.bot.tools.browser.site import page
-from tests.bot.tools.browser.site import running as running_browser
-from tests.bot.tools.browser.site import serving as site_serving
+from tests.bot.extensions.browser.site import page
+from tests.bot.extensions.browser.site import running as running_browser
+from tests.bot.extensions.browser.site import serving as site_serving
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer, fault
 from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, serving

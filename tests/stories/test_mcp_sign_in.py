@@ -13,8 +13,8 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from bot.extensions.mcp.credentials import FOLDER
 from bot.observe.logs import configure_logging
-from bot.tools.mcp.credentials import FOLDER
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.fakes.mcp_oauth import CANARY, browse, parameters
 from tests.fakes.mcp_oauth import serving as serving_site

@@ -8,14 +8,14 @@ import logging
 import pytest
 
 from bot.config.settings import LlmRetry
+from bot.extensions.mcp.connection import ConnectionLost
+from bot.extensions.mcp.server import Timeouts
 from bot.llm.policies.retry import RetryingModel
 from bot.ports.errors import ModelUnavailable
-from bot.tools.mcp.connection import ConnectionLost
-from bot.tools.mcp.server import Timeouts
 from tests.bot.agent.test_compaction import Summariser, compact, talk
 from tests.bot.agent.test_compaction import says as summary
-from tests.bot.tools.mcp.test_server import FakeConnection, running_server, until
-from tests.bot.tools.mcp.test_server import call as call_server
+from tests.bot.extensions.mcp.test_server import FakeConnection, running_server, until
+from tests.bot.extensions.mcp.test_server import call as call_server
 from tests.one_model import Only
 from tests.sim.loop import virtual_time
 from tests.transports.shared.test_supervisor import play

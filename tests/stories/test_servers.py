@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.models import Candidate, check_model
 from bot.config.settings import Settings
+from bot.host.checks import Context
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Seen, error

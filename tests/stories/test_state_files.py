@@ -19,9 +19,9 @@ from typing import ClassVar
 import anyio
 import pytest
 
+from bot.extensions.mcp.servers import StoredListings
 from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.approvals import ApprovalsFile
-from bot.tools.mcp.servers import StoredListings
 from tests.fakes.anthropic import FakeAnthropic, Text, Tool, answer
 from tests.patience import WITHIN_S
 from tests.serving import anthropic, serving

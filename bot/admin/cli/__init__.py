@@ -6,13 +6,17 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib import import_module
+from typing import cast
 
 import click
 
 from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.completion import completion
+from bot.admin.cli.extensions import extensions
 from bot.admin.cli.health import doctor, events, status
-from bot.admin.cli.mcp import mcp
 from bot.admin.cli.migrate import migrate
 from bot.admin.cli.playbooks import playbooks
 from bot.admin.cli.reports import audit, dead_letters, usage, why
@@ -20,6 +24,8 @@ from bot.admin.cli.serve import ask, chat, run, web
 from bot.admin.cli.setup import check, init, manifest, schema
 from bot.admin.cli.threads import threads
 from bot.config.network import normalize_proxies
+from bot.config.settings import Settings
+from threads.store.json_file import States
 
 EX_INTERRUPTED = 130
 
@@ -36,7 +42,13 @@ class InOrder(click.Group):
     """Lists its commands in the order in which they are needed; Ctrl-C ends each without a word."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
-        return list(self.commands)
+        return [*self.commands, *_commands_of_extensions()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if place := _commands_of_extensions().get(cmd_name):
+            module, _, attribute = place.partition(":")
+            return cast("click.Command", getattr(import_module(module), attribute))
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -45,9 +57,17 @@ class InOrder(click.Group):
             sys.exit(EX_INTERRUPTED)
 
 
+def _commands_of_extensions() -> Mapping[str, str]:
+    """Return the place of each command that extensions of the program bring."""
+    from bot.host.extension import extensions_of
+
+    return {name: place for one in extensions_of(Settings()) for name, place in one.commands.items()}
+
+
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="threadfast")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Threadfast: a self-hosted LLM agent that lives in chat threads and survives anything."""
     gc.set_threshold(*COLLECT_AFTER)
     # The interpreter's end collects twice, looking through all objects, and nobody needs the memory any more.
@@ -55,10 +75,17 @@ def main() -> None:
     # Otherwise pydantic looks through every package for a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     normalize_proxies(os.environ)
+    ctx.obj = _states_beside
+
+
+def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAsyncContextManager[States]:
+    from bot.wiring.store import states_beside
+
+    return states_beside(settings, environ)
 
 
 for command in (
     init, chat, web, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
-    mcp, backup, restore, migrate, manifest, schema, completion,
+    backup, restore, migrate, manifest, schema, extensions, completion,
 ):  # fmt: skip
     main.add_command(command)

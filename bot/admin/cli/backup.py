@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
+from bot.host.invocation import data_option, fail, json_option, load, print_json, refuse, settings_option
 
 if TYPE_CHECKING:
     from bot.admin.backup import Report

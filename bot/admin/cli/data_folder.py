@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, load, masker, refuse, settings_option
+from bot.host.invocation import data_option, fail, load, masker, refuse, settings_option
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema
 

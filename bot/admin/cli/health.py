@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import (
+from bot.host.invocation import (
     data_option,
     fail,
     find_settings,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, load, refuse, settings_option
+from bot.host.invocation import data_option, fail, load, refuse, settings_option
 from bot.ports.config_error import NO_DRIVER
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import data_option, fail, json_option, load, print_json, settings_option
+from bot.host.invocation import data_option, fail, json_option, load, print_json, settings_option
 from bot.ports.config_error import EX_CONFIG
 
 if TYPE_CHECKING:

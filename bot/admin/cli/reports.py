@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import click
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, reads_data
-from bot.admin.cli.invocation import fail, json_option, print_json, refuse
+from bot.host.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
     from bot.observe.audit import AuditRecord

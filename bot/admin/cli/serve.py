@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from bot.admin.cli.invocation import data_option, load, masker, refuse, settings_option
 from bot.admin.cli.terminal_repair import repair_terminal
+from bot.host.invocation import data_option, load, masker, refuse, settings_option
 from bot.ports.config_error import ConfigInvalid, StoreRefused
 from threads.errors import Fenced, NewerSchema
 
@@ -197,7 +197,8 @@ def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]],
 
 def _place_of(data: Path) -> str:
     """Return where a person talks to the bot that serves this folder."""
-    from bot.admin.status.client import NoStatus, find_running_bot
+    from bot.admin.status.client import find_running_bot
+    from bot.ports.status import NoStatus
 
     found = find_running_bot(data)
     names = [] if isinstance(found, NoStatus) else [transport.name for transport in found.transports]

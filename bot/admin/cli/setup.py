@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.cli.invocation import (
+from bot.admin.cli.terminal_repair import repair_terminal
+from bot.host.invocation import (
     data_option,
     find_settings,
     json_option,
@@ -20,7 +21,6 @@ from bot.admin.cli.invocation import (
     refuse,
     settings_option,
 )
-from bot.admin.cli.terminal_repair import repair_terminal
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
-from bot.admin.cli.invocation import fail, json_option, load, print_json
+from bot.host.invocation import fail, json_option, load, print_json
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:

@@ -28,11 +28,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.records import summarize_journal
 from bot.admin.doctor.screen import plain_lines
-from bot.admin.status.client import NoStatus
 from bot.config.settings import REFERENCE, Settings
+from bot.host.checks import Context
+from bot.host.extension import groups_of
+from bot.ports.status import NoStatus
 from threads.errors import NewerSchema
 from transports.shared.checks import Finding
 
@@ -114,8 +115,8 @@ def _checks(findings: Sequence[Finding], context: Context) -> list[str]:
         places[str(context.settings_file.absolute().parent)] = "<settings>"
 
     def hide(line: str, finding: Finding) -> str:
-        servers = context.settings.mcp_servers if finding.name.startswith("mcp_servers.") else ()
-        for name in sorted((*finding.names, *servers), key=len, reverse=True):
+        groups = groups_of(context.settings)
+        for name in sorted((*finding.names, *(groups if "." in finding.name else ())), key=len, reverse=True):
             line = line.replace(" ".join(name.split()), "<name>") if name.strip() else line
         for place, short in sorted(places.items(), key=lambda pair: -len(pair[0])):
             line = line.replace(place, short) if len(place) > 1 else line

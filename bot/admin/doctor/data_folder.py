@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path, PurePath
 
-from bot.admin.doctor.checks import Context, Findings
+from bot.host.checks import Context, Findings
 from bot.store.layout import Step, files_of
 from transports.shared.checks import Finding, State
 

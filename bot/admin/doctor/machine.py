@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from importlib.metadata import version
 
-from bot.admin.doctor.checks import Context, Findings
+from bot.host.checks import Context, Findings
 from transports.shared.checks import Finding
 
 OLDEST = (3, 11)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bot.admin.doctor.checks import AS_ROOT, Check, Context, Findings
 from bot.admin.model_failures import explain_failure
 from bot.config.load import check_used
 from bot.config.settings import Settings, settings_by_key
+from bot.host.checks import AS_ROOT, Check, Context, Findings
 from bot.llm.catalog import audio_price_fix, price_fix
 from bot.llm.server_traits import ServerTraits
 from bot.llm.verify import Verification, verify

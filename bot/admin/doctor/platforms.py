@@ -5,10 +5,10 @@ from __future__ import annotations
 import ssl
 from contextlib import aclosing
 
-from bot.admin.doctor.checks import AS_ROOT, Context, Findings
 from bot.admin.platform_checks import platform_checks
-from bot.admin.status.client import NoStatus
+from bot.host.checks import AS_ROOT, Context, Findings
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import NoStatus
 from threads.errors import TransportFatal
 from transports.shared.checks import Finding
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import click
 
-from bot.admin.doctor.checks import Check, Context, Findings, run_checks
+from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.data_folder import check_folder
 from bot.admin.doctor.machine import check_machine
 from bot.admin.doctor.platforms import check_page, check_platform, check_platforms
@@ -23,10 +23,12 @@ from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen
 from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.store import check_store
-from bot.admin.doctor.tools import check_browser, check_playbooks, check_sandbox, mcp_checks
+from bot.admin.doctor.tools import check_playbooks, check_sandbox
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.guards.redaction import Masker
+from bot.host.checks import Check, Context, Findings
+from bot.host.extension import extensions_of
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 from threads.store.disk import PosixDisk, replace_file
 from transports.shared.checks import Finding
@@ -118,9 +120,8 @@ async def all_checks(context: Context) -> list[Check]:
         *model_checks(await models_of(context.settings, context.environ)),
         Check("transcription", check_transcription),
         Check("sandbox", check_sandbox),
-        Check("browser", check_browser),
         Check("playbooks", check_playbooks),
-        *mcp_checks(context),
+        *(check for extension in extensions_of(context.settings) for check in extension.checks(context)),
         Check("transports", check_platforms),
         *([Check("web", check_page)] if platforms.web else []),
         *(

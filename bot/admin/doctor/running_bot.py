@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bot.admin.doctor.checks import Context, Findings
-from bot.admin.status.client import NoStatus
 from bot.admin.status.screen import silence, span
-from bot.ports.status import UP, Status
+from bot.host.checks import Context, Findings
+from bot.ports.status import UP, NoStatus, Status
 from transports.shared.checks import Finding, State
 
 SLOW_LOOP_S = 1.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.admin.doctor.checks import Context, Findings
 from bot.config.load import resolve_secret
+from bot.host.checks import Context, Findings
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
 from transports.shared.checks import Finding
 

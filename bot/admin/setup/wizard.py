@@ -18,9 +18,10 @@ from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
 from bot.admin.setup.platforms import Platform, PlatformSetup
 from bot.admin.setup.slack import SLACK
-from bot.admin.status.client import ABSENT, find_running_bot
+from bot.admin.status.client import find_running_bot
 from bot.config.load import OFFLINE
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import ABSENT
 from bot.wiring.app import model_faults, unpriced
 from transports.shared.checks import Finding
 

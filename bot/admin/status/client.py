@@ -12,28 +12,15 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter
 
-from bot.ports.status import Status, socket_path
+from bot.ports.status import ABSENT, NoStatus, Status, socket_path
 
 WITHIN_S = 3.0
 MOST_BYTES = 1_000_000
 _REQUEST = b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-
-
-@dataclass(frozen=True, slots=True)
-class NoStatus:
-    """There is no status. ``pid`` holds the data folder; 0 if no process does, or it is unknown."""
-
-    state: Literal["absent", "mute", "stuck"]
-    pid: int = 0
-
-
-ABSENT = NoStatus("absent")
 
 
 def find_running_bot(data: Path) -> Status | NoStatus:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.admin.status.client import NoStatus, ask
+from bot.admin.status.client import ask
 from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
 from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
-from bot.ports.status import Status
+from bot.ports.status import NoStatus, Status
 from bot.reports.safe_text import flat
 from threads.errors import NewerSchema
 

@@ -23,10 +23,10 @@ from urllib.parse import urlencode
 
 import click
 
-from bot.admin.status.client import ABSENT, WITHIN_S, NoStatus, lock_holder
+from bot.admin.status.client import WITHIN_S, lock_holder
 from bot.admin.status.command import NOT_RUNNING
 from bot.admin.status.screen import silence
-from bot.ports.status import EVENTS, socket_path
+from bot.ports.status import ABSENT, EVENTS, NoStatus, socket_path
 from bot.reports.safe_text import flat
 
 AGAIN_S = 0.5

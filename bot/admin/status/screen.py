@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from bot.admin.status.client import NoStatus
 from bot.budget.money import usd
-from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
+from bot.ports.status import UP, CircuitStatus, NoStatus, Spend, Status, TransportStatus
 from bot.reports.safe_text import flat
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from bot.config.extensions import settings_model
 from bot.config.load import (
     MAX_FILE_BYTES,
     Loaded,
@@ -18,8 +19,10 @@ from bot.config.load import (
     resolve_secret,
     secrets_of,
 )
-from bot.config.settings import Section, Settings, settings_by_key
+from bot.config.settings import Section, settings_by_key
 from bot.ports.config_error import ConfigInvalid
+
+Settings = settings_model()
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "settings.example.json"
 

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from bot.admin.status.client import NoStatus, ask
+from bot.admin.status.client import ask
 from bot.observe import http_pages
 from bot.observe.http_pages import AT_ONCE, pages
 from bot.observe.http_server import serve_pages
-from bot.ports.status import SOCKET, Status
+from bot.ports.status import SOCKET, NoStatus, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
 from tests.patience import WITHIN_S
 

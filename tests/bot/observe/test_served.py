@@ -6,13 +6,15 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
 from tests.bot.observe.test_otlp_export import receiving
 from tests.patience import WITHIN_S
 from tests.serving import Chat
+
+Settings = settings_model()
 
 ANSWERED = 'threadfast_messages_total{outcome="answered",transport="fake"} 1.0'
 

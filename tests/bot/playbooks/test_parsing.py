@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from bot.playbooks.definition import Playbook, json_schema
 from bot.playbooks.folder import examples
 from bot.playbooks.parsing import PlaybookInvalid, digest_of, parse_playbook
 from bot.playbooks.references import Known
+
+Settings = settings_model()
 
 WHOLE = """\
 name: p

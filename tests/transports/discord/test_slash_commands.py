@@ -9,6 +9,8 @@ from typing import get_args
 import anyio
 import pytest
 
+from bot.config.settings import Settings
+from bot.host.extension import thread_commands
 from bot.routing import commands
 from tests.fakes.discord import (
     CHANNEL,
@@ -44,6 +46,8 @@ pytestmark = pytest.mark.anyio
 CALLBACK = "POST /interactions/{}/{}/callback"
 PUT = "PUT /applications/{}/commands"
 NAMES = ["anthropic/claude-opus", "anthropic/claude-haiku", "openai/gpt", "default"]
+
+COMMANDS = {*get_args(commands.Name), *(one.name for one in thread_commands(Settings()))}
 
 
 class CommandCase:
@@ -123,7 +127,7 @@ async def test_a_slow_disk_costs_no_acknowledgement(monkeypatch):
 
 async def test_every_command_of_the_bot_is_there_and_no_other():
     async with command_case() as (_, case):
-        assert {command.name for command in case.slash.get_commands()} == set(get_args(commands.Name))
+        assert {command.name for command in case.slash.get_commands()} == COMMANDS
         for name in get_args(commands.Name):
             incoming = await case.said(U1, CHANNEL, name)
             assert commands.parse(incoming.text) == commands.Command(name, name)
@@ -245,7 +249,7 @@ def published(tmp_path) -> CommandRegistration:
 async def test_the_commands_are_told_once_and_again_only_when_they_change(tmp_path):
     async with command_case() as (fake, case):
         await published(tmp_path).sync(case.slash)
-        assert {one["name"] for one in fake.commands} == set(get_args(commands.Name))
+        assert {one["name"] for one in fake.commands} == COMMANDS
         assert all(one["contexts"] == [0, 1] and one["integration_types"] == [0] for one in fake.commands)
         [model] = [one for one in fake.commands if one["name"] == "model"]
         assert model["options"][0]["autocomplete"]

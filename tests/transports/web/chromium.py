@@ -11,7 +11,7 @@ from shutil import which
 import anyio
 import pytest
 
-from bot.tools.browser.launch import SYSTEM
+from bot.extensions.browser.launch import SYSTEM
 from tests.transports.web.site import Site
 
 PROGRAM = next(filter(None, map(which, SYSTEM)), None)

@@ -12,9 +12,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.fixes import LEFT_S, apply_fixes
 from bot.config.settings import Settings
+from bot.host.checks import Context
 from bot.reports.workspace_files import files_of
 from bot.store.layout import KINDS, Step
 from bot.store.migrations import READ_AT_THE_START

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.admin.cli.invocation import find_settings
+from bot.host.invocation import find_settings
 
 
 @pytest.fixture

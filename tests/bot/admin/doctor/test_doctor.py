@@ -14,18 +14,18 @@ from rich.console import Console
 
 import bot.admin.doctor.checks as module
 from bot.admin.cli import main
-from bot.admin.doctor.checks import Check, Context, run_checks
+from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.models import Candidate, check_model, finding_of
 from bot.admin.doctor.platforms import check_page
 from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen, group_of
 from bot.admin.doctor.settings import check_settings
-from bot.admin.status.client import NoStatus
 from bot.config.settings import Budget, Settings
+from bot.host.checks import Check, Context
 from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
-from bot.ports.status import Status, TransportStatus
+from bot.ports.status import NoStatus, Status, TransportStatus
 from tests.fakes import openai
 from tests.patience import WITHIN_S
 from threads.store.data_folder import lock_data_folder

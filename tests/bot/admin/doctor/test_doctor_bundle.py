@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.admin.doctor.bundle import bundle
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.run import DoctorOptions, run_doctor
 from bot.config.load import load
 from bot.guards.redaction import Masker
+from bot.host.checks import Context
 from bot.ports.status import CircuitStatus, Status, TransportStatus
 from threads.journal.records import Intent, Received, Settled, Started, record_adapter
 from threads.model import Author

@@ -3,11 +3,11 @@
 import pytest
 
 import bot.admin.doctor.data_folder as folder
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.data_folder import check_folder, filesystem
 from bot.admin.doctor.fixes import apply_fixes
 from bot.admin.doctor.records import check_records, summarize_journal
 from bot.config.settings import Settings
+from bot.host.checks import Context
 from threads.journal.records import Intent, Received, Settled, Started, record_adapter
 from threads.model import Author
 from threads.store.checksummed_lines import encode

@@ -9,8 +9,8 @@ import pytest
 from bot.admin.setup import platforms
 from bot.admin.setup.slack import LONGEST_LINK, link
 from bot.admin.setup.tokens import read_piped
-from bot.admin.status.client import NoStatus
 from bot.config.settings import Settings
+from bot.ports.status import NoStatus
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
 from transports.shared.checks import Finding
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from bot.admin.doctor.bundle import bundle
-from bot.admin.doctor.checks import Context
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.store import check_store
 from bot.config.settings import Settings
+from bot.host.checks import Context
 from bot.ports.config_error import ConfigInvalid
 from bot.store.postgres import checks
 from bot.store.postgres.checks import POOLED, examine

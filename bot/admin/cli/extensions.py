@@ -1,0 +1,52 @@
+"""`threadfast extensions`: what is loaded, from where, and what it brings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.host.invocation import json_option, load, print_json, settings_option
+
+if TYPE_CHECKING:
+    from bot.host.extension import Extension
+
+
+@click.group()
+def extensions() -> None:
+    """Show the extensions: what the program can do beside its core."""
+
+
+@extensions.command("list")
+@settings_option
+@json_option
+def list_extensions(settings_file: Path | None, as_json: bool) -> None:
+    """List the extensions: where each comes from and what it brings; and those that could not be loaded."""
+    from bot.host.extension import extensions_of, installed_for
+
+    settings = load(settings_file).settings
+    here = installed_for(settings)
+    found = [
+        {"name": one.name, "from": here.sources[one.name], "about": one.about, "brings": _brings(one)}
+        for one in extensions_of(settings)
+    ]
+    if as_json:
+        print_json({"extensions": found, "faults": dict(here.faults)})
+        return
+    for one in found:
+        click.echo(f"{one['name']}  ({one['from']})\n  {one['about']}\n  brings {one['brings']}")
+    for name, fault in here.faults.items():
+        click.echo(f"{name}: {fault}", err=True)
+
+
+def _brings(extension: Extension) -> str:
+    parts = (
+        ("settings", [part.path for part in extension.settings]),
+        ("in threads", [f"/{command.name}" for command in extension.thread_commands]),
+        ("commands", [f"threadfast {name}" for name in extension.commands]),
+    )
+    told = [f"{what} {', '.join(names)}" for what, names in parts if names]
+    told += ["work beside the bot"] if extension.open else []
+    told += ["a sink of events"] if extension.observers else []
+    return "; ".join(told) or "nothing"

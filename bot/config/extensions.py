@@ -1,0 +1,149 @@
+"""Which extensions there are, and the settings that each of them brings.
+
+Those of the program stand in `BUILT_IN`. Those of others are installed packages with an entry point in the group
+`threadfast.extensions`, and count only if the settings name them under `extensions`. One that cannot be loaded is a
+fault of its own and leaves the rest as it is. What an extension may bring is in `bot.extensions.api`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import JsonValue
+from pydantic.fields import FieldInfo
+
+from bot.config.document import Document, everywhere, object_in, path_of
+from bot.config.parts import SettingsPart, with_parts
+from bot.config.settings import Settings
+
+GROUP = "threadfast.extensions"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """An extension that comes with the program: its module, its keys in settings.json and in `tools.enabled`."""
+
+    module: str
+    keys: Sequence[str] = ()
+    tools: Sequence[str] = ()
+
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
+    "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",)),
+    "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
+}
+
+
+@runtime_checkable
+class HasSettings(Protocol):
+    """An extension as the settings see it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def settings(self) -> Sequence[SettingsPart[Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The extensions that are here by name, where each comes from, and why others could not be loaded."""
+
+    extensions: Mapping[str, HasSettings]
+    sources: Mapping[str, str]
+    faults: Mapping[str, str]
+
+    @property
+    def parts(self) -> Iterator[SettingsPart[Any]]:
+        """The parts of settings.json that they bring."""
+        for extension in self.extensions.values():
+            yield from extension.settings
+
+    def owner_of(self, path: str) -> str:
+        """Return the extension of the program that a key belongs to and that is not here; "" if there is none."""
+        missing = (name for name in BUILT_IN if name not in self.extensions)
+        owns = (name for name in missing for key in BUILT_IN[name].keys if f"{path}.".startswith(f"{key}."))
+        return next(owns, "")
+
+    def missing_tools(self) -> Mapping[str, str]:
+        """Return the extension of each name in `tools.enabled` that brings nothing here."""
+        missing = (name for name in BUILT_IN if name not in self.extensions)
+        return {tool: name for name in missing for tool in BUILT_IN[name].tools}
+
+
+@cache
+def installed(named: tuple[str, ...] = ()) -> Installed:
+    """Return the extensions of the program, and of the others those that are *named*."""
+    found: dict[str, HasSettings] = {}
+    sources, faults = dict[str, str](), dict[str, str]()
+    for name, built_in in BUILT_IN.items():
+        _load(name, f"{built_in.module}:extension", found, faults)
+        sources[name] = built_in.module
+    others = {one.name: one for one in entry_points(group=GROUP)} if named else {}
+    for name in named:
+        if name in BUILT_IN:
+            faults[name] = "comes with the program, and its settings have keys of their own"
+        elif entry := others.get(name):
+            _load(name, entry.value, found, faults)
+            sources[name] = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
+        else:
+            faults[name] = "no installed package brings an extension of this name"
+    return Installed(found, sources, faults)
+
+
+def _load(name: str, place: str, found: dict[str, HasSettings], faults: dict[str, str]) -> None:
+    module, _, attribute = place.partition(":")
+    try:
+        extension = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if name not in BUILT_IN or not module.startswith(f"{error.name}"):
+            faults[name] = f"cannot be loaded: {error}"
+    except Exception as error:  # noqa: BLE001 - whatever an extension does when it is imported, the others are served
+        faults[name] = f"cannot be loaded: {type(error).__name__}: {error}"
+    else:
+        if isinstance(extension, HasSettings):
+            found[name] = extension
+        else:
+            faults[name] = f"{place} is not an extension"
+
+
+@cache
+def settings_model(named: tuple[str, ...] = ()) -> type[Settings]:
+    """Return the model of settings.json with the parts of these extensions; one that fails keeps its key as it is."""
+    here = installed(named)
+    parts = [(part.path, part) for part in here.parts]
+    for name in named:
+        if name not in here.extensions:
+            part = SettingsPart[JsonValue](f"extensions.{name}", JsonValue, FieldInfo(default=None))
+            parts.append((part.path, part))
+    return with_parts(Settings, parts)
+
+
+def named_in(document: Document) -> tuple[str, ...]:
+    """Return the extensions of others that a settings file names."""
+    given = document.get("extensions")
+    return tuple(sorted(given)) if isinstance(given, dict) else ()
+
+
+def extension_faults(document: Document, here: Installed) -> Iterator[str]:
+    """Return what the extensions find wrong in a settings file, and what is asked of one that is not here."""
+    for name, fault in here.faults.items():
+        yield f"extensions.{name}: {fault}"
+    for part in here.parts:
+        yield from part.faults(document)
+    missing = here.missing_tools()
+    for place, given in everywhere(document):
+        enabled = object_in(given.get("tools")).get("enabled")
+        for i, tool in enumerate(enabled if isinstance(enabled, list) else []):
+            if isinstance(tool, str) and tool in missing:
+                yield f"{path_of((*place, 'tools', 'enabled', i))}: {missing_words(tool, missing[tool])}"
+
+
+def missing_words(key: str, extension: str) -> str:
+    return f"{key} belongs to the extension {extension}, which is not installed here"

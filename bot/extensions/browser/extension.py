@@ -1,0 +1,69 @@
+"""The tool `browser`: pages in Chromium, behind the same guard as `web_fetch`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+
+from bot.config.scopes import enabled_anywhere
+from bot.host.checks import Check, Context, Findings
+from bot.host.extension import Extension, Host, Running
+from transports.shared.checks import Finding
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def _open(host: Host) -> AsyncIterator[Running | None]:
+    if "browser" not in host.enabled:
+        yield None
+        return
+    from bot.extensions.browser.launch import launch_chromium, unavailable  # noqa: PLC0415 - an extra
+    from bot.extensions.browser.session import SharedBrowser  # noqa: PLC0415
+    from bot.extensions.browser.tool import Browser  # noqa: PLC0415
+
+    missing, degradation = await host.offload(unavailable), host.settings.degradation
+    if missing:
+        log.warning("tool.unavailable: %s", missing)
+    pages = SharedBrowser(host.egress, partial(launch_chromium, host.work))
+    browser = Browser(
+        pages,
+        host.egress,
+        host.writer,
+        host.web_fetch,
+        missing,
+        disable_browser=degradation.disable_browser_on_error,
+        disable_screenshots=degradation.disable_screenshots_on_error,
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pages.run)
+        yield Running(tools={"browser": [browser]}, troubles=lambda: missing)
+        tasks.cancel_scope.cancel()
+
+
+async def _check(context: Context) -> Findings:
+    from bot.extensions.browser.launch import unavailable  # noqa: PLC0415 - slow
+
+    why = await context.offload(unavailable)
+    if not why:
+        yield Finding("browser", "ok", "Chromium is installed")
+        return
+    meaning = "Pages are read without a browser, so pages built by scripts are empty."
+    yield Finding("browser", "warn", why, meaning, "Fix this, or take browser out of tools.enabled.")
+
+
+def _checks(context: Context) -> Sequence[Check]:
+    return [Check("browser", _check)] if "browser" in enabled_anywhere(context.settings) else []
+
+
+extension = Extension(
+    "browser",
+    "reads pages that scripts build, in Chromium",
+    page="docs/operations.md",
+    open=_open,
+    checks=_checks,
+)

@@ -1,0 +1,1 @@
+"""Spans of turns, model calls and tools for an OpenTelemetry collector."""

@@ -1,0 +1,158 @@
+"""The door: everything that an extension may bring to the program, and everything that it is given.
+
+An extension is one folder with a module that has an `Extension` called ``extension``. Those of the program are listed
+in `bot.config.extensions.BUILT_IN`. A package of somebody else names its own as an entry point in the group
+`threadfast.extensions`, and settings.json names it under `extensions`.
+
+| it brings                     | by                                   | used by                                |
+|-------------------------------|--------------------------------------|----------------------------------------|
+| its part of settings.json     | ``settings``                         | `check`, every start, `schema`         |
+| a command in threads          | ``thread_commands``, `Running`       | people in a thread                     |
+| tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
+| text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| a sink of turn events         | ``observers``                        | a running bot                          |
+| what does not work now        | `Running.troubles`                   | status, health, `/status`              |
+| work in the background        | ``open``: the block around the bot   | a running bot                          |
+| commands of the program       | ``commands``                         | the command line                       |
+| checks                        | ``checks``                           | `threadfast doctor`                    |
+| its page of the manual        | ``page``                             | `threadfast extensions list`           |
+
+All of it is optional. Whatever is slow to import belongs into the functions, not at the top of the module: it is
+imported at every start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bot.config.extensions import Installed, installed
+from bot.config.parts import SettingsPart
+from bot.config.settings import Settings
+from bot.documents.reader import Documents
+from bot.guards.egress import Egress
+from bot.guards.redaction import Masker
+from bot.host.checks import Check, Context
+from bot.observe.turn_events import Sink as Observer
+from bot.ports.tool import Tool, ToolContext
+from bot.tools.files.write import Writer
+from bot.tools.recovery import SignIn
+from bot.tools.web.tool import WebFetch
+from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
+from threads.store.disk import Disk, Offload
+from threads.store.json_file import States
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCommand:
+    """A command that people type in a thread: ``/name``. ``usage`` and ``meaning`` are its line in `/help`.
+
+    ``off`` is the reply while the extension is not open. ``is_turn`` returns whether the words after it need the
+    model: such a command is a turn of its thread, and all others are carried out at once.
+    """
+
+    name: str
+    usage: str
+    meaning: str
+    off: str
+    is_turn: Callable[[str], bool] = lambda _: False
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a running bot gives an extension.
+
+    ``offload`` runs short blocking jobs that people wait for, ``work`` longer ones of tools. ``states`` keeps small
+    values over a restart, ``workspace`` returns the folder of a thread. ``writer`` stores files within the quota.
+    ``post`` posts to any channel that is served, and raises `threads.errors.PostFailed`. ``learn`` adds secrets
+    that are masked from now on. ``web_fetch`` is None where that tool is off. ``enabled`` has the names in
+    `tools.enabled`, of everybody or of a scope.
+
+    ``offer`` replaces the tools of one group, also where the model has them already: from the next turn on.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    enabled: frozenset[str]
+    disk: Disk
+    offload: Offload
+    work: Offload
+    now: Callable[[], datetime]
+    mask: Masker
+    learn: Callable[[Collection[str]], None]
+    states: States
+    workspace: Callable[[ThreadId], Awaitable[Path]]
+    documents: Documents
+    writer: Writer
+    egress: Egress
+    web_fetch: WebFetch | None
+    post: Callable[[Outgoing], Awaitable[object]]
+    offer: Callable[[str, Sequence[Tool]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What an extension brings to a running bot.
+
+    ``tools`` are its tools by group: a name in `tools.enabled`, or for tools of its own making (``GROUP__NAME``) the
+    name of where they come from. ``obey`` carries out a thread command: it gets the words after the command and
+    returns the reply; it may raise `threads.errors.StoreUnavailable`.
+
+    ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
+    before the model sees it. ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call
+    signs in, by the group of the tool.
+    """
+
+    tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
+    obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
+    troubles: Callable[[], str] = lambda: ""
+    prepare: Callable[[Turn], Awaitable[str]] | None = None
+    extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
+    receiving: Callable[[Sink], Sink] | None = None
+    sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
+
+    ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
+    the same for a sink of the bot's events. ``commands`` has each command of the program as ``module:attribute``, a
+    `click` command. with its help in one line. ``tool_names`` returns the names under which its tools can be found
+    in a policy or a playbook.
+    """
+
+    name: str
+    about: str
+    page: str = ""
+    settings: Sequence[SettingsPart[Any]] = ()
+    thread_commands: Sequence[ThreadCommand] = ()
+    open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
+    observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
+    commands: Mapping[str, str] = field(default_factory=dict)
+    checks: Callable[[Context], Sequence[Check]] = lambda _: ()
+    groups: Callable[[Settings], Sequence[str]] = lambda _: ()
+
+
+def installed_for(settings: Settings) -> Installed:
+    """Return what is installed of what these settings name."""
+    return installed(tuple(sorted(type(settings.extensions).model_fields)))
+
+
+def extensions_of(settings: Settings) -> Sequence[Extension]:
+    """Return the extensions that serve these settings."""
+    return [one for one in installed_for(settings).extensions.values() if isinstance(one, Extension)]
+
+
+def groups_of(settings: Settings) -> Sequence[str]:
+    """Return where tools of extensions come from, such as the MCP servers by name."""
+    return [group for extension in extensions_of(settings) for group in extension.groups(settings)]
+
+
+def thread_commands(settings: Settings) -> Sequence[ThreadCommand]:
+    """Return the commands that extensions bring to threads."""
+    return [command for extension in extensions_of(settings) for command in extension.thread_commands]

@@ -1,0 +1,140 @@
+"""What the program knows of its extensions, and of those that somebody else has installed."""
+
+import json
+import sys
+from textwrap import dedent
+
+import pytest
+from click.testing import CliRunner
+
+from bot.admin.cli import main
+from bot.config.extensions import BUILT_IN, installed, settings_model
+from bot.config.load import load
+from bot.config.settings import Settings
+from bot.host.extension import extensions_of, thread_commands
+from bot.ports.config_error import ConfigInvalid
+
+WEATHER = '''
+    """An extension of somebody else."""
+    from pydantic.fields import FieldInfo
+    from bot.config.parts import SettingsPart
+    from bot.config.settings import Section
+    from bot.host.extension import Extension, Running, ThreadCommand
+    from contextlib import asynccontextmanager
+
+    class Weather(Section):
+        city: str = "Bern"
+
+    PART = SettingsPart("extensions.weather", Weather, FieldInfo(default_factory=Weather))
+
+    @asynccontextmanager
+    async def open_weather(host):
+        async def obey(words, incoming):
+            return f"Sunny in {words or PART.of(host.settings).city}."
+        yield Running(obey={"weather": obey})
+
+    extension = Extension(
+        "weather",
+        "tells the weather",
+        settings=(PART,),
+        thread_commands=(ThreadCommand("weather", "/weather [CITY]", "tell the weather", off="No weather."),),
+        open=open_weather,
+    )
+'''
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Install packages with one extension each; the program is as it was afterwards."""
+
+    def package(name: str, source: str) -> None:
+        about = tmp_path / f"{name}-1.2.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+        (about / "entry_points.txt").write_text(
+            f"[threadfast.extensions]\n{name} = {name}_extension:extension\n"
+        )
+        (tmp_path / f"{name}_extension.py").write_text(dedent(source))
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package
+    for name in [name for name in sys.modules if name.endswith("_extension")]:
+        del sys.modules[name]
+    installed.cache_clear()
+    settings_model.cache_clear()
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write a settings file, and return its path."""
+
+    def write(**settings: object):
+        path = tmp_path / "settings.json"
+        path.write_text(json.dumps({"data": str(tmp_path / "data"), "model": "offline/demo", **settings}))
+        return path
+
+    return write
+
+
+def test_the_table_has_the_keys_that_each_extension_brings():
+    for name, extension in installed().extensions.items():
+        assert [part.path for part in extension.settings] == list(BUILT_IN[name].keys)
+    assert {one.name for one in extensions_of(Settings())} == set(BUILT_IN)
+    assert installed().faults == {}
+
+
+def test_an_extension_of_somebody_else_is_loaded_only_if_the_settings_name_it(install, written):
+    install("weather", WEATHER)
+    without = load(written(), environ={}).settings
+    named = load(written(extensions={"weather": {"city": "Oslo"}}), environ={}).settings
+    assert "weather" not in {one.name for one in extensions_of(without)}
+    [part] = next(one for one in extensions_of(named) if one.name == "weather").settings
+    assert part.of(named).city == "Oslo"
+    assert "weather" in {command.name for command in thread_commands(named)}
+
+
+def test_its_settings_are_checked_as_all_others(install, written):
+    install("weather", WEATHER)
+    with pytest.raises(ConfigInvalid, match=r"extensions\.weather\.town: unknown key"):
+        load(written(extensions={"weather": {"town": "Oslo"}}), environ={})
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import nowhere_at_all", "cannot be loaded: No module named 'nowhere_at_all'"),
+        ("1 / 0", "cannot be loaded: ZeroDivisionError: division by zero"),
+        ("extension = 'none'", "is not an extension"),
+        ("", "has no attribute 'extension'"),
+    ],
+)
+def test_one_that_cannot_be_loaded_is_named_and_leaves_the_others(install, written, source, fault):
+    install("broken", source)
+    install("weather", WEATHER)
+    path = written(extensions={"weather": {}, "broken": {"any": [1, 2]}})
+    with pytest.raises(ConfigInvalid) as raised:
+        load(path, environ={})
+    [line] = [line for line in str(raised.value).splitlines() if line.startswith("extensions.")]
+    assert line.startswith("extensions.broken: ")
+    assert fault in line
+    assert "weather" in installed(("broken", "weather")).extensions
+
+
+def test_a_name_that_no_package_brings_is_a_fault(written):
+    with pytest.raises(ConfigInvalid, match=r"extensions\.wether: no installed package brings an extension"):
+        load(written(extensions={"wether": {}}), environ={})
+
+
+def test_the_list_says_where_each_comes_from_and_what_it_brings(install, written):
+    install("weather", WEATHER)
+    path = written(extensions={"weather": {}})
+    result = CliRunner().invoke(main, ["extensions", "list", "--settings", str(path)])
+    assert (
+        "weather  (weather 1.2)\n  tells the weather\n  brings settings extensions.weather" in result.output
+    )
+    assert "mcp  (bot.extensions.mcp.extension)" in result.output
+    assert "in threads /mcp; commands threadfast mcp" in result.output
+    listed = json.loads(
+        CliRunner().invoke(main, ["extensions", "list", "--settings", str(path), "--json"]).output
+    )
+    assert [one["name"] for one in listed["extensions"]] == [*BUILT_IN, "weather"]

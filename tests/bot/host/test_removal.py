@@ -1,0 +1,65 @@
+"""The program without an extension: its folder is deleted from a copy, and the rest does what it did."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.config.extensions import BUILT_IN
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = {
+    "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
+    "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
+    "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
+}
+"""Settings that need each extension, and the key that is named without it."""
+
+
+@pytest.fixture
+def without(tmp_path):
+    """Return a command in a copy of the program that lacks extensions."""
+
+    def copied(*names: str):
+        for package in ("bot", "threads", "transports"):
+            shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in names:
+            shutil.rmtree(tmp_path / "bot" / "extensions" / name)
+
+        def run(*words: str, said: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
+            path = tmp_path / "settings.json"
+            path.write_text(json.dumps({"data": "data", "model": "offline/demo", **settings}))
+            environ = {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+            command = [sys.executable, "-m", "bot", *words, "--settings", str(path)]
+            return subprocess.run(
+                command, input=said, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=120
+            )
+
+        return run
+
+    return copied
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_a_setting_of_an_extension_that_is_not_here_says_whose_it_is(without, name):
+    settings, key = SETTINGS[name]
+    run = without(name)
+    checked = run("check", **settings)
+    assert checked.returncode == 78
+    assert f"{key} belongs to the extension {name}, which is not installed here" in checked.stderr
+    listed = run("extensions", "list")
+    assert f"{name}  (" not in listed.stdout
+    assert listed.stdout.count("\n  brings ") == len(BUILT_IN) - 1
+
+
+def test_without_any_extension_the_program_starts_chats_and_explains_itself(without):
+    run = without(*BUILT_IN)
+    said = run("chat", said="list\n", tools={"enabled": ["files"]})
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.strip()
+    assert "console:" in run("threads", "list").stdout
+    assert "mcp" not in run("--help").stdout.split()
