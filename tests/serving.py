@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 
+from bot.config.extensions import settings_model
 from bot.config.load import SettingsFile
 from bot.config.scopes import CurrentSettings
-from bot.config.settings import Settings
 from bot.observe.event_stream import EventStream
 from bot.observe.turn_events import Observing
 from bot.wiring.app import serve
@@ -73,7 +73,7 @@ async def serving(
 
     Changes of *file* are taken up. It has to hold the same settings at first.
     """
-    settings = Settings.model_validate({**FAST, **fields, "data": data}, strict=False)
+    settings = settings_model().model_validate({**FAST, **fields, "data": data}, strict=False)
     chat, reload = chat or Chat(), None
     if file:
         complete = partial(completed, settings, model or settings.model)

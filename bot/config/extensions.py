@@ -1,8 +1,9 @@
 """Which extensions there are, and the settings that each of them brings.
 
-Those of the program stand in `BUILT_IN`. Those of others are installed packages with an entry point in the group
-`threadfast.extensions`, and count only if the settings name them under `extensions`. One that cannot be loaded is a
-fault of its own and leaves the rest as it is. What an extension may bring is in `bot.extensions.api`.
+Those of the program stand in `bot.config.built_in_extensions`. Those of others are installed packages with an entry
+point in the group `threadfast.extensions`, and count only if the settings name them under `extensions`. One that
+cannot be loaded is a fault of its own and leaves the rest as it is. What an extension may bring is in
+`bot.host.extension`.
 """
 
 from __future__ import annotations
@@ -17,27 +18,12 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import JsonValue
 from pydantic.fields import FieldInfo
 
+from bot.config.built_in_extensions import BUILT_IN
 from bot.config.document import Document, everywhere, object_in, path_of
 from bot.config.parts import SettingsPart, with_parts
 from bot.config.settings import Settings
 
 GROUP = "threadfast.extensions"
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """An extension that comes with the program: its module, its keys in settings.json and in `tools.enabled`."""
-
-    module: str
-    keys: Sequence[str] = ()
-    tools: Sequence[str] = ()
-
-
-BUILT_IN: Mapping[str, BuiltIn] = {
-    "browser": BuiltIn("bot.extensions.browser.extension", tools=("browser",)),
-    "mcp": BuiltIn("bot.extensions.mcp.extension", keys=("mcp_servers",)),
-    "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
-}
 
 
 @runtime_checkable

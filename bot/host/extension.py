@@ -1,7 +1,7 @@
 """The door: everything that an extension may bring to the program, and everything that it is given.
 
 An extension is one folder with a module that has an `Extension` called ``extension``. Those of the program are listed
-in `bot.config.extensions.BUILT_IN`. A package of somebody else names its own as an entry point in the group
+in `bot.config.built_in_extensions`. A package of somebody else names its own as an entry point in the group
 `threadfast.extensions`, and settings.json names it under `extensions`.
 
 | it brings                     | by                                   | used by                                |
@@ -13,12 +13,12 @@ in `bot.config.extensions.BUILT_IN`. A package of somebody else names its own as
 | a sink of turn events         | ``observers``                        | a running bot                          |
 | what does not work now        | `Running.troubles`                   | status, health, `/status`              |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
-| commands of the program       | ``commands``                         | the command line                       |
+| commands of the program       | its row in `BUILT_IN`                | the command line                       |
 | checks                        | ``checks``                           | `threadfast doctor`                    |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
-All of it is optional. Whatever is slow to import belongs into the functions, not at the top of the module: it is
-imported at every start.
+All of it is optional. The module of an extension is imported by every command, so whatever is slow to import stands
+in its functions.
 """
 
 from __future__ import annotations
@@ -26,25 +26,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bot.config.extensions import Installed, installed
 from bot.config.parts import SettingsPart
 from bot.config.settings import Settings
-from bot.documents.reader import Documents
-from bot.guards.egress import Egress
-from bot.guards.redaction import Masker
-from bot.host.checks import Check, Context
-from bot.observe.turn_events import Sink as Observer
-from bot.ports.tool import Tool, ToolContext
-from bot.tools.files.write import Writer
-from bot.tools.recovery import SignIn
-from bot.tools.web.tool import WebFetch
-from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
-from threads.store.disk import Disk, Offload
-from threads.store.json_file import States
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from bot.documents.reader import Documents
+    from bot.guards.egress import Egress
+    from bot.guards.redaction import Masker
+    from bot.host.checks import Check, Context
+    from bot.observe.turn_events import Sink as Observer
+    from bot.ports.tool import Tool, ToolContext
+    from bot.tools.files.write import Writer
+    from bot.tools.recovery import SignIn
+    from bot.tools.web.tool import WebFetch
+    from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
+    from threads.store.disk import Disk, Offload
+    from threads.store.json_file import States
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,8 @@ class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
     ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
-    the same for a sink of the bot's events. ``commands`` has each command of the program as ``module:attribute``, a
-    `click` command. with its help in one line. ``tool_names`` returns the names under which its tools can be found
-    in a policy or a playbook.
+    the same for a sink of the bot's events. ``checks`` returns its checks for `threadfast doctor`, and ``groups``
+    where tools of its own making come from.
     """
 
     name: str
@@ -133,7 +135,6 @@ class Extension:
     thread_commands: Sequence[ThreadCommand] = ()
     open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
-    commands: Mapping[str, str] = field(default_factory=dict)
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
 

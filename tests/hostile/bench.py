@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from bot.config.extensions import settings_model
 from bot.config.settings import Settings
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
@@ -218,7 +219,7 @@ async def open_harness(
     **changes: Any,
 ) -> AsyncIterator[Harness]:
     """Open the tools of a bot with these *changes* of the default settings."""
-    settings = Settings.model_validate({"data": root / "data", **changes}, strict=False)
+    settings = settings_model().model_validate({"data": root / "data", **changes}, strict=False)
     harness = Harness(root, settings, network or FakeNetwork(), FakeSandbox())
     isolate(monkeypatch, None if run_commands else harness.sandbox, harness.network)
     harness.outside.mkdir()

@@ -18,6 +18,7 @@ import anyio
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.budget.accounts import Accounts
 from bot.budget.ledger import Ledger
+from bot.config.extensions import settings_model
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.catalog import Catalog
@@ -124,7 +125,7 @@ def draw_stack(rng: random.Random, record: Record, *, plays: bool = False) -> St
         "access": {"admins": (ADMIN,)},
     }
     return Stack(
-        Settings.model_validate(given, strict=False),
+        settings_model().model_validate(given, strict=False),
         windows,
         dear,
         rng.choice((3_000, 2_000_000)),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bot.admin.doctor.models import Candidate, check_model
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from bot.host.checks import Context
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
@@ -219,7 +219,7 @@ async def test_doctor_shows_how_the_server_of_a_model_is_asked(tmp_path):
         async with serving(tmp_path, given) as chat:
             await chat.say("hello")
         fake.script = refusing(max_tokens=NO_MAX_TOKENS)
-        made = Settings.model_validate({**given, "data": tmp_path}, strict=False)
+        made = settings_model().model_validate({**given, "data": tmp_path}, strict=False)
         found = [one async for one in check_model(Candidate("local/x", 0, made), Context(made, {}))]
     [asked, how] = found
     assert (asked.name, asked.state) == ("model", "ok")

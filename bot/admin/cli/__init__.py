@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -23,9 +23,12 @@ from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run, web
 from bot.admin.cli.setup import check, init, manifest, schema
 from bot.admin.cli.threads import threads
+from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
-from bot.config.settings import Settings
-from threads.store.json_file import States
+
+if TYPE_CHECKING:
+    from bot.config.settings import Settings
+    from threads.store.json_file import States
 
 EX_INTERRUPTED = 130
 
@@ -42,13 +45,11 @@ class InOrder(click.Group):
     """Lists its commands in the order in which they are needed; Ctrl-C ends each without a word."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
-        return [*self.commands, *_commands_of_extensions()]
+        theirs = (name for one in BUILT_IN.values() if one.commands and one.is_here for name in one.commands)
+        return [*self.commands, *theirs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if place := _commands_of_extensions().get(cmd_name):
-            module, _, attribute = place.partition(":")
-            return cast("click.Command", getattr(import_module(module), attribute))
-        return super().get_command(ctx, cmd_name)
+        return super().get_command(ctx, cmd_name) or _command_of_extension(cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -57,11 +58,15 @@ class InOrder(click.Group):
             sys.exit(EX_INTERRUPTED)
 
 
-def _commands_of_extensions() -> Mapping[str, str]:
-    """Return the place of each command that extensions of the program bring."""
-    from bot.host.extension import extensions_of
-
-    return {name: place for one in extensions_of(Settings()) for name, place in one.commands.items()}
+def _command_of_extension(name: str) -> click.Command | None:
+    """Return a command that an extension of the program brings."""
+    place = next(
+        (one.commands[name] for one in BUILT_IN.values() if name in one.commands and one.is_here), ""
+    )
+    if not place:
+        return None
+    module, _, attribute = place.partition(":")
+    return cast("click.Command", getattr(import_module(module), attribute))
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bot.config.built_in_extensions import BUILT_IN
 from bot.host.invocation import json_option, load, print_json, settings_option
 
 if TYPE_CHECKING:
@@ -40,11 +41,16 @@ def list_extensions(settings_file: Path | None, as_json: bool) -> None:
         click.echo(f"{name}: {fault}", err=True)
 
 
+def _commands(extension: Extension) -> list[str]:
+    row = BUILT_IN.get(extension.name)
+    return [*row.commands] if row else []
+
+
 def _brings(extension: Extension) -> str:
     parts = (
         ("settings", [part.path for part in extension.settings]),
         ("in threads", [f"/{command.name}" for command in extension.thread_commands]),
-        ("commands", [f"threadfast {name}" for name in extension.commands]),
+        ("commands", [f"threadfast {name}" for name in _commands(extension)]),
     )
     told = [f"{what} {', '.join(names)}" for what, names in parts if names]
     told += ["work beside the bot"] if extension.open else []

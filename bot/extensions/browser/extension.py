@@ -6,13 +6,15 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
 from bot.config.scopes import enabled_anywhere
-from bot.host.checks import Check, Context, Findings
 from bot.host.extension import Extension, Host, Running
-from transports.shared.checks import Finding
+
+if TYPE_CHECKING:
+    from bot.host.checks import Check, Context
 
 log = logging.getLogger(__name__)
 
@@ -45,19 +47,13 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
         tasks.cancel_scope.cancel()
 
 
-async def _check(context: Context) -> Findings:
-    from bot.extensions.browser.launch import unavailable  # noqa: PLC0415 - slow
-
-    why = await context.offload(unavailable)
-    if not why:
-        yield Finding("browser", "ok", "Chromium is installed")
-        return
-    meaning = "Pages are read without a browser, so pages built by scripts are empty."
-    yield Finding("browser", "warn", why, meaning, "Fix this, or take browser out of tools.enabled.")
-
-
 def _checks(context: Context) -> Sequence[Check]:
-    return [Check("browser", _check)] if "browser" in enabled_anywhere(context.settings) else []
+    if "browser" not in enabled_anywhere(context.settings):
+        return []
+    from bot.extensions.browser.checks import check_browser  # noqa: PLC0415 - slow
+    from bot.host.checks import Check  # noqa: PLC0415
+
+    return [Check("browser", check_browser)]
 
 
 extension = Extension(

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import anyio
 import click
 
-from bot.config.load import Loaded
-from bot.extensions.mcp.credentials import BOT
-from bot.extensions.mcp.servers import open_sign_ins, stored_listings
-from bot.extensions.mcp.settings import MCP_SERVERS
-from bot.extensions.mcp.sign_in import SignInFailed, SignIns
-from bot.extensions.mcp.tool_list import Listing, count_tools
 from bot.host.invocation import data_option, fail, load, masker, refuse, settings_option, states_beside
 from bot.ports.config_error import ConfigInvalid
 from threads.errors import NewerSchema, StoreUnavailable
-from threads.store.data_folder import ForeignFolder, make_data_folder
-from threads.wording import first_cause
+
+if TYPE_CHECKING:
+    from bot.config.load import Loaded
+    from bot.extensions.mcp.sign_in import SignIns
+    from bot.extensions.mcp.tool_list import Listing
 
 PERSONAL = "{0}: people sign in by themselves, with `/mcp connect {0}` in a direct message."
 
@@ -36,11 +32,15 @@ def mcp() -> None:
 @data_option
 def list_servers(settings_file: Path | None, data: Path | None) -> None:
     """List the MCP servers in the settings: whether the bot is signed in, and which tools it lacks."""
+    from bot.extensions.mcp.credentials import BOT
+    from bot.extensions.mcp.servers import stored_listings
+    from bot.extensions.mcp.settings import MCP_SERVERS
+
     loaded = load(settings_file, data)
+    servers = MCP_SERVERS.of(loaded.settings)
     listings = stored_listings(loaded.settings)
 
     async def lines(sign_ins: SignIns) -> str:
-        servers = MCP_SERVERS.of(loaded.settings)
         if not servers:
             click.echo("There are none: name one under `mcp_servers` in the settings.")
         for name, server in sorted(servers.items()):
@@ -66,10 +66,15 @@ def login(name: str, settings_file: Path | None, data: Path | None) -> None:
 
     Opens a browser if there is one. Without, open the link anywhere and paste the address that you are sent to.
     """
+    from bot.extensions.mcp.credentials import BOT
+    from bot.extensions.mcp.sign_in import SignInFailed
+
     loaded = load(settings_file, data)
     _check(loaded, name)
 
     async def sign_in(sign_ins: SignIns) -> str:
+        import anyio
+
         place = "console:"
         try:
             link = await sign_ins.begin(name, BOT, place)
@@ -114,6 +119,8 @@ def logout(name: str, person: str, settings_file: Path | None, data: Path | None
 
 def _echo_tools(listing: Listing | None) -> None:
     """Print how many tools of a server the bot has, and each that it lacks or offers with less."""
+    from bot.extensions.mcp.tool_list import count_tools
+
     click.echo(f"  {count_tools(len(listing.tools))}" if listing else "  its tools are not known yet")
     for what, tools in (
         (("left out", listing.left_out), ("offered with less", listing.reduced)) if listing else ()
@@ -124,6 +131,8 @@ def _echo_tools(listing: Listing | None) -> None:
 
 def _check(loaded: Loaded, name: str, person: str = "") -> None:
     """End the command if it makes no sense for this server."""
+    from bot.extensions.mcp.settings import MCP_SERVERS
+
     servers = MCP_SERVERS.of(loaded.settings)
     server = servers.get(name)
     if server is None:
@@ -137,6 +146,8 @@ def _check(loaded: Loaded, name: str, person: str = "") -> None:
 
 async def _take_pasted(take: Callable[[str], Awaitable[bool]]) -> None:
     """Take the address that somebody pastes. Without a terminal or a pipe there is nothing to read."""
+    import anyio
+
     rest = b""
     while True:
         try:
@@ -156,6 +167,14 @@ async def _take_pasted(take: Callable[[str], Awaitable[bool]]) -> None:
 
 def _run(loaded: Loaded, work: Callable[[SignIns], Awaitable[str]]) -> None:
     """Run *work*, which returns why it has failed, or a blank, with the sign-ins of the settings."""
+    import logging
+
+    import anyio
+
+    from bot.extensions.mcp.servers import open_sign_ins
+    from threads.store.data_folder import ForeignFolder, make_data_folder
+    from threads.wording import first_cause
+
     logging.getLogger("bot").setLevel(logging.CRITICAL)  # what matters is printed
     settings = loaded.settings
 

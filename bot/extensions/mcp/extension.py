@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from bot.config.settings import Settings
 from bot.extensions.mcp.settings import MCP_SERVERS
-from bot.host.checks import Check, Context
 from bot.host.extension import Extension, Host, Running, ThreadCommand
+
+if TYPE_CHECKING:
+    from bot.host.checks import Check, Context
 
 COMMAND = ThreadCommand(
     "mcp",
@@ -78,7 +81,6 @@ extension = Extension(
     settings=(MCP_SERVERS,),
     thread_commands=(COMMAND,),
     open=_open,
-    commands={"mcp": "bot.extensions.mcp.command:mcp"},
     checks=_checks,
     groups=_groups,
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from pydantic.fields import FieldInfo
 
 from bot.config.parts import SettingsPart
 from bot.config.settings import Settings, Url
 from bot.host.extension import Extension
-from bot.observe.turn_events import Sink
+
+if TYPE_CHECKING:
+    from bot.observe.turn_events import Sink
 
 ENDPOINT = SettingsPart[Url | None](
     "observe.otlp_endpoint",

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
-from bot.config.extensions import BUILT_IN, installed, settings_model
+from bot.config.built_in_extensions import BUILT_IN
+from bot.config.extensions import installed, settings_model
 from bot.config.load import load
 from bot.config.settings import Settings
 from bot.host.extension import extensions_of, thread_commands

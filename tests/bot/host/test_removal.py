@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.extensions import BUILT_IN
+from bot.config.built_in_extensions import BUILT_IN
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = {

@@ -12,7 +12,8 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.config.settings import Observe, Settings
+from bot.config.extensions import settings_model
+from bot.config.settings import Observe
 from bot.observe.event_stream import EventStream
 from bot.observe.shutdown import Stop
 from bot.observe.supervision import supervised
@@ -44,7 +45,7 @@ class StoppableBot:
         self.seat.capabilities = Capabilities(find=True, lands_late=False)
         providers = anthropic(model.base_url)
         given = {**FAST, "data": data, "model": MODEL, "providers": providers}
-        self.settings = Settings.model_validate(given, strict=False)
+        self.settings = settings_model().model_validate(given, strict=False)
 
     async def run(self):
         watch = partial(supervised, observe=Observe(), stop=self.stop, notify=Notify(), events=EventStream())

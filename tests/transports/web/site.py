@@ -15,8 +15,8 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from bot.config.extensions import settings_model
 from bot.config.scopes import CurrentSettings
-from bot.config.settings import Settings
 from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
 from bot.wiring.run import PageSources
@@ -77,7 +77,7 @@ async def serving_page(
         "data": data,
         "transports": {"web": {"port": port, **(web or {})}},
     }
-    settings = Settings.model_validate(given, strict=False)
+    settings = settings_model().model_validate(given, strict=False)
     settings.data.mkdir(exist_ok=True)
     site = Site()
 
