@@ -15,12 +15,13 @@ class Server:
     """One server. ``too_long`` maps what it says of a conversation that is too long to the source.
 
     ``refuses`` has a part of a request, what it says when it refuses that, and the source. ``note`` is for whoever
-    runs it.
+    runs it. ``withheld`` maps what it says of a model that its settings keep out to the source.
     """
 
     too_long: Mapping[str, str] = field(default_factory=dict)
     refuses: Sequence[tuple[str, str, str]] = ()
     note: str = ""
+    withheld: Mapping[str, str] = field(default_factory=dict)
 
 
 PI = "earendil-works/pi, packages/ai/src/utils/overflow.ts"
@@ -215,11 +216,31 @@ SERVERS: Mapping[str, Server] = {
             ("tools", "No endpoints found that support tool use.", "mastra-ai/mastra#2839"),
             ("images", "No endpoints found that support image input", "NousResearch/hermes-agent#23411"),
             (
+                "tool_choice",
+                "No endpoints found that support the provided 'tool_choice' value. To learn more about provider "
+                "routing, visit: https://openrouter.ai/docs/provider-routing",
+                "zed-industries/zed#36094",
+            ),
+            (
+                "cache_control",
+                "No endpoints found that support cache control",
+                "musistudio/claude-code-router#251",
+            ),
+            (
                 "cache_control",
                 "tools.3.cache_control: Extra inputs are not permitted",
                 "earendil-works/pi#7938",
             ),
         ),
+        withheld={
+            "No endpoints found matching your data policy (Paid model training). Configure: "
+            "https://openrouter.ai/settings/privacy": "unoplat/unoplat-code-confluence#1080",
+            "No endpoints available matching your guardrail restrictions and data policy. Configure: "
+            "https://openrouter.ai/settings/privacy": "truefoundry/models#826",
+            "No allowed providers are available for the selected model.": "agent0ai/agent-zero#1255",
+            "No endpoints found that can handle the requested parameters.": "seen in clients' code; no report found",
+        },
+        note="Its privacy settings, and `provider` in `params`, decide which servers of a model may be asked.",
     ),
     "LiteLLM": Server(
         {
@@ -237,6 +258,12 @@ SERVERS: Mapping[str, Server] = {
                 "response_format",
                 "together_ai does not support parameters: response_format, for model=x",
                 "BerriAI/litellm, llms/together_ai/chat/transformation.py",
+            ),
+            (
+                "tools",
+                "Function calling is not supported by together_ai. To add it to the prompt, set "
+                "litellm.add_function_to_prompt = True.",
+                "BerriAI/litellm#1827",
             ),
         ),
         "`drop_params: true` lets it leave out what its provider refuses.",
@@ -383,6 +410,16 @@ SERVERS: Mapping[str, Server] = {
                 "store",
                 'Invalid JSON payload received. Unknown name "store": Cannot find field.',
                 "earendil-works/pi#4891",
+            ),
+            (
+                "store",
+                "unsupported request field(s): store",
+                "seen in the code of several small gateways; no report found",
+            ),
+            (
+                "tools",
+                "Tool/function calling is not supported by this endpoint.",
+                "seen in the code of several small gateways; no report found",
             ),
         ),
     ),

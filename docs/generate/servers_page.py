@@ -21,7 +21,10 @@ the person. If the server names its window, that is kept.
 **A part that is refused.** The bot asks once more, without that part or in its other form, and never so again. That
 is one request in the life of a model on a server, also over restarts. It is paid for as any other.
 
-Both are kept for each model at each address, in `servers.json` of the data folder. `/status`, `threadfast status` and
+**Kept out by settings.** A provider may have the model, but no server of it that the account's settings or `params`
+allow. An admin reads that, and the next model is asked.
+
+What was learned is kept for each model at each address, in `servers.json` of the data folder. `/status`, `threadfast status` and
 `threadfast doctor` show it. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
 and `models.NAME` about `tools`, `vision` and `context_window`:
 
@@ -75,6 +78,7 @@ def _instead(part: str) -> str:
 
 def _wordings(name: str, server: Server) -> list[str]:
     told = [("too long", text, source) for text, source in server.too_long.items()] + list(server.refuses)
+    told += [("kept out by settings", text, source) for text, source in server.withheld.items()]
     return [
         f"| {name} | {meaning} | {text.replace('{window}', '8192').replace('|', '/')} | {source} |\n"
         for meaning, text, source in told

@@ -30,6 +30,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    ModelWithheld,
     NoAnswerRoom,
     PartRefused,
     PaymentRequired,
@@ -252,15 +253,26 @@ TOO_LONG_BY = {
 }
 CAPABILITIES = {"tools": ToolsUnsupported, "images": VisionUnsupported}
 REFUSED_BY = {
-    f"{server}: {text}": Row(CAPABILITIES.get(part, PartRefused), 400, text=text, part=part)
+    f"{server}: {text}": Row(
+        CAPABILITIES.get(part, PartRefused),
+        404 if text.startswith("No endpoints") else 400,
+        text=text,
+        part=part,
+    )
     for server, said in SERVERS.items()
     for part, text, _ in said.refuses
+}
+WITHHELD_BY = {
+    f"{server}: {text}": Row(ModelWithheld, 404, text=text)
+    for server, said in SERVERS.items()
+    for text in said.withheld
 }
 """What servers say that have no codes for it."""
 
 COMPATIBLE = {
     **TOO_LONG_BY,
     **REFUSED_BY,
+    **WITHHELD_BY,
     **by_body(
         ContextOverflow,
         {
@@ -353,12 +365,6 @@ COMPATIBLE = {
     ),
     "llama.cpp without tools": Row(
         ToolsUnsupported, 500, "server_error", "tools param requires --jinja flag"
-    ),
-    "OpenRouter without tools": Row(
-        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
-    ),
-    "OpenRouter without pictures": Row(
-        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
     ),
     "llama.cpp without pictures": Row(
         VisionUnsupported, 500, "server_error", "image input is not supported - you may need the mmproj"
