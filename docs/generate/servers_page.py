@@ -18,14 +18,15 @@ nothing. Other wordings of the same meaning are recognised too (`bot/llm/refusal
 the request for the summary is too long itself, it asks for one of half as much, up to six times. Only then it asks
 the person. If the server names its window, that is kept.
 
-**A part that is refused.** The bot asks once more, without that part or in its other form, and never so again. That
-is one request in the life of a model on a server, also over restarts. It is paid for as any other.
+**A part that is refused.** The bot asks once more, without that part or in its other form, and remembers that. It is
+one request in 30 days for a model on a server, also over restarts. It is paid for as any other.
 
 **Kept out by settings.** A provider may have the model, but no server of it that the account's settings or `params`
 allow. An admin reads that, and the next model is asked.
 
-What was learned is kept for each model at each address, in `servers.json` of the data folder. `/status`, `threadfast status` and
-`threadfast doctor` show it. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
+What was learned is kept for each model at each address, in `servers.json` of the data folder. After 30 days the
+server is asked anew, since it may have got other switches. `/status`, `threadfast status` and `threadfast doctor`
+show what is known. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
 and `models.NAME` about `tools`, `vision` and `context_window`:
 
 ```json

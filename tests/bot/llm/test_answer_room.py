@@ -1,16 +1,20 @@
 """A server with less room for the answer than was asked for is asked for less, and remembered."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.answer_room import answer_room
 from bot.llm.policies.answer_room import LEAST, TRIES, AnswerRoomModel
+from bot.llm.server_traits import ServerTraits
 from bot.ports.errors import ContextOverflow, NoAnswerRoom
 from bot.ports.model import AnswerRoom
+from bot.store.learned_servers import KEPT_FOR, LearnedServers, ServersFile
 from tests.bot.llm.conftest import HELLO, FakeProvider, ask, model_at
 from tests.fakes import openai as o
+from tests.world import FaultyDisk, state_file
 
 REFUSALS = {
     "Anthropic": (
@@ -138,7 +142,8 @@ class Server(FakeProvider):
 
 
 def roomy(fake, http, learned, size=1000) -> AnswerRoomModel:
-    return AnswerRoomModel(model_at(fake.base_url, OpenAIChatModel, http), learned, lambda _: size)
+    server = ServerTraits(learned, "p m", {})
+    return AnswerRoomModel(model_at(fake.base_url, OpenAIChatModel, http), server, lambda _: size)
 
 
 LIMIT = "max_tokens: {asked} > {most}, which is the maximum allowed number of output tokens"
@@ -146,7 +151,7 @@ WINDOW = "This model's maximum context length is 4096 tokens and your request ha
 
 
 async def test_a_limit_is_asked_about_once_and_remembered(http, listener):
-    learned = {}
+    learned = LearnedServers()
     async with Server(2048, LIMIT) as fake:
         for _ in range(3):
             done = await roomy(fake, http, learned).complete(ask(), listener)
@@ -156,7 +161,7 @@ async def test_a_limit_is_asked_about_once_and_remembered(http, listener):
 
 
 async def test_a_window_leaves_less_as_the_prompt_grows(http, listener):
-    learned = {}
+    learned = LearnedServers()
     async with Server(3000, WINDOW) as fake:
         await roomy(fake, http, learned).complete(ask(), listener)
         await roomy(fake, http, learned, 2000).complete(ask(), listener)
@@ -164,19 +169,45 @@ async def test_a_window_leaves_less_as_the_prompt_grows(http, listener):
     assert fake.asked == [8192, 3000, 4096 - 2000, LEAST]
 
 
-async def test_without_a_number_the_room_is_halved_within_bounds(http, listener):
+async def test_without_a_number_the_room_is_halved_within_bounds_and_remembered(http, listener):
+    learned = LearnedServers()
     async with Server(2048, "max_tokens is too large") as fake:
-        await roomy(fake, http, {}).complete(ask(), listener)
-    assert fake.asked == [8192, 4096, 2048]
+        for _ in range(2):
+            await roomy(fake, http, learned).complete(ask(), listener)
+    assert fake.asked == [8192, 4096, 2048, 2048]
     async with Server(0, "max_tokens is too large") as fake:
         with pytest.raises(NoAnswerRoom):
-            await roomy(fake, http, {}).complete(replace(ask(), max_tokens=1_000_000), listener)
+            await roomy(fake, http, LearnedServers()).complete(replace(ask(), max_tokens=1_000_000), listener)
     assert len(fake.asked) == TRIES
+
+
+async def test_a_room_that_was_never_answered_is_not_remembered(http, listener):
+    learned = LearnedServers()
+    async with Server(0, "max_tokens is too large") as fake:
+        for _ in range(2):
+            with pytest.raises(NoAnswerRoom):
+                await roomy(fake, http, learned).complete(ask(max_tokens=1000), listener)
+    assert fake.asked == [1000, 500, 1000, 500]
+
+
+@pytest.mark.parametrize(("age", "asked"), [(KEPT_FOR - timedelta(seconds=1), 2048), (KEPT_FOR, 8192)])
+async def test_the_room_outlives_a_restart_and_is_asked_about_again_after_thirty_days(
+    tmp_path, http, listener, age, asked
+):
+    def learned(now):
+        file = state_file(tmp_path / "servers.json", ServersFile(), FaultyDisk())
+        return LearnedServers(file, now=lambda: now)
+
+    began = datetime(2026, 11, 1, tzinfo=UTC)
+    async with Server(2048, LIMIT) as fake:
+        await roomy(fake, http, learned(began)).complete(ask(), listener)
+        await roomy(fake, http, learned(began + age)).complete(ask(), listener)
+    assert fake.asked[2] == asked
 
 
 async def test_with_hardly_any_room_the_conversation_has_to_become_shorter(http, listener):
     async with Server(90, WINDOW.replace("1096", "4006")) as fake:
         with pytest.raises(ContextOverflow) as caught:
-            await roomy(fake, http, {}).complete(ask(), listener)
+            await roomy(fake, http, LearnedServers()).complete(ask(), listener)
     assert fake.asked == [8192]
     assert caught.value.code == "context_overflow"
