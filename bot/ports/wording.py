@@ -178,7 +178,7 @@ REASONS: Mapping[str, str] = {
     "connection": "cannot be reached",
     "auth": "does not accept my key",
     "payment": "is out of credit",
-    "model_not_found": "is not known to its provider",
+    "model_not_found": "is not offered by its provider",
     "missing_tool_calling": "cannot call tools",
     "missing_vision": "cannot see pictures",
 }
