@@ -120,7 +120,7 @@ _TOOLS = _any(
     r"no endpoints found that support tool use",  # OpenRouter
     r"\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) (with|for|in) (this )?model",
     r"(?<!parallel )\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) by\b",  # LiteLLM
-    r"(unrecogni[sz]ed|unsupported|unknown|extra)[^.\n]{0,60}\btools\b(?![.\[])",
+    r"(unrecogni[sz]ed|unsupported|unknown|extra)[^.\n]{0,60}\btools\b(?![.\[]|['\"], ?\d)",
 )
 
 _VISION = _any(

@@ -560,6 +560,12 @@ SERVERS: Mapping[str, Server] = {
                 "not found again; pydantic's form",
             ),
             (
+                "strict",
+                '[{"type":"extra_forbidden","loc":["body","tools",0,"strict"],"msg":"Extra inputs are not '
+                'permitted","input":false}]',
+                "not found again; pydantic's form",
+            ),
+            (
                 "store",
                 'Invalid JSON payload received. Unknown name "store": Cannot find field.',
                 "earendil-works/pi#4891",
@@ -586,6 +592,8 @@ HARMONY = f"{SGLANG}parser/harmony_parser.py"
 COMMAND = f"{VLLM}reasoning/cohere_command_reasoning_parser.py"
 HORIZON = f"{VLLM}reasoning/k2_horizon_reasoning_parser.py"
 KIMI_3 = f"{SGLANG}function_call/kimik3_format.py"
+INKLING = f"{SGLANG}parser/inkling_tokenizer.py"
+MUSE = f"{SGLANG}function_call/muse_glimmer_detector.py"
 HUNYUAN = f"{SGLANG}function_call/hunyuan_detector.py"
 CLIENTS = "seen in clients' code; no report found"
 
@@ -613,6 +621,10 @@ THOUGHT_MARKS: Sequence[Mark] = (
     Mark("<|channel>thought", "Gemma 4", REASONING, "<channel|>"),
     Mark("<|plamo:begin_think:plamo|>", "PLaMo 3", f"{VLLM}parser/plamo3.py", "<|plamo:end_think:plamo|>"),
     Mark("<|open|>think<|sep|>", "Kimi K3", KIMI_3, "<|close|>think<|sep|>"),
+    Mark("<|content_thinking|>", "Inkling", INKLING, "<|end_message|>"),
+    Mark("<|message_model|><|content_thinking|>", "Inkling", INKLING, "<|end_message|>"),
+    Mark("to=self<|message|>", "Muse Glimmer", MUSE, "<|eom|>"),
+    Mark("<|start|>assistant to=self<|message|>", "Muse Glimmer", MUSE, "<|eom|>"),
     Mark("<|channel|>analysis<|message|>", "gpt-oss", HARMONY, "<|end|>"),
     Mark("<|channel|>commentary<|message|>", "gpt-oss", HARMONY, "<|end|>"),
     Mark("<|start|>assistant<|channel|>analysis<|message|>", "gpt-oss", HARMONY, "<|end|>"),
@@ -625,6 +637,10 @@ ANSWER_MARKS: Sequence[Mark] = (
     Mark("<|begin_of_solution|>", "OpenThinker", OPEN_WEBUI, "<|end_of_solution|>"),
     Mark("<|open|>response<|sep|>", "Kimi K3", KIMI_3, "<|close|>response<|sep|>"),
     Mark("<|open|>response<|sep|>", "Kimi K3", KIMI_3, "<|close|>message<|sep|>"),
+    Mark("<|content_text|>", "Inkling", INKLING, "<|end_message|>"),
+    Mark("<|message_model|><|content_text|>", "Inkling", INKLING, "<|content_model_end_sampling|>"),
+    Mark("to=user<|message|>", "Muse Glimmer", MUSE, "<|eot|>"),
+    Mark("<|start|>assistant to=user<|message|>", "Muse Glimmer", MUSE, "<|eot|>"),
 )
 CALL_MARKS: Sequence[Mark] = (
     Mark("<tool_call>", "Hermes, Qwen, GLM and others", f"{VLLM}tool_parsers/hermes_tool_parser.py"),
@@ -663,12 +679,12 @@ CALL_MARKS: Sequence[Mark] = (
     Mark("<longcat_tool_call>", "LongCat", f"{VLLM}tool_parsers/longcat_tool_parser.py"),
     Mark("<start_function_call>", "FunctionGemma", f"{VLLM}tool_parsers/functiongemma_tool_parser.py"),
     Mark("<dots_function_call>", "dots", f"{SGLANG}function_call/dots_detector.py"),
-    Mark("<atem:function_calls>", "Muse Glimmer", f"{SGLANG}function_call/muse_glimmer_detector.py"),
+    Mark("<atem:function_calls>", "Muse Glimmer", MUSE),
     Mark("<ifm|tool_calls>", "K2 Horizon", HORIZON),
     Mark("<|plamo:begin_tool_requests:plamo|>", "PLaMo 3", f"{VLLM}parser/plamo3.py"),
     Mark("<|open|>tools<|sep|>", "Kimi K3", KIMI_3),
     Mark("<|open|>call ", "Kimi K3", KIMI_3),
-    Mark("<|content_invoke_tool_json|>", "Inkling", f"{SGLANG}parser/inkling_tokenizer.py"),
+    Mark("<|content_invoke_tool_json|>", "Inkling", INKLING),
     Mark("functools[", "Phi-4 mini", f"{VLLM}tool_parsers/phi4mini_tool_parser.py"),
     Mark("<|channel|>commentary to=", "gpt-oss", HARMONY),
     Mark("<|start|>assistant to=", "gpt-oss", HARMONY),

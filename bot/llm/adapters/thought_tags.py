@@ -44,6 +44,10 @@ THOUGHTS = {
     "<|channel>thought": "<channel|>",  # Gemma
     "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi
+    "<|content_thinking|>": "<|end_message|>",  # Inkling, here and below
+    "<|message_model|><|content_thinking|>": "<|end_message|>",
+    "to=self<|message|>": "<|eom|>",  # Muse, here and below
+    "<|start|>assistant to=self<|message|>": "<|eom|>",
     "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss, here and below
     "<|channel|>commentary<|message|>": "<|end|>",
     "<|start|>assistant<|channel|>analysis<|message|>": "<|end|>",
@@ -58,6 +62,13 @@ ANSWER = (
     *("<|channel|>final<|message|>", "<|start|>assistant<|channel|>final<|message|>", "<|return|>"),
     *("<|start_response|>", "<|end_response|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
     *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+    *(
+        "<|content_text|>",
+        "<|message_model|><|content_text|>",
+        "<|end_message|>",
+        "<|content_model_end_sampling|>",
+    ),
+    *("to=user<|message|>", "<|start|>assistant to=user<|message|>", "<|eot|>"),
 )
 """Marks around an answer, which are not part of it."""
 

@@ -54,7 +54,11 @@ ANSWERS = {
     **{mark.text: (f"{mark.text}hm{mark.end}\n\nHello", "hm", "Hello") for mark in THOUGHT_MARKS},
     **{f"only {mark.end}": (f"hm{mark.end}Hello", "hm", "Hello") for mark in THOUGHT_MARKS},
     **{
-        f"{mark.text} in code": (f"It is `{mark.text}`, {mark.end}", "", f"It is `{mark.text}`, {mark.end}")
+        f"{mark.text} in code": (
+            f"It is `{mark.text}`, `{mark.end}`",
+            "",
+            f"It is `{mark.text}`, `{mark.end}`",
+        )
         for mark in THOUGHT_MARKS
     },
     **{
