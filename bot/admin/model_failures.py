@@ -9,6 +9,7 @@ from bot.ports.errors import (
     ApiNotFound,
     CertificateUntrusted,
     ModelLoading,
+    ModelWithheld,
     ProviderError,
     ServerSpeaksHttp,
     ServerSpeaksHttps,
@@ -47,6 +48,10 @@ BY_CLASS: Mapping[type[ProviderError], tuple[str, str]] = {
     ApiNotFound: (
         "{who} has no such API at its `base_url`, or sends us to another address.",
         "Correct `base_url`: it usually ends in /v1.",
+    ),
+    ModelWithheld: (
+        "{who} has {name}, but no server of it that the settings of the account or `params` allow. It says: {said}",
+        "Change those settings, or choose another model.",
     ),
     CertificateUntrusted: (
         "The certificate of {who} comes from an authority that is not known here.",

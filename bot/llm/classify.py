@@ -29,6 +29,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    ModelWithheld,
     NoAnswerRoom,
     PartRefused,
     PaymentRequired,
@@ -117,8 +118,9 @@ _TOOLS = _any(
     r"requires --(enable-auto-tool-choice|tool-call-parser)",  # vLLM
     r"tools param requires --jinja",  # llama.cpp
     r"no endpoints found that support tool use",  # OpenRouter
-    r"\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) (with|by|for|in) (this )?model",
-    r"(unrecogni[sz]ed|unsupported|unknown|extra)[^.\n]{0,60}\btools\b(?![.\[])",
+    r"\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) (with|for|in) (this )?model",
+    r"(?<!parallel )\b(tools|tool calling|function calling)\W? (is|are) not (supported|enabled) by\b",  # LiteLLM
+    r"(unrecogni[sz]ed|unsupported|unknown|extra)[^.\n]{0,60}\btools\b(?![.\[]|['\"], ?\d)",
 )
 
 _VISION = _any(
@@ -128,6 +130,16 @@ _VISION = _any(
     r"model is missing data required for image input",  # Ollama
     r"is not a multimodal model",  # vLLM
 )
+
+_NO_ENDPOINT = _any(r"no endpoints found that support")
+"""OpenRouter's 404 for a model that it has, but nowhere with all that was asked for."""
+
+_WITHHELD = _any(
+    r"no endpoints (found|available) matching your",
+    r"no endpoints found that can handle the requested parameters",
+    r"no allowed providers are available",
+)
+"""What OpenRouter says of a model that it has, and that the settings of the account or of the request keep out."""
 
 _LOADING = _any(
     r"\bloading (the )?model\b",  # llama.cpp
@@ -184,6 +196,13 @@ RULES = (
     ),
     Rule(ToolsUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_TOOLS),
     Rule(VisionUnsupported, statuses=frozenset({400, 404, 422, 500, 501, None}), words=_VISION),
+    Rule(
+        PartRefused,
+        statuses=frozenset({404}),
+        words=_NO_ENDPOINT,
+        means=lambda fault, _: refusal_of(fault.text, fault.body) is not None,
+    ),
+    Rule(ModelWithheld, statuses=frozenset({404, None}), words=_WITHHELD),
     Rule(ModelNotFound, codes=_any("model_not_found|DeploymentNotFound")),
     Rule(
         ModelNotFound,

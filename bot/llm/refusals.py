@@ -102,7 +102,8 @@ def window_of(text: str, body: object) -> int | None:
 
 _VERBS = r"(?:support|accept|allow|take|recogni[sz]e|permit|enable|implement|be (?:used|set|specified))"
 _REFUSED = (
-    r"(?:unsupported|not (?:\w+ )?(?:supported|permitted|allowed|accepted|recogni[sz]ed|available|enabled)"
+    r"(?:unsupported|no endpoints found that support"
+    r"|not (?:\w+ )?(?:supported|permitted|allowed|accepted|recogni[sz]ed|available|enabled)"
     rf"|(?:does|do|is|are|can|could)(?:n'?t| ?not) (?:\w+ )?{_VERBS}\w*"
     r"|unrecogni[sz]ed|unknown|unexpected|deprecated|disallowed"
     r"|extra[_ ](?:forbidden|inputs?|fields?|param\w*|propert\w*)"
@@ -122,7 +123,8 @@ _WORDS = ("store", "include", "text", "stream", "stop", "metadata", "seed")
 _NAMES = sorted({*_PLAIN, *KNOWN["openai-compatible"], *KNOWN["anthropic"]} - {*_WORDS})
 _NAME = rf"\b(?:{'|'.join(_NAMES)})\b"
 _QUOTED = (
-    rf"(?:['\"`/\[]|supplied: |(?:parameter|argument|field|property):? )(?:{'|'.join(_WORDS)})(?![\w.\[])"
+    r"(?:['\"`/\[]|supplied: |(?:parameter|argument|field|property)(?:\(s\)|s)?:? )"
+    rf"(?:{'|'.join(_WORDS)})(?![\w.\[])"
 )
 _NAMED = re.compile(
     rf"{_REFUSED}.{{0,60}}?(?P<after>{_NAME}|{_QUOTED})"
@@ -175,7 +177,8 @@ def refusal_of(text: str, body: object = None) -> Refusal | None:
 
 def _named(text: str) -> str:
     """Return the parameter that a text says is refused, or a blank."""
-    found = _NAMED.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text))  # xAI says "presencePenalty"
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text)  # xAI says "presencePenalty"
+    found = _NAMED.search(text.replace("cache control", "cache_control"))  # OpenRouter
     return re.split(r"\W", next(filter(None, found.groups())).lower())[-1] if found else ""
 
 

@@ -19,7 +19,7 @@ from bot.config.settings import ModelFacts, Provider, Settings
 from bot.llm.adapters.wire_form import dump_json, image_placeholder
 from bot.ports.effort import Effort
 from bot.ports.errors import Refusal
-from bot.ports.model import ModelInfo, Request
+from bot.ports.model import AnswerRoom, ModelInfo, Request
 from bot.store.learned_servers import Learned, LearnedServers
 from threads.model import Block, Image, Message, Text, ToolCall, ToolResult
 
@@ -46,6 +46,10 @@ class ServerTraits:
     @property
     def forms(self) -> dict[str, str]:
         return self._learned.forms | self.given
+
+    @property
+    def room(self) -> AnswerRoom:
+        return self._learned.room
 
     @property
     def _learned(self) -> Learned:
@@ -77,6 +81,10 @@ class ServerTraits:
     async def learn_window(self, tokens: int) -> None:
         if tokens != self._learned.window:
             await self.learned.learn(self.key, lambda old: old.model_copy(update={"window": tokens}))
+
+    async def learn_room(self, room: AnswerRoom) -> None:
+        if room != self._learned.room:
+            await self.learned.learn(self.key, lambda old: old.model_copy(update={"room": room}))
 
     async def learn_effort(self, effort: Effort) -> None:
         await self.learned.learn(

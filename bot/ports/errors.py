@@ -18,6 +18,7 @@ from bot.ports.wording import (
     CALL_AS_TEXT,
     FRIENDLY,
     MODEL_LOADING,
+    MODEL_WITHHELD,
     NO_ANSWER_ROOM,
     NOT_ENCRYPTED,
     PRICE_UNKNOWN,
@@ -151,6 +152,12 @@ class ApiNotFound(ModelNotFound):
     """There is no such API at the address in the settings, or it is elsewhere: redirects are not followed."""
 
     friendly = API_NOT_FOUND
+
+
+class ModelWithheld(ModelNotFound):
+    """The provider has the model, and the settings of its account or of the request keep it out."""
+
+    friendly = MODEL_WITHHELD
 
 
 class UnreadableAnswer(ModelUnavailable):

@@ -131,6 +131,10 @@ def too_long_for(model: str, size: int, window: int, current: str) -> str:
 API_NOT_FOUND = (
     "My AI provider is not at the address I am set to use. Whoever runs this bot needs to correct it."
 )
+MODEL_WITHHELD = (
+    "My AI provider has the model I am set to use, but its settings keep me from it. "
+    "Whoever runs this bot needs to change them, or to choose another model."
+)
 MODEL_LOADING = "My AI provider is still loading the model. Try again in a few minutes."
 NOT_ENCRYPTED = (
     "I cannot connect to my AI provider securely. "
@@ -174,7 +178,7 @@ REASONS: Mapping[str, str] = {
     "connection": "cannot be reached",
     "auth": "does not accept my key",
     "payment": "is out of credit",
-    "model_not_found": "is not known to its provider",
+    "model_not_found": "is not offered by its provider",
     "missing_tool_calling": "cannot call tools",
     "missing_vision": "cannot see pictures",
 }

@@ -130,7 +130,7 @@ async def serve(
     with closing(offload), closing(journal_offload), lock_data_folder(settings.data):
         await storage.open()
         chosen = ModelChoices(await storage.states.open("models", ModelsFile()), count=chosen_here)
-        learned = LearnedServers(await storage.states.open("servers", ServersFile()))
+        learned = LearnedServers(await storage.states.open("servers", ServersFile()), now=storage.now)
         async with (
             aclosing(SharedHttp(settings.ca_file)) as http,
             open_tool_set(

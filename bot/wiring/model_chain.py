@@ -47,7 +47,7 @@ from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.effort import EFFORTS, Effort
 from bot.ports.errors import CapabilityMissing, ProviderError
-from bot.ports.model import AnswerRoom, Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
+from bot.ports.model import Model, ModelInfo, Request, ToolSpec, TurnModel, record_nothing
 from bot.ports.status import CircuitStatus
 from bot.routing.access import is_admin
 from bot.store.learned_servers import LearnedServers
@@ -184,7 +184,6 @@ class ModelChain:
         self._transcriptions: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
         self._learned = learned or LearnedServers()
-        self._answer_rooms: dict[str, AnswerRoom] = {}
 
     @property
     def name(self) -> str:
@@ -426,7 +425,7 @@ class ModelChain:
         size = partial(uncached_size, model=name)
         model, unavailable = self._over_keys(name, metered, account, size, thread)
         learning = LearningModel(model, server, partial(self._effort, info, thread), turn.note)
-        asked = WrittenCallsModel(AnswerRoomModel(learning, self._answer_rooms, request_size))
+        asked = WrittenCallsModel(AnswerRoomModel(learning, server, request_size))
         return Candidate(partial(server.known, info), asked, unavailable)
 
     def _over_keys(

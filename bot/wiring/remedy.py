@@ -13,6 +13,7 @@ from bot.ports.errors import (
     AllProvidersFailed,
     ApiNotFound,
     CertificateUntrusted,
+    ModelWithheld,
     PriceUnknown,
     ServerSpeaksHttp,
     ServerSpeaksHttps,
@@ -32,6 +33,8 @@ SENTENCES: Mapping[str, str] = {
 BY_CLASS: Mapping[type[BotError], str] = {
     ApiNotFound: "{who} has no such API at the address in providers.{provider}.base_url. "
     "It usually ends in /v1, and redirects are not followed.",
+    ModelWithheld: "{who} has the model {name}, but the settings of its account, or `params` in settings.json, allow "
+    "no server that has it.",
     CertificateUntrusted: "I do not know the authority behind the certificate of {who}. If it is one of yours, "
     "name a file with its certificate as `ca_file` in settings.json.",
     ServerSpeaksHttp: "The address in providers.{provider}.base_url says https, and {who} speaks http there. "

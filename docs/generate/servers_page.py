@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bot.config.params import FORMS
-from docs.generate.servers import SERVERS, Server
+from docs.generate.servers import ANSWER_MARKS, CALL_MARKS, SERVERS, THOUGHT_MARKS, Mark, Server
 
 HEAD = """# Model servers
 
@@ -18,11 +20,17 @@ nothing. Other wordings of the same meaning are recognised too (`bot/llm/refusal
 the request for the summary is too long itself, it asks for one of half as much, up to six times. Only then it asks
 the person. If the server names its window, that is kept.
 
-**A part that is refused.** The bot asks once more, without that part or in its other form, and never so again. That
-is one request in the life of a model on a server, also over restarts. It is paid for as any other.
+**A part that is refused.** The bot asks once more, without that part or in its other form, and remembers that. It is
+one request in 30 days for a model on a server, also over restarts. It is paid for as any other.
 
-Both are kept for each model at each address, in `servers.json` of the data folder. `/status`, `threadfast status` and
-`threadfast doctor` show it. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
+**Too little room for the answer.** It is asked again for as much as it has, or for half if it does not say.
+
+**Kept out by settings.** A provider may have the model, but no server of it that the account's settings or `params`
+allow. An admin reads that, and the next model is asked.
+
+What was learned is kept for each model at each address, in `servers.json` of the data folder. After 30 days the
+server is asked anew, since it may have got other switches. `/status`, `threadfast status` and `threadfast doctor`
+show what is known. `providers.NAME.forms` in the settings decides about a part in place of what was learned,
 and `models.NAME` about `tools`, `vision` and `context_window`:
 
 ```json
@@ -48,13 +56,27 @@ WORDINGS = """
 """
 
 
+MARKS = """
+## Marks in the text
+
+A server that was not told of its model's marks leaves them in the text. Thoughts in these marks are thoughts, not
+shown as the answer. A call in them is never made from the text: it is asked for once more in its proper form. If it
+comes as text again, whoever runs the server is told which switch it lacks. A mark in code stays text.
+
+| what | first mark | last mark | models | source |
+|---|---|---|---|---|
+"""
+
+
 def page() -> str:
     forms = "".join(
         f"| `{part}` | {', '.join(f'`{form}`' for form in takes)} |\n" for part, takes in FORMS.items()
     )
     summary = "".join(_row(name, server) for name, server in SERVERS.items())
     wordings = "".join(line for name, server in SERVERS.items() for line in _wordings(name, server))
-    return HEAD + forms + OTHERS + TABLE + summary + WORDINGS + wordings
+    kinds = {"a thought": THOUGHT_MARKS, "an answer": ANSWER_MARKS, "a tool call": CALL_MARKS}
+    marks = "".join(line for kind, known in kinds.items() for line in _marks(kind, known))
+    return HEAD + forms + OTHERS + TABLE + summary + WORDINGS + wordings + MARKS + marks
 
 
 def _row(name: str, server: Server) -> str:
@@ -75,7 +97,21 @@ def _instead(part: str) -> str:
 
 def _wordings(name: str, server: Server) -> list[str]:
     told = [("too long", text, source) for text, source in server.too_long.items()] + list(server.refuses)
+    told += [("too little room for the answer", text, source) for text, _, _, source in server.room]
+    told += [("kept out by settings", text, source) for text, source in server.withheld.items()]
     return [
         f"| {name} | {meaning} | {text.replace('{window}', '8192').replace('|', '/')} | {source} |\n"
         for meaning, text, source in told
     ]
+
+
+def _marks(kind: str, marks: Iterable[Mark]) -> list[str]:
+    return [
+        f"| {kind} | {_code(mark.text)} | {_code(mark.end)} | {mark.models} | {mark.source} |\n"
+        for mark in marks
+    ]
+
+
+def _code(mark: str) -> str:
+    """Return a mark as code in a table, where a bar would end the cell."""
+    return f"`{mark.strip().replace('|', chr(92) + '|')}`" if mark else ""

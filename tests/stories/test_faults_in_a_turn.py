@@ -243,7 +243,7 @@ async def test_a_refusal_is_told_and_goes_to_no_other_model(tmp_path, name):
 FAILS_OVER = {
     "429": "is rate limited", "overloaded": "has trouble", "504": "does not answer in time", "a cut": "cannot be reached",
     "a bad key": "does not accept my key", "no money": "is out of credit",
-    "no such model": "is not known to its provider", "a wrong address": "is not known to its provider",
+    "no such model": "is not offered by its provider", "a wrong address": "is not offered by its provider",
 }  # fmt: skip
 
 

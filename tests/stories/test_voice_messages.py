@@ -212,7 +212,7 @@ async def test_a_failed_call_is_tried_again_and_costs_once(tmp_path):
     [
         (fault(400, "invalid_value", "secret words of the provider"), "does not take it"),
         (fault(500, "server_error"), "has trouble"),
-        (fault(404, "model_not_found"), "is not known to its provider"),
+        (fault(404, "model_not_found"), "is not offered by its provider"),
         (transcript("  ", by_seconds(1)), "no words"),
     ],
 )

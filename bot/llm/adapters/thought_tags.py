@@ -27,7 +27,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-_TAGS = ("think", "thinking", "thought", "reason", "reasoning", "reflection", "antthinking", "seed:think")
+_TAGS = (
+    *("think", "thinking", "thought", "reason", "reasoning", "reflection", "antthinking", "seed:think"),
+    *("mm:think", "ifm|think", "ifm|think_fast", "ifm|think_faster"),
+    *("think:opensource", "think:6124c78e"),  # The tokenizer of Hunyuan adds a suffix.
+)
 
 THOUGHTS = {
     **{f"<{tag}>": f"</{tag}>" for tag in _TAGS},  # Qwen, DeepSeek, GLM, EXAONE, Seed-OSS and others
@@ -38,16 +42,33 @@ THOUGHTS = {
     "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
     "<unused94>": "<unused95>",  # MedGemma
     "<|channel>thought": "<channel|>",  # Gemma
+    "<|plamo:begin_think:plamo|>": "<|plamo:end_think:plamo|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",  # Kimi
+    "<|content_thinking|>": "<|end_message|>",  # Inkling, here and below
+    "<|message_model|><|content_thinking|>": "<|end_message|>",
+    "to=self<|message|>": "<|eom|>",  # Muse, here and below
+    "<|start|>assistant to=self<|message|>": "<|eom|>",
     "<|channel|>analysis<|message|>": "<|end|>",  # gpt-oss, here and below
     "<|channel|>commentary<|message|>": "<|end|>",
     "<|start|>assistant<|channel|>analysis<|message|>": "<|end|>",
     "<|start|>assistant<|channel|>commentary<|message|>": "<|end|>",
 }
-"""The first and the last mark of a thought, in lower case: servers and models write them in any."""
+"""The first and the last mark of a thought, in lower case: servers and models write them in any.
+
+docs/servers.md has their sources.
+"""
 
 ANSWER = (
     *("<|channel|>final<|message|>", "<|start|>assistant<|channel|>final<|message|>", "<|return|>"),
     *("<|start_response|>", "<|end_response|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
+    *("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+    *(
+        "<|content_text|>",
+        "<|message_model|><|content_text|>",
+        "<|end_message|>",
+        "<|content_model_end_sampling|>",
+    ),
+    *("to=user<|message|>", "<|start|>assistant to=user<|message|>", "<|eot|>"),
 )
 """Marks around an answer, which are not part of it."""
 

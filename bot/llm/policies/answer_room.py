@@ -1,16 +1,17 @@
 """Room for the answer: a server that has less than was asked for is asked for less.
 
-A limit of the model, and its window, are remembered, so that the next call asks for no more.
+What was found is kept for this model of this server (`bot.llm.server_traits`); the next call asks for no more.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import anyio
 
+from bot.llm.server_traits import ServerTraits
 from bot.ports.errors import ContextOverflow, NoAnswerRoom, model_retry_fields
 from bot.ports.model import AnswerRoom, Completion, ModelWrapper, Request
 from threads.model import OnEvent, TextReset
@@ -28,10 +29,10 @@ TRIES = 5
 class AnswerRoomModel(ModelWrapper):
     """A `Model` that is asked for an answer as long as its server allows.
 
-    ``learned`` is what the refusals of each model have said. ``size`` estimates the tokens of a prompt.
+    ``size`` estimates the tokens of a prompt.
     """
 
-    learned: MutableMapping[str, AnswerRoom]
+    server: ServerTraits
     size: Callable[[Request], int]
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:
@@ -39,30 +40,40 @@ class AnswerRoomModel(ModelWrapper):
 
         If the prompt is what leaves too little, it raises `ContextOverflow`.
         """
-        request = self._within(request)
-        provider, _, model = self.name.partition("/")
+        request, room = self._within(request), None
         for attempt in range(2, TRIES + 1):
             began = anyio.current_time()
             try:
-                return await self.model.complete(request, on_event)
+                completion = await self.model.complete(request, on_event)
+                break
             except NoAnswerRoom as error:
-                self.learned[self.name] = error.room
-                fewer = request.max_tokens // 2
-                if error.room.tokens is not None and error.room.tokens < request.max_tokens:
-                    fewer = error.room.tokens
-                if fewer < LEAST and error.room.window is not None:
-                    raise ContextOverflow(str(error), provider=provider, model=model) from error
-                if fewer < LEAST:
-                    raise
+                fewer = await self._fewer(error, request.max_tokens)
+                room = AnswerRoom(fewer, error.room.window)
                 fields = model_retry_fields(error, attempt, 0, self.name, anyio.current_time() - began)
                 log.warning("model.retry: with room for %d tokens: %s", fewer, error, extra=fields)
             await on_event(TextReset())
             request = replace(request, max_tokens=fewer)
-        return await self.model.complete(request, on_event)
+        else:
+            completion = await self.model.complete(request, on_event)
+        if room is not None:
+            await self.server.learn_room(room)
+        return completion
+
+    async def _fewer(self, error: NoAnswerRoom, most: int) -> int:
+        """Return how many tokens to ask for after a refusal of *most*. Raises what `complete` does."""
+        named = error.room.tokens
+        fewer = named if named is not None and named < most else most // 2
+        if fewer >= LEAST:
+            return fewer
+        if error.room.window is None:
+            raise error
+        await self.server.learn_room(error.room)
+        provider, _, model = self.name.partition("/")
+        raise ContextOverflow(str(error), provider=provider, model=model) from error
 
     def _within(self, request: Request) -> Request:
         """Return the request with no more room for its answer than is known to be there."""
-        known, most = self.learned.get(self.name, AnswerRoom()), request.max_tokens
+        known, most = self.server.room, request.max_tokens
         if known.window is not None:
             most = min(most, max(LEAST, known.window - self.size(request)))
         elif known.tokens is not None:

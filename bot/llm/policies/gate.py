@@ -35,7 +35,7 @@ REASONS: Mapping[str, str] = {
     "connection": "no connection",
     "auth": "the key is not accepted",
     "payment": "out of credit",
-    "model_not_found": "not known to its provider",
+    "model_not_found": "not offered by its provider",
 }
 """Why a call waits, in a few words for people, by the code of the failure."""
 LOADING = "the model is loading"

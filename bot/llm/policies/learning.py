@@ -1,4 +1,4 @@
-"""What a server does not take is left out: it is asked once more, and never so again.
+"""What a server does not take is left out: it is asked once more, and not so again for 30 days.
 
 | a server refuses                         | then                                                              |
 |------------------------------------------|-------------------------------------------------------------------|

@@ -25,21 +25,25 @@ BAR = "\uff5c"
 """The bar in the marks of DeepSeek."""
 
 MARKS = (
-    *("<tool_call>", "<tool_calls>", "<toolcall>", "<tool_use>", "<tool_code>", "<function_call>"),
-    *("<function_calls>", "<function=", "<invoke name=", "<xai:function_call", "<|tool_call"),
     *(
-        "<|tool_calls_section_begin|>",
-        "<|tool▁call",
-        f"<{BAR}tool▁call",
-        f"<{BAR}dsml{BAR}",
-        "<|dsml|",
-        "[tool_call]",
+        "<tool_call>",
+        "<tool_calls>",
+        "<tool_call:",
+        "<tool_calls:",
+        "<toolcall>",
+        "<tool_use>",
+        "<tool_code>",
     ),
-    *("[tool_calls]", "<|python_tag|>", "<|action_start|>", "<|start_action|>", "<minimax:tool_call>"),
-    *("<seed:tool_call>", "<longcat_tool_call>", "<start_function_call>", "functools["),
+    *("<function_call>", "<function_calls>", "<function=", "<invoke name=", "<xai:function_call"),
+    *("<|tool_call", "<|tool▁call", f"<{BAR}tool_call", f"<{BAR}tool▁call", "[tool_call]", "[tool_calls]"),
+    *(f"<{BAR}dsml{BAR}", "<|dsml|", f"<{BAR}gcml{BAR}", "<|function_call|>", "function call<|role_sep|>"),
+    *("<|python_tag|>", "<|python_start|>", "<|action_start|>", "<|start_action|>", "<|tools_prefix|>"),
+    *("<minimax:tool_call>", "<seed:tool_call>", "<longcat_tool_call>", "<start_function_call>"),
+    *("<dots_function_call>", "<atem:function_calls>", "<ifm|tool_call", "<|plamo:begin_tool_request"),
+    *("<|open|>tools", "<|open|>call ", "<|content_invoke_tool", "functools["),
     *("<|channel|>commentary to=", "<|start|>assistant to=", "to=functions."),
 )
-"""How models begin a call: Hermes, Qwen, Llama, Mistral, DeepSeek, Kimi, GLM, Gemma, gpt-oss and others."""
+"""How models begin a call, in lower case. docs/servers.md says which do, with the sources."""
 
 _MARK = re.compile(rf"(?<!['\"])(?:{'|'.join(map(re.escape, MARKS))})", re.IGNORECASE)
 _CODE = re.compile(r"(?ms)^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`")

@@ -30,6 +30,7 @@ from bot.ports.errors import (
     ModelNotFound,
     ModelTimeout,
     ModelUnavailable,
+    ModelWithheld,
     NoAnswerRoom,
     PartRefused,
     PaymentRequired,
@@ -44,6 +45,7 @@ from bot.ports.errors import (
     UnreadableAnswer,
     VisionUnsupported,
 )
+from bot.ports.model import AnswerRoom
 from docs.generate.servers import SERVERS
 from tests.bot.llm.conftest import HELLO, UP_TO_SECOND_DELTA, FakeProvider, ask, model_at
 from tests.fakes import anthropic as a
@@ -80,6 +82,7 @@ class Row:
     """Whether waiting helps, in every form."""
     window: int | None = None
     part: str = ""
+    room: AnswerRoom | None = None
 
 
 BAD = "invalid_request_error"
@@ -252,15 +255,32 @@ TOO_LONG_BY = {
 }
 CAPABILITIES = {"tools": ToolsUnsupported, "images": VisionUnsupported}
 REFUSED_BY = {
-    f"{server}: {text}": Row(CAPABILITIES.get(part, PartRefused), 400, text=text, part=part)
+    f"{server}: {text}": Row(
+        CAPABILITIES.get(part, PartRefused),
+        404 if text.startswith("No endpoints") else 400,
+        text=text,
+        part=part,
+    )
     for server, said in SERVERS.items()
     for part, text, _ in said.refuses
+}
+NO_ROOM_BY = {
+    f"{server}: {text}": Row(NoAnswerRoom, 400, text=text, room=AnswerRoom(tokens, window))
+    for server, said in SERVERS.items()
+    for text, tokens, window, _ in said.room
+}
+WITHHELD_BY = {
+    f"{server}: {text}": Row(ModelWithheld, 404, text=text)
+    for server, said in SERVERS.items()
+    for text in said.withheld
 }
 """What servers say that have no codes for it."""
 
 COMPATIBLE = {
     **TOO_LONG_BY,
     **REFUSED_BY,
+    **NO_ROOM_BY,
+    **WITHHELD_BY,
     **by_body(
         ContextOverflow,
         {
@@ -353,12 +373,6 @@ COMPATIBLE = {
     ),
     "llama.cpp without tools": Row(
         ToolsUnsupported, 500, "server_error", "tools param requires --jinja flag"
-    ),
-    "OpenRouter without tools": Row(
-        ToolsUnsupported, 404, text="No endpoints found that support tool use.", only_status=True
-    ),
-    "OpenRouter without pictures": Row(
-        VisionUnsupported, 404, text="No endpoints found that support image input", only_status=True
     ),
     "llama.cpp without pictures": Row(
         VisionUnsupported, 500, "server_error", "image input is not supported - you may need the mmproj"
@@ -647,7 +661,7 @@ def cases() -> Iterator[Case]:
             yield from as_status(api, name, said)
             yield from as_event(api, name, said)
     for name, said in (OPENAI | COMPATIBLE).items():
-        if said.only_status or said.window or said.part:
+        if said.only_status or said.window or said.part or said.room:
             yield from as_number(name, said)
     for api, answers in RETURNED.items():
         for name, (reply, expected) in answers.items():
@@ -720,6 +734,8 @@ async def test_every_row_in_every_shape_has_its_type(providers, case):
     assert len(providers.fake.requests) == 1
     if case.row and isinstance(failure, ContextOverflow):
         assert failure.window == case.row.window
+    if case.row and case.row.room and isinstance(failure, NoAnswerRoom):
+        assert failure.room == case.row.room
     if case.row and isinstance(failure, PartRefused):
         assert failure.refusal.part == case.row.part
     assert CANARY not in explain(failure, "7f3a")

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.llm.adapters.openai_chat import OpenAIChatModel
-from bot.llm.adapters.thought_tags import THOUGHTS, ThoughtTags
+from bot.llm.adapters.thought_tags import ANSWER, THOUGHTS, ThoughtTags
+from docs.generate.servers import ANSWER_MARKS, THOUGHT_MARKS
 from tests.bot.llm.conftest import ANSWERS as ANSWERED
 from tests.bot.llm.conftest import ask, each_api, user
 from tests.fakes.anthropic import Text as Piecewise
@@ -50,11 +51,23 @@ ANSWERS = {
         "hm",
         "Hello",
     ),
-    **{f"{begin}, {end}": (f"{begin}hm{end}\n\nHello", "hm", "Hello") for begin, end in THOUGHTS.items()},
-    **{f"only {end}": (f"hm{end}Hello", "hm", "Hello") for end in THOUGHTS.values()},
+    **{mark.text: (f"{mark.text}hm{mark.end}\n\nHello", "hm", "Hello") for mark in THOUGHT_MARKS},
+    **{f"only {mark.end}": (f"hm{mark.end}Hello", "hm", "Hello") for mark in THOUGHT_MARKS},
     **{
-        f"{begin} in code": (f"It is `{begin}`, {end}", "", f"It is `{begin}`, {end}")
-        for begin, end in THOUGHTS.items()
+        f"{mark.text} in code": (
+            f"It is `{mark.text}`, `{mark.end}`",
+            "",
+            f"It is `{mark.text}`, `{mark.end}`",
+        )
+        for mark in THOUGHT_MARKS
+    },
+    **{
+        f"{mark.text} {mark.end} around the answer": (
+            f"<think>hm</think>{mark.text}Hello{mark.end}",
+            "hm",
+            "Hello",
+        )
+        for mark in ANSWER_MARKS
     },
     "a tag after the thought": ("<think>a</think>b</think>c", "a", "b</think>c"),
     "a tag within an answer": ("Use <think>a</think>.", "", "Use <think>a</think>."),
@@ -78,8 +91,14 @@ def read(pieces):
 
 
 @pytest.mark.parametrize(("content", "thought", "text"), ANSWERS.values(), ids=ANSWERS)
-def test_thought_and_answer_are_told_apart(content, thought, text):
-    assert read([content]) == (thought, text)
+def test_thought_and_answer_are_told_apart_also_letter_by_letter(content, thought, text):
+    assert read([content]) == read(content) == (thought, text)
+
+
+def test_every_mark_has_a_place_in_the_catalogue():
+    assert {mark.text.lower(): mark.end.lower() for mark in THOUGHT_MARKS} == THOUGHTS
+    assert {text.lower() for mark in ANSWER_MARKS for text in (mark.text, mark.end)} == set(ANSWER)
+    assert all(mark.source and mark.models for mark in (*THOUGHT_MARKS, *ANSWER_MARKS))
 
 
 contents = st.lists(

@@ -8,6 +8,7 @@ from bot.llm.adapters.openai_chat import OpenAIChatModel
 from bot.llm.policies.written_calls import MARKS, WrittenCallsModel, has_written_call
 from bot.ports.errors import CallAsText
 from bot.ports.model import ToolSpec
+from docs.generate.servers import CALL_MARKS
 from tests.bot.llm.conftest import FakeProvider, ask, model_at
 from tests.fakes import openai as o
 from threads.model import Message, Text, ToolCall
@@ -35,7 +36,7 @@ WRITTEN = {
     "a list of JSON": f"[{CALL}, {CALL}]",
     "OpenAI's own form": json.dumps({"tool_calls": [{"function": {"name": "go", "arguments": "{}"}}]}),
     "an agent's": '{"action": "go", "action_input": "x"}',
-    **{f"a mark, {mark}": f"So. {mark}go" for mark in MARKS},
+    **{f"a mark, {mark.text}": f"So. {mark.text}go" for mark in CALL_MARKS},
 }
 NOT_WRITTEN = {
     "words": "I go.",
@@ -48,6 +49,7 @@ NOT_WRITTEN = {
     "half of JSON": '{"name": "go", "arguments"',
     "a number": "[1]",
     "another function": "print(1)",
+    **{f"{mark.text} in code": f"It is `{mark.text}go`." for mark in CALL_MARKS},
 }
 
 
@@ -63,6 +65,12 @@ def test_a_call_as_text_is_recognised(text):
 @pytest.mark.parametrize("text", NOT_WRITTEN.values(), ids=NOT_WRITTEN)
 def test_text_about_calls_is_text(text):
     assert not has_written_call(said(text), {"go"})
+
+
+def test_every_mark_has_a_place_in_the_catalogue():
+    known = [mark.text.lower() for mark in CALL_MARKS]
+    assert [mark for mark in MARKS if not any(text.startswith(mark) for text in known)] == []
+    assert all(mark.source and mark.models for mark in CALL_MARKS)
 
 
 def test_beside_a_proper_call_text_is_text():

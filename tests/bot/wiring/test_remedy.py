@@ -5,6 +5,7 @@ from bot.ports.errors import (
     AllProvidersFailed,
     ApiNotFound,
     ModelUnavailable,
+    ModelWithheld,
     PaymentRequired,
     PriceUnknown,
     Unauthorized,
@@ -37,6 +38,13 @@ def test_a_wrong_address_is_named_by_its_setting():
     assert told(("mine/x", ApiNotFound("Error code: 404"))) == (
         "mine has no such API at the address in providers.mine.base_url. It usually ends in /v1, and redirects are "
         f"not followed. {NEXT}"
+    )
+
+
+def test_a_model_that_settings_keep_out_is_not_told_as_unknown():
+    assert told(("mine/x", ModelWithheld("No endpoints found matching your data policy"))) == (
+        "mine has the model x, but the settings of its account, or `params` in settings.json, allow no server that "
+        f"has it. {NEXT}"
     )
 
 
