@@ -130,8 +130,8 @@ def size_of(data: Path) -> int:
 def _refuse(data: Path, target: Path) -> None:
     if not (data / "journal.jsonl").is_file() and not (data / "threads").is_dir():
         raise BackupFailed(f"{data} holds no data of Threadfast; name the folder with --data")
-    if (data / "restoring.json").exists() or b'"aside"' in (read_content(data / "schema.json") or b""):
-        raise BackupFailed(f"{data} is being restored or upgraded; start the bot, which finishes that")
+    if (data / "restoring.json").exists():
+        raise BackupFailed(f"{data} is being restored; start the bot, which finishes that")
     if target.exists():
         raise BackupFailed(f"{target} exists already; choose another name")
     if target.parent.resolve().is_relative_to(data.resolve()):
