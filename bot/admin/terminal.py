@@ -7,7 +7,7 @@ draws is imported only where there is a terminal to draw on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,16 @@ WIDE = 105
 
 PIPED_WIDTH = 100_000
 """Nothing that goes through a pipe is wrapped."""
+
+
+MARKS: Mapping[str, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "warn": ("!", "yellow"),
+    "fail": ("✗", "red"),
+    "fix": ("→", "bold"),
+    "": (" ", ""),
+}
+"""The mark and the colour of a line that `init`, `doctor` or `status` prints, by its state."""
 
 
 @dataclass(frozen=True, slots=True)

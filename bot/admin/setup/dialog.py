@@ -10,19 +10,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.terminal import console, prompt
+from bot.admin.terminal import MARKS, console, prompt
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 
 T = TypeVar("T")
 
-MARKS = {
-    "ok": ("✓", "green"),
-    "warn": ("!", "yellow"),
-    "fail": ("✗", "red"),
-    "fix": ("→", "bold"),
-    "": (" ", ""),
-}
 WIDTH = 96
 """Columns: longer lines are hard to read."""
 

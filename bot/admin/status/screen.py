@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from bot.admin.status.client import NoStatus
+from bot.admin.terminal import MARKS
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.safe_text import flat
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warn", "fail", ""]
 
-MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("●", "green"),
-    "warn": ("●", "yellow"),
-    "fail": ("●", "red"),
-    "": (" ", ""),
-}
 SLOW_S = 0.25
 QUIET_S = 60.0
 BAR = 12
