@@ -57,9 +57,6 @@ TAIL = 65_536
 DEEPEST, LONGEST = 100, 3_000
 """Nested folders, and bytes of a path, beyond which files are left out: a longer path cannot be restored."""
 
-SPARSE_ABOVE = 1_000_000_000
-"""Bytes above which a file that is mostly holes is left out: copying nothing would take hours."""
-
 
 class BackupFailed(BotError):
     """No backup was made; ``str(error)`` says why, and what to do."""
@@ -211,8 +208,6 @@ class _Copy:
             seen = os.fstat(fd)
             if not stat.S_ISREG(seen.st_mode):
                 self._skip(path, "neither a file nor a folder")
-            elif seen.st_size > SPARSE_ABOVE and seen.st_blocks * 512 < seen.st_size // 10:
-                self._skip(path, f"{seen.st_size:,} bytes, mostly holes")
             else:
                 kind = kind_of(path)
                 lines = kind is not None and kind.schema is not None and path.suffix == ".jsonl"
