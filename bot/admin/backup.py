@@ -57,9 +57,6 @@ TAIL = 65_536
 DEEPEST, LONGEST = 100, 3_000
 """Nested folders, and bytes of a path, beyond which files are left out: a longer path cannot be restored."""
 
-SPARSE_ABOVE = 1_000_000_000
-"""Bytes above which a file that is mostly holes is left out: copying nothing would take hours."""
-
 
 class BackupFailed(BotError):
     """No backup was made; ``str(error)`` says why, and what to do."""
@@ -130,8 +127,8 @@ def size_of(data: Path) -> int:
 def _refuse(data: Path, target: Path) -> None:
     if not (data / "journal.jsonl").is_file() and not (data / "threads").is_dir():
         raise BackupFailed(f"{data} holds no data of Threadfast; name the folder with --data")
-    if (data / "restoring.json").exists() or b'"aside"' in (read_content(data / "schema.json") or b""):
-        raise BackupFailed(f"{data} is being restored or upgraded; start the bot, which finishes that")
+    if (data / "restoring.json").exists():
+        raise BackupFailed(f"{data} is being restored; start the bot, which finishes that")
     if target.exists():
         raise BackupFailed(f"{target} exists already; choose another name")
     if target.parent.resolve().is_relative_to(data.resolve()):
@@ -211,8 +208,6 @@ class _Copy:
             seen = os.fstat(fd)
             if not stat.S_ISREG(seen.st_mode):
                 self._skip(path, "neither a file nor a folder")
-            elif seen.st_size > SPARSE_ABOVE and seen.st_blocks * 512 < seen.st_size // 10:
-                self._skip(path, f"{seen.st_size:,} bytes, mostly holes")
             else:
                 kind = kind_of(path)
                 lines = kind is not None and kind.schema is not None and path.suffix == ".jsonl"

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from bot.reports.dead_letters import DeadLetter
-from bot.store.migrations import prepare
+from bot.store.data_version import prepare
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
 from threads.model import Author, Incoming, ThreadId
@@ -27,7 +27,7 @@ async def resubmit(data: Path, letter: DeadLetter) -> str:
     """
     now = partial(datetime.now, UTC)
     with lock_data_folder(data):
-        prepare(data, now)
+        prepare(data)
         journal = FileJournal(PosixDisk(), data / "journal.jsonl", offload=anyio.to_thread.run_sync, now=now)
         journal.open()
         async with anyio.create_task_group() as tasks:

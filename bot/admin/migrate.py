@@ -21,8 +21,8 @@ from bot.budget.budgets import Budgets, Total, record_adapter
 from bot.budget.ledger import Part, names_in, parts
 from bot.reports.files import FileReader, Folder
 from bot.reports.line_reader import Damage, lines_of, records
+from bot.store.data_version import mark_moved, prepare
 from bot.store.layout import KINDS
-from bot.store.migrations import mark_moved, prepare
 from bot.store.postgres.local_files import NewFile, StoredFile, read_parts, scan
 from bot.store.postgres.memory import decode_text, encode_text
 from bot.store.postgres.moving import CONTEXT, JOURNAL, Row, Tables, Unmovable, alone, place_of
@@ -56,7 +56,7 @@ def to_postgres(data: Path, dsn: str, counted: Counted) -> dict[str, int]:
     Raises `Unmovable`, `FolderTaken`, `NewerSchema`, `ConfigInvalid` and OSError; then nothing is moved.
     """
     with lock_data_folder(data):
-        prepare(data, now)
+        prepare(data)
         journal = data / "journal.jsonl"
         FileJournal(
             PosixDisk(), journal, offload=anyio.to_thread.run_sync, now=now
@@ -282,7 +282,7 @@ def _write_all(tables: Tables, dsn: str, data: Path, counted: Counted) -> dict[s
         path.write_text(decode_text(body) if is_memory else body, "utf-8")
         path.chmod(0o600)
     counts["file"] = _write_files(tables, data, counted)
-    prepare(data, now)
+    prepare(data)
     return counts
 
 

@@ -7,7 +7,7 @@ draws is imported only where there is a terminal to draw on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,16 @@ WIDE = 105
 
 PIPED_WIDTH = 100_000
 """Nothing that goes through a pipe is wrapped."""
+
+
+MARKS: Mapping[str, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "warn": ("!", "yellow"),
+    "fail": ("✗", "red"),
+    "fix": ("→", "bold"),
+    "": (" ", ""),
+}
+"""The mark and the colour of a line that `init`, `doctor` or `status` prints, by its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +165,23 @@ def progress_bar(
         yield partial(bar.advance, bar.add_task(what, total=total))
 
 
-def prompt(question: str, default: str, *, is_hidden: Callable[[str], bool]) -> str:
+def prompt(question: str, default: str, *, hidden: bool) -> str:
     """Read one line from the terminal, or *default* if it is empty. Raises `click.Abort` and KeyboardInterrupt.
 
-    The line is drawn as stars while *is_hidden* says so of it, and is not remembered.
+    A *hidden* line is drawn as stars. No line is remembered.
     """
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.filters import Condition
     from prompt_toolkit.history import DummyHistory
     from prompt_toolkit.utils import is_dumb_terminal
 
     ends = f" [{default}]: " if default else ": "
     if is_dumb_terminal():  # it cannot draw over what it has shown
-        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=True)
+        unseen: str = click.prompt(question, default=default, show_default=bool(default), hide_input=hidden)
         return unseen
     session: PromptSession[str] = PromptSession(
         [("bold", question), ("", ends)],
         history=DummyHistory(),
-        is_password=Condition(lambda: is_hidden(session.default_buffer.text)),
+        is_password=hidden,
     )
     try:
         return session.prompt() or default

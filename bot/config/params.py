@@ -15,113 +15,91 @@ Sources: the request types of the SDKs (anthropic 2.12, openai 3.54) and the ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from bot.config.json_text import near
 
 EXTRA_BODY = "extra_body"
 
-
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A parameter: ``fits`` decides on a value, ``words`` say what it must be. ``dearer`` values raise prices."""
-
-    words: str
-    fits: Callable[[JsonValue], bool]
-    dearer: frozenset[str] = frozenset()
+Text = Annotated[str, Field(min_length=1, max_length=512)]
+Texts = Annotated[dict[str, Text], Field(min_length=1, max_length=16)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Verbosity = Literal["low", "medium", "high"]
+Detail = Literal["auto", "concise", "detailed"]
 
 
-def _one_of(*values: str, dearer: str = "") -> Param:
-    known = (*values, *dearer.split())
-    return Param(f"one of {', '.join(known)}", known.__contains__, frozenset(dearer.split()))
+class _Params(BaseModel):
+    """Parameters that may be sent; only those that are written are."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
-def _number(least: float, most: float) -> Param:
-    def fits(value: JsonValue) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
-
-    return Param(f"a number from {least:g} to {most:g}", fits)
+class _Person(_Params):
+    user_id: Text
 
 
-def _whole(least: int, most: int) -> Param:
-    def fits(value: JsonValue) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-    return Param(f"a whole number from {least} to {most}", fits)
-
-
-def _text(value: JsonValue) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 512
+class _Anthropic(_Params):
+    inference_geo: Text = ""
+    metadata: _Person = Field(default_factory=_Person.model_construct)
+    service_tier: Literal["auto", "standard_only"] = "auto"
+    speed: Literal["standard", "fast"] = "standard"
+    stop_sequences: Annotated[list[Text], Field(min_length=1, max_length=16)] = []
 
 
-def _texts(most: int) -> Param:
-    def fits(value: JsonValue) -> bool:
-        return isinstance(value, list) and 0 < len(value) <= most and all(map(_text, value))
-
-    return Param(f"a list of 1 to {most} texts", fits)
-
-
-def _table(words: str, **fields: Param) -> Param:
-    """Return a parameter that is an object with some of these fields; without any, each field is a text."""
-
-    def fits(value: JsonValue) -> bool:
-        if not isinstance(value, dict) or not value:
-            return False
-        if not fields:
-            return len(value) <= 16 and all(map(_text, value.values()))
-        return all(name in fields and fields[name].fits(inner) for name, inner in value.items())
-
-    return Param(words, fits)
+class _Both(_Params):
+    metadata: Texts = {}
+    parallel_tool_calls: bool = True
+    prompt_cache_retention: Literal["in_memory", "24h"] = "24h"
+    safety_identifier: Text = ""
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast"] = "auto"
+    top_p: Share = 1
 
 
-BOOLEAN = Param("true or false", lambda value: isinstance(value, bool))
-TEXT = Param("a text of up to 512 characters", _text)
-OBJECT = Param("an object", lambda value: isinstance(value, dict))
-VERBOSITY = _one_of("low", "medium", "high")
-METADATA = _table("an object of up to 16 texts")
+class _Reasoning(_Params):
+    summary: Detail
 
-OPENAI: Mapping[str, Param] = {
-    "metadata": METADATA,
-    "parallel_tool_calls": BOOLEAN,
-    "prompt_cache_retention": _one_of("in_memory", "24h"),
-    "safety_identifier": TEXT,
-    "service_tier": _one_of("auto", "default", "flex", dearer="scale priority fast"),
-    "top_p": _number(0, 1),
+
+class _Wording(_Params):
+    verbosity: Verbosity
+
+
+class _OpenAI(_Both):
+    reasoning: _Reasoning = Field(default_factory=_Reasoning.model_construct)
+    text: _Wording = Field(default_factory=_Wording.model_construct)
+
+
+class _Compatible(_Both):
+    chat_template_kwargs: dict[str, JsonValue] = {}
+    frequency_penalty: Penalty = 0
+    min_p: Share = 0
+    presence_penalty: Penalty = 0
+    repetition_penalty: Annotated[float, Field(ge=0, le=10)] = 1
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
+    stop: Annotated[list[Text], Field(min_length=1, max_length=4)] = []
+    top_k: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
+    verbosity: Verbosity = "medium"
+    extra_body: dict[str, JsonValue] = {}
+
+
+KINDS: Mapping[str, type[_Params]] = {
+    "anthropic": _Anthropic,
+    "openai": _OpenAI,
+    "openai-compatible": _Compatible,
 }
+KNOWN: Mapping[str, frozenset[str]] = {kind: frozenset(model.model_fields) for kind, model in KINDS.items()}
+"""The names that each kind of provider knows."""
 
-KNOWN: Mapping[str, Mapping[str, Param]] = {
-    "anthropic": {
-        "inference_geo": Param("a text, such as us or global", _text, frozenset({"us"})),
-        "metadata": _table('an object {"user_id": text}', user_id=TEXT),
-        "service_tier": _one_of("auto", "standard_only"),
-        "speed": _one_of("standard", dearer="fast"),
-        "stop_sequences": _texts(16),
-    },
-    "openai": {
-        **OPENAI,
-        "reasoning": _table(
-            'an object {"summary": auto, concise or detailed}', summary=_one_of("auto", "concise", "detailed")
-        ),
-        "text": _table('an object {"verbosity": low, medium or high}', verbosity=VERBOSITY),
-    },
-    "openai-compatible": {
-        **OPENAI,
-        "chat_template_kwargs": OBJECT,
-        "frequency_penalty": _number(-2, 2),
-        "min_p": _number(0, 1),
-        "presence_penalty": _number(-2, 2),
-        "repetition_penalty": _number(0, 10),
-        "seed": _whole(-(2**63), 2**63 - 1),
-        "stop": _texts(4),
-        "top_k": _whole(-1, 1_000_000),
-        "verbosity": VERBOSITY,
-        EXTRA_BODY: OBJECT,
-    },
+DEARER: Mapping[str, frozenset[str]] = {
+    "inference_geo": frozenset({"us"}),
+    "service_tier": frozenset({"scale", "priority", "fast"}),
+    "speed": frozenset({"fast"}),
 }
-"""By kind of provider, then by name."""
+"""Values that raise prices."""
 
 ONE_ANSWER = "the bot takes one answer"
 CONVERSATION = "the bot sends the conversation itself and stores nothing at the provider"
@@ -192,24 +170,36 @@ def param_faults(path: str, kind: str, params: Mapping[str, JsonValue], *, price
     *path* is the place in the settings, and *priced* tells whether the model's own price is known there.
     """
     known = KNOWN[kind]
+    yield from _form_faults(path, kind, params)
     for name, value in params.items():
-        place = f"{path}.{ascii(name[:60])[1:-1]}"
-        if fault := _own_fault(name, known):
-            yield f"{place}: {fault}"
-        elif name not in known:
-            yield f"{place}: {_unknown(name, kind)}"
-        elif not known[name].fits(value):
-            yield f"{place}: must be {known[name].words}"
-        elif isinstance(value, str) and value in known[name].dearer and not priced:
+        place = f"{path}.{_plain(name)}"
+        if isinstance(value, str) and value in DEARER.get(name, ()) and not priced:
             yield (
                 f"{place}: {value} costs more than the price list says; set it in models.NAME.params of one model, "
                 "and give the price of that model in prices"
             )
-        elif name == EXTRA_BODY and isinstance(value, dict):
+        elif name == EXTRA_BODY and name in known and isinstance(value, dict):
             for inner in value:
-                fault = "is known; put it into params itself" if inner in known else _own_fault(inner, {})
+                fault = "is known; put it into params itself" if inner in known else _own_fault(inner)
                 if fault:
-                    yield f"{place}.{ascii(inner[:60])[1:-1]}: {fault}"
+                    yield f"{place}.{_plain(inner)}: {fault}"
+
+
+def _form_faults(path: str, kind: str, params: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Yield a fault for each parameter that is not known, or whose value has another form."""
+    try:
+        KINDS[kind].model_validate(params)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False, include_input=False, include_context=False):
+            first, *rest = (str(step) for step in detail["loc"])
+            words = re.sub(r"^\w+ should ", "must ", detail["msg"])
+            if detail["type"] == "extra_forbidden":
+                words = "is not known here" if rest else _own_fault(first) or _unknown(first, kind)
+            yield f"{'.'.join([path, *map(_plain, (first, *rest))])}: {words}"
+
+
+def _plain(name: str) -> str:
+    return ascii(name[:60])[1:-1]
 
 
 def merge(*tables: Mapping[str, object]) -> dict[str, object]:
@@ -224,13 +214,13 @@ def merge(*tables: Mapping[str, object]) -> dict[str, object]:
     return merged
 
 
-def _own_fault(name: str, known: Mapping[str, Param]) -> str:
-    return "" if name in known or name not in OWN else f"is not a parameter to set here: {OWN[name]}"
+def _own_fault(name: str) -> str:
+    return f"is not a parameter to set here: {OWN[name]}" if name in OWN else ""
 
 
 def _unknown(name: str, kind: str) -> str:
     if kind == "anthropic" and name in REFUSED:
         return REFUSED[name]
-    hint = near(name, [*KNOWN[kind]])
+    hint = near(name, sorted(KNOWN[kind]))
     other = f"; {EXTRA_BODY} takes what only this server knows" if EXTRA_BODY in KNOWN[kind] else ""
     return f"unknown parameter{hint and f'; {hint}'}{other}"

@@ -1,8 +1,8 @@
 """The newest events of this process, for programs outside and for parts of the bot such as its page.
 
 The events come from where they arise: turns, steps, tools and outcomes from `bot.observe.turn_events`; retries,
-failovers, failures, budgets and circuits from the audit. A ring holds the newest ones as small tuples. A line is made
-of one only when somebody reads it, so a bot without readers pays for a tuple.
+failovers, failures, budgets and circuits from the audit. A ring holds the newest ones as the fields of their lines.
+They are validated only when somebody reads them, so a bot without readers pays for a dict.
 
 | a reader                                      | gets                                                             |
 |-----------------------------------------------|------------------------------------------------------------------|
@@ -30,13 +30,14 @@ from pydantic import ValidationError
 from bot.observe.audit import AuditRecord
 from bot.observe.event_lines import EventLine, GapLine, event_adapter
 from bot.observe.turn_events import Work
-from bot.ports.model import Usage
 from threads.model import Outcome
 
 log = logging.getLogger(__name__)
 
 RING = 4096
 """Events that are held: about 2 MB, and some minutes of a busy bot."""
+
+IDS = ("thread_id", "message_id", "correlation_id")
 
 BATCH = 50
 """Events that are made into lines at once: about a millisecond of the event loop."""
@@ -48,8 +49,8 @@ SEQ_PER_S = 100_000
 """A process begins at its start in Unix seconds times this, so that its numbers are above those of the one before."""
 
 
-_Event = tuple[int, float, str, Mapping[str, str], tuple[object, ...]]
-"""The number, the time, the kind and the ids, and the facts that its line is made of."""
+_Event = Mapping[str, object]
+"""The fields of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +83,30 @@ class EventStream:
 
     def began(self, work: Work) -> None:
         if work.kind != "model_call":
-            self._put(work.kind, _ids(work), _facts("began", work))
+            self._put(work.kind, _ids(work), {"state": "began", **_of_work(work)})
 
     def ended(self, work: Work) -> None:
-        self._put(work.kind, _ids(work), _facts("ended", work))
+        ended = {"state": "ended", "seconds": round(work.seconds, 3), "outcome": work.outcome}
+        self._put(work.kind, _ids(work), {**ended, **_of_work(work)})
 
     def settled(
         self, transport: str, outcome: Outcome, seconds: float | None, ids: Mapping[str, str], /
     ) -> None:
-        self._put("settled", ids, (transport, outcome, seconds))
+        self._put("settled", ids, {"transport": transport, "outcome": outcome, "seconds": seconds})
 
     def audited(self, record: AuditRecord) -> None:
         """Take a record of the audit, if it is of a kind that is an event."""
         if (kind := _kind_of(record)) is not None:
-            ids = {
-                "thread_id": record.thread_id,
-                "message_id": record.message_id,
-                "correlation_id": record.correlation_id,
-            }
-            self._put(kind, ids, (record,))
+            ids = {name: getattr(record, name) for name in IDS}
+            self._put(kind, ids, _of_audit(record))
 
-    def _put(self, kind: str, ids: Mapping[str, str], facts: tuple[object, ...]) -> None:
+    def _put(self, kind: str, ids: Mapping[str, str], fields: Mapping[str, object]) -> None:
+        event = {**fields, **{name: ids.get(name, "") for name in IDS}, "kind": kind}
+        event["at"] = _instant(self._clock())
         with self._lock:
-            seq = self._next
-            self._ring[seq % self._size] = (seq, self._clock(), kind, ids, facts)
-            self._next = seq + 1
+            event["seq"] = self._next
+            self._ring[self._next % self._size] = event
+            self._next += 1
         if self._news is not None and threading.get_ident() == self._thread:
             self._news.set()
             self._news = None
@@ -131,7 +131,9 @@ class EventStream:
             if events:
                 upto += len(events)
                 yield [
-                    _line(one) for one in events if one and wanted.takes(one[2], one[3].get("thread_id", ""))
+                    _line(one)
+                    for one in events
+                    if one and wanted.takes(str(one["kind"]), str(one["thread_id"]))
                 ]
             elif follow:
                 await self._wait()
@@ -158,49 +160,18 @@ def _ids(work: Work) -> Mapping[str, str]:
     return work.ids
 
 
-def _facts(state: str, work: Work) -> tuple[object, ...]:
-    """Return what a line needs of a piece of work, which may change or hold others in memory."""
-    return (
-        state,
-        work.seconds,
-        work.outcome,
-        work.attempt,
-        work.name,
-        work.steps,
-        work.switched_from,
-        work.usage,
-        work.cost_usd,
-        work.ids.get("call_id", ""),
-    )
-
-
-def _of_work(
-    kind: str,
-    state: str,
-    seconds: float,
-    outcome: str,
-    attempt: int,
-    name: str,
-    steps: int,
-    from_model: str,
-    usage: Usage,
-    cost_usd: float | None,
-    call_id: str,
-) -> dict[str, object]:
-    """Return the fields of a line from the facts of a piece of work."""
-    values: dict[str, object] = {"state": state}
-    if state == "ended":
-        values |= {"seconds": round(seconds, 3), "outcome": outcome}
-    match kind:
+def _of_work(work: Work) -> dict[str, object]:
+    """Return the fields of a piece of work, which may change or hold others in memory."""
+    match work.kind:
         case "turn":
-            return {**values, "transport": name, "attempt": attempt, "steps": steps or None}
+            return {"transport": work.name, "attempt": work.attempt, "steps": work.steps or None}
         case "step":
-            return {**values, "step": attempt, "model": name, "from_model": from_model or None}
+            return {"step": work.attempt, "model": work.name, "from_model": work.switched_from or None}
         case "tool":
-            return {**values, "tool": name, "call_id": call_id}
-        case _:
-            tokens = {"input_tokens": usage.prompt, "output_tokens": usage.output}
-            return {**values, **tokens, "model": name, "attempt": attempt, "cost_usd": cost_usd}
+            return {"tool": work.name, "call_id": work.ids.get("call_id", "")}
+        case "model_call":
+            tokens = {"input_tokens": work.usage.prompt, "output_tokens": work.usage.output}
+            return {**tokens, "model": work.name, "attempt": work.attempt, "cost_usd": work.cost_usd}
 
 
 def _kind_of(record: AuditRecord) -> str | None:
@@ -220,33 +191,28 @@ def _kind_of(record: AuditRecord) -> str | None:
 
 def _line(event: _Event) -> EventLine:
     """Return the line of an event; a gap of one if it fits none, which is a bug of ours."""
-    seq, moment, kind, event_ids, facts = event
-    at = _instant(moment)
-    ids = {name: event_ids.get(name, "") for name in ("thread_id", "message_id", "correlation_id")}
-    match facts:
-        case (AuditRecord(kind=recorded, details=details),):
-            values = _of_audit(recorded, details, at, ids["correlation_id"])
-        case (transport, outcome, seconds):
-            values = {"transport": transport, "outcome": outcome, "seconds": seconds}
-        case _:
-            values = _of_work(kind, *facts)  # type: ignore[arg-type]  # made by `_facts`
     try:
-        return event_adapter().validate_python({**values, **ids, "kind": kind, "seq": seq, "at": at})
+        return event_adapter().validate_python(event)
     except ValidationError as error:
-        log.error("events.malformed: %s: %s", kind, error.errors(include_input=False))  # noqa: TRY400
-        return GapLine(seq=seq, at=at, lost=1)
+        faults = error.errors(include_input=False)
+        log.error("events.malformed: %s: %s", event["kind"], faults)  # noqa: TRY400
+        return GapLine.model_validate({"seq": event["seq"], "at": event["at"], "lost": 1})
 
 
-def _of_audit(kind: str, details: Mapping[str, object], at: str, correlation_id: str) -> dict[str, object]:
-    """Return the fields of a line from the details of a record of the audit, which has no message of an error."""
-    values = {name: value for name, value in details.items() if name not in ("report", "reason", "error")}
+def _of_audit(record: AuditRecord) -> dict[str, object]:
+    """Return the fields of a record of the audit, which has no message of an error."""
+    details = record.details
+    values: dict[str, object] = {
+        name: value for name, value in details.items() if name not in ("report", "reason", "error")
+    }
     match details.get("report"):
         case dict(report):
-            described = {"message": "", "timestamp": at, "correlation_id": correlation_id, "context": {}}
+            known = {"timestamp": record.at, "correlation_id": record.correlation_id}
+            described = {"message": "", **known, "context": {}}
             values["error"] = {**described, "recoverable": False, "suggestion": "", **report}
         case _:
             pass
-    match kind, str(details.get("event", "")).partition(".")[2]:
+    match record.kind, str(details.get("event", "")).partition(".")[2]:
         case "budget", "paused":
             values["state"] = "paused"
         case "circuit", state:

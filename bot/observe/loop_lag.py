@@ -1,13 +1,7 @@
 """Measures the lag of the event loop from a separate thread, and logs the stack of whatever blocks it.
 
-The thread asks the loop for a reply, again and again, and measures the wait. After a suspended machine or a stopped
-process the clock alone would report a stall, so the wait is cut into short slices:
-
-| the slice took        | the process meanwhile                   | counts as blocked                |
-|-----------------------|-----------------------------------------|----------------------------------|
-| about its normal time | (any)                                   | the whole slice                  |
-| much longer           | worked: something held the interpreter  | the CPU time of the process      |
-| much longer           | did little: stopped, asleep or starved  | one normal slice                 |
+The thread asks the loop for a reply, again and again. The lag is the time from when it meant to ask to the reply: a
+call that holds the interpreter, and this thread with it, is found too. A process that was stopped counts as blocked.
 
 A stall longer than ``slow_s`` plus the time between two requests is always found, a shorter one sometimes. Each stall
 is logged twice: with the stack when it is found, and when it ends.
@@ -31,7 +25,6 @@ log = logging.getLogger(__name__)
 
 SLICES = 5
 """Slices in ``slow_s``."""
-LATE = 4.0
 LEAST_S = 0.05
 """The lowest ``slow_s``. Measuring more finely would cost more than it finds."""
 FRAMES = 25
@@ -39,25 +32,6 @@ FRAMES = 25
 QUIET_S = 10.0
 """At most one stack is logged in this time. The others are counted."""
 REMEMBERED_S = 60
-
-
-class Stall:
-    """How long the loop has been blocked, in seconds. Pure: the caller reads the clocks.
-
-    A wait of ``slice_s`` that took more than ``late`` times as long is not explained by a busy machine.
-    """
-
-    def __init__(self, slice_s: float, now: float, cpu: float, late: float = LATE) -> None:
-        self.lasted_s = 0.0
-        self._slice_s, self._late_s = slice_s, late * slice_s
-        self._now, self._cpu = now, cpu
-
-    def look(self, now: float, cpu: float) -> float:
-        """Add the time since the last look, and return how long the loop has been blocked."""
-        took, worked = now - self._now, cpu - self._cpu
-        self._now, self._cpu = now, cpu
-        self.lasted_s += took if took <= self._late_s else max(self._slice_s, min(worked, took))
-        return self.lasted_s
 
 
 class LoopLag:
@@ -89,31 +63,29 @@ class LoopLag:
     def _watch(self, loop: asyncio.AbstractEventLoop, ident: int) -> None:
         reply, pause_s = threading.Event(), self._slow_s / 2
         while True:
-            pause = Stall(pause_s, *_clocks(), late=1.0)
+            due_at = time.monotonic() + pause_s
             if self._ended.wait(pause_s):
                 return
-            if (held_s := pause.look(*_clocks()) - pause_s) >= self._slow_s:  # this thread itself had to wait
-                self._note(held_s)
-                self._log_stack(held_s, ident)
             reply.clear()
             try:
                 loop.call_soon_threadsafe(reply.set)
             except RuntimeError:  # the loop is closed: the process ends
                 return
-            self._await(reply, ident)
+            self._await(reply, due_at, ident)
 
-    def _await(self, reply: threading.Event, ident: int) -> None:
+    def _await(self, reply: threading.Event, due_at: float, ident: int) -> None:
         """Wait for the loop's reply, and log what blocks it if the reply is late."""
-        stall, slow, logged, replied = Stall(self._slice_s, *_clocks()), False, False, False
+        lag_s, slow, logged, replied = 0.0, False, False, False
         while not replied:
             replied = reply.wait(self._slice_s)
             if self._ended.is_set():
                 return
-            if stall.look(*_clocks()) >= self._slow_s and not slow:
-                slow, logged = True, self._log_stack(stall.lasted_s, ident)
-        self._note(stall.lasted_s)
+            lag_s = time.monotonic() - due_at
+            if lag_s >= self._slow_s and not slow:
+                slow, logged = True, self._log_stack(lag_s, ident)
+        self._note(lag_s)
         if logged:
-            log.warning("loop.freed: the event loop turns again", extra={"blocked_s": round(self.now_s, 3)})
+            log.warning("loop.freed: the event loop turns again", extra={"blocked_s": round(lag_s, 3)})
 
     def _note(self, lag_s: float) -> None:
         self.now_s, now = lag_s, int(time.monotonic())
@@ -140,8 +112,3 @@ class LoopLag:
         log.warning("loop.blocked: the event loop does not turn", extra=fields)
         self._logged_at, self._skipped = time.monotonic(), 0
         return True
-
-
-def _clocks() -> tuple[float, float]:
-    """Return the wall clock and the CPU time of this process, in seconds."""
-    return time.monotonic(), time.process_time()

@@ -23,7 +23,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file: its playbook, or its faults, each with its line."""
+    """One file: its playbook, or its faults."""
 
     file_name: str
     playbook: Playbook | None

@@ -1,4 +1,4 @@
-"""From the text of a file to a playbook, or to all of its faults at once, each with its path and line. Pure.
+"""From the text of a file to a playbook, or to all of its faults at once, each with its path. Pure.
 
 `NAME.yaml` is the playbook itself. `NAME.md` has it as front matter, and the prompt of a stage below a heading of the
 stage's name (`## gather`).
@@ -10,11 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from pydantic import JsonValue, ValidationError
-from pydantic_core import from_json
 
 from bot.config.document import path_of
 from bot.config.load import faults_of
@@ -26,8 +23,8 @@ from threads.store.checksummed_lines import scrub
 LARGEST = 64_000
 """Bytes of a file."""
 
-DEEPEST, MOST_EVENTS = 50, 10_000
-"""How deep values may be in one another, and how many YAML events they may be."""
+DEEPEST = 50
+"""How deep values may be in one another."""
 
 _BORDER = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _STAGE = re.compile(r"stages\[(\d+)\](?:\.|: )")
@@ -35,19 +32,11 @@ _HEADING = re.compile(r"^## +(.+?)[ \t]*$", re.MULTILINE)
 
 
 class PlaybookInvalid(Exception):
-    """``faults`` has a line for each fault, in the order of the file."""
+    """``faults`` has a line for each fault."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
         self.faults = faults
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """The values of a file, and the line of each place in it."""
-
-    values: JsonValue
-    lines: Mapping[Place, int]
 
 
 def parse_playbook(file_name: str, text: str, known: Known | None = None) -> Playbook:
@@ -56,9 +45,9 @@ def parse_playbook(file_name: str, text: str, known: Known | None = None) -> Pla
     All that it refers to must be *known*; with None, only what it refers to in itself.
     """
     name, _, kind = file_name.rpartition(".")
-    document = _with_prompts(text) if kind == "md" else _read_yaml(text, 0)
+    document = _with_prompts(text) if kind == "md" else _read_yaml(text)
     try:
-        playbook = Playbook.model_validate_json(scrub(json.dumps(document.values, ensure_ascii=False)))
+        playbook = Playbook.model_validate_json(scrub(json.dumps(document, ensure_ascii=False, default=str)))
     except ValidationError as error:
         raise _invalid(document, faults_of(error, Playbook)) from error
     outside = reference_faults(playbook, known) if known else ()
@@ -163,17 +152,16 @@ def _reached(start: str, leads: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _invalid(document: _Document, faults: list[Fault]) -> PlaybookInvalid:
+def _invalid(document: Mapping[str, JsonValue], faults: list[Fault]) -> PlaybookInvalid:
     """Return the error with these faults. One around another is left out: it says no more."""
     around = {place[:size] for place, _ in faults for size in range(len(place))}
-    lines = sorted((_line(document, place), words) for place, words in faults if place not in around)
-    return PlaybookInvalid(*(f"line {line}: {_with_stage(document, words)}" for line, words in lines))
+    return PlaybookInvalid(*(_with_stage(document, words) for place, words in faults if place not in around))
 
 
-def _with_stage(document: _Document, words: str) -> str:
+def _with_stage(document: Mapping[str, JsonValue], words: str) -> str:
     """Return the words of a fault with its stage by name, if the stage has one."""
     if found := _STAGE.match(words):
-        stages = document.values["stages"] if isinstance(document.values, dict) else None
+        stages = document["stages"]
         stage = stages[int(found[1])] if isinstance(stages, list) else None
         name = stage.get("name") if isinstance(stage, dict) else None
         if isinstance(name, str) and NAME.fullmatch(name):
@@ -181,22 +169,15 @@ def _with_stage(document: _Document, words: str) -> str:
     return words
 
 
-def _line(document: _Document, place: Place) -> int:
-    """Return the line of a place, or of the nearest place around it."""
-    while place and place not in document.lines:
-        place = place[:-1]
-    return document.lines.get(place, 1)
-
-
-def _with_prompts(text: str) -> _Document:
+def _with_prompts(text: str) -> dict[str, JsonValue]:
     """Return the front matter of a Markdown file, with the prompts below it."""
     before, *rest = _BORDER.split(text, maxsplit=2)
     if before.strip() or len(rest) != 2:
-        raise PlaybookInvalid("line 1: must begin with front matter between two lines of ---")
-    document = _read_yaml(rest[0], before.count("\n"))
+        raise PlaybookInvalid("must begin with front matter between two lines of ---")
+    document = _read_yaml(rest[0])
     _, *sections = _HEADING.split(rest[1])
     prompts = {name: prompt.strip() for name, prompt in zip(sections[::2], sections[1::2], strict=True)}
-    stages = document.values.get("stages") if isinstance(document.values, dict) else None
+    stages = document.get("stages")
     for stage in stages if isinstance(stages, list) else ():
         if isinstance(stage, dict) and isinstance(name := stage.get("name"), str) and name in prompts:
             act = stage.setdefault("act", {})
@@ -208,67 +189,22 @@ def _with_prompts(text: str) -> _Document:
     return document
 
 
-def _read_yaml(text: str, above: int) -> _Document:
-    """Return the values of YAML text with *above* lines before it. Raises `PlaybookInvalid`."""
+def _read_yaml(text: str) -> dict[str, JsonValue]:
+    """Return the values of YAML text. Raises `PlaybookInvalid`."""
     import yaml  # type: ignore[import-untyped]  # noqa: PLC0415 - slow, and only needed if there are playbooks
 
     try:
-        _check_events(text)
-        root = yaml.compose(text, yaml.BaseLoader)
-        lines: dict[Place, int] = {}
-        values = _value(root, (), lines, above + 1) if root else None
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):  # a few aliases can stand for gigabytes
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
+                raise PlaybookInvalid("has a YAML alias (*name), or values too deep in one another")
+        values = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 + above if error.problem_mark else 1
-        raise PlaybookInvalid(f"line {line}: is not valid YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+        place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise PlaybookInvalid(f"is not valid YAML: {error.problem}{place}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PlaybookInvalid("is not valid YAML") from error
-    if not isinstance(values, dict):
-        raise PlaybookInvalid("line 1: must be a mapping with name, description and stages")
-    return _Document(values, lines)
-
-
-def _check_events(text: str) -> None:
-    """Refuse what would take long to read: aliases, and too many or too deep values. Raises `PlaybookInvalid`."""
-    import yaml  # noqa: PLC0415
-
-    depth = 0
-    for count, event in enumerate(yaml.parse(text, yaml.BaseLoader)):
-        if isinstance(event, yaml.AliasEvent):
-            raise PlaybookInvalid("has a YAML alias (*name); write it out")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST or count > MOST_EVENTS:
-            line = event.start_mark.line + 1
-            raise PlaybookInvalid(f"line {line}: has too many values, or values too deep in one another")
-
-
-def _value(node: Any, place: Place, lines: dict[Place, int], first_line: int) -> JsonValue:
-    """Return the value of a YAML node, and note the line of each place in it. Raises `PlaybookInvalid`."""
-    import yaml  # noqa: PLC0415
-
-    lines.setdefault(place, node.start_mark.line + first_line)
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node.value) if node.style is None else str(node.value)
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item, (*place, i), lines, first_line) for i, item in enumerate(node.value)]
-    values: dict[str, JsonValue] = {}
-    for key_node, value_node in node.value:
-        key, line = str(key_node.value), key_node.start_mark.line + first_line
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: is not a plain key")
-        if key in values:
-            first = lines[*place, key]
-            raise PlaybookInvalid(f"line {line}: {path_of((*place, key))}: stands in line {first} already")
-        lines[*place, key] = line
-        values[key] = _value(value_node, (*place, key), lines, first_line)
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise PlaybookInvalid("must be a mapping with name, description and stages")
     return values
-
-
-def _scalar(text: str) -> JsonValue:
-    """Return a scalar without quotes: a value of JSON, or text. So `yes` and `2026-11-25` are text."""
-    if text in ("", "~"):
-        return None
-    try:
-        value: JsonValue = from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return text
-    return value

@@ -1,1 +1,1 @@
-"""State on disk that belongs to no single thread: JSON files, folder layout, migrations, restore, PostgreSQL."""
+"""State on disk that belongs to no single thread: JSON files, folder layout and version, restore, PostgreSQL."""

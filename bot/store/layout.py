@@ -1,7 +1,7 @@
 """The files of a data folder: which there are, their schemas, and when a backup copies them.
 
-One table has all of it. A backup takes its order from it (`Step`), and an upgrade its versions. A test walks the
-folder of a whole run and fails for a file that is not in the table. Patterns are relative to the data folder. ``*``
+One table has all of it: a backup takes its order from it (`Step`), and a start the versions it knows. A test walks
+the folder of a whole run and fails for a file that is not in the table. Patterns are relative to the folder. ``*``
 stands for anything within a name, and ``**`` at the end for anything below.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from threads.store.checksummed_lines import SCHEMA_VERSION
 
 DATA_VERSION = 1
-"""The version of the whole folder. A change of a schema below raises it by one and needs a migration."""
+"""The version of the whole folder. A change of a schema below raises it by one."""
 
 
 class Step(IntEnum):
@@ -92,7 +92,7 @@ KINDS = (
     Kind("threadfast.log*", "the log of `threadfast chat`", None, Step.NEVER),
     Kind("restoring.json", "a restore that has begun to change the folder", 1, Step.NEVER),
     Kind("restoring/**", "a restore under way", None, Step.NEVER),
-    Kind("before-*/**", "what a restore or an upgrade replaced", None, Step.NEVER),
+    Kind("before-*/**", "what a restore replaced", None, Step.NEVER),
 )
 
 SIDECAR = ".broken"

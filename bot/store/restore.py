@@ -137,7 +137,7 @@ def finish(data: Path) -> bool:
 
 
 def _there(data: Path) -> list[str]:
-    """Return the names in the folder, without what earlier restores and upgrades have put aside."""
+    """Return the names in the folder, without what earlier restores have put aside."""
     return sorted(
         name
         for name in (path.name for path in data.iterdir())

@@ -25,7 +25,7 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Append, AuditFiles, AuditRecord, ignore
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import NO_DRIVER, ConfigInvalid
-from bot.store.migrations import prepare
+from bot.store.data_version import prepare
 from bot.store.restored_answers import Restored, restored
 from bot.wiring.escalation import Claim, always
 from threads.file_store import FileStore
@@ -99,7 +99,7 @@ def _files(
     ledger = Ledger(disk, data / "usage", offload=offload, now=now)
 
     def open_all() -> None:
-        prepare(data, now)
+        prepare(data)
         ledger.open()
 
     return Storage(

@@ -479,12 +479,9 @@ async def test_no_child_is_given_one(tmp_path):
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(children)
-            await made.turn("write.", Tool("c0", "write_file", {"path": "a.txt", "content": "word\n" * 1000}))
-            await made.turn("search.", Tool("c1", "search_files", {"text": "(w+)+$", "regex": True}))
             await made.turn("ask.", Tool("c2", "teller__environment"))
             tasks.cancel_scope.cancel()
         kinds = {line.split("\0")[-2] if "\0" in line else line for line, _ in pids}
-        assert any("regex_process" in kind for kind in kinds), kinds
         assert any("server.py" in kind for kind in kinds), kinds
         for line, environment in pids:
             assert found_in(line) == []

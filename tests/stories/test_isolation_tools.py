@@ -18,7 +18,6 @@ from bot.ports.tool import Arguments
 from bot.schedules.store import Schedule, Schedules, SchedulesFile
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.quota import Quota
-from bot.tools.files.search import SearchFiles
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL
 from tests.one_model import OneModel
@@ -118,21 +117,6 @@ async def test_two_hundred_calls_that_hang_hold_eight_places_of_their_own_thread
             await platform.settled("mbad", "mstop")
         assert hangs.inside == 0
     assert platform.outcomes["mbad"] == "stopped"
-
-
-async def test_searches_that_never_end_cost_the_others_no_answer(tmp_path, platform):
-    workspace = thread_folder(tmp_path, BAD) / "workspace"
-    workspace.mkdir(parents=True)
-    (workspace / "a.txt").write_text(f"{'a' * 60}!\n")
-    calls = (ToolCall(f"c{n}", "search_files", {"text": f"(a+)+{n}", "regex": True}) for n in range(50))
-    search = SearchFiles(anyio.to_thread.run_sync)
-    async with running(tmp_path, platform, Calling(*calls), tools=[search]) as bot:
-        await bot.orchestrator.receive(message("bad", thread=BAD))
-        await answered(bot, platform)
-        assert "mbad" not in platform.outcomes
-        await bot.orchestrator.receive(message("stop", text="/stop", thread=BAD))
-        with anyio.fail_after(WITHIN_S):
-            await platform.settled("mbad")
 
 
 async def test_what_is_too_long_is_kept_by_each_thread_for_itself_under_one_call_id(tmp_path, platform):

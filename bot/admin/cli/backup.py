@@ -51,7 +51,7 @@ def backup(
 
     FILE may be a folder; without one it is made here, named by the time. The copy holds conversations in plain text:
     only you can read it (mode 0600). It does not hold settings.json and credentials, which are not in the data
-    folder, and what earlier restores and upgrades have put aside (before-*).
+    folder, and what earlier restores have put aside (before-*).
 
     Exit code 1: something could not be read and is not in it; the rest is.
     """

@@ -60,7 +60,7 @@ def list_playbooks(settings_file: Path | None, data: Path | None, as_json: bool)
 @settings_option
 @data_option
 def check_playbooks(files: tuple[Path, ...], settings_file: Path | None, data: Path | None) -> None:
-    """Check all playbooks of the data folder, or FILES. Prints each fault with its line and path."""
+    """Check all playbooks of the data folder, or FILES. Prints each fault with its path."""
     if files:
         from bot.playbooks.references import Known
 

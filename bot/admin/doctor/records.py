@@ -14,8 +14,8 @@ from bot.host.checks import Context, Findings
 from bot.reports.files import FileReader
 from bot.reports.line_reader import Damage
 from bot.reports.thread import journal
+from bot.store.data_version import version_of
 from bot.store.layout import DATA_VERSION, SIDECAR
-from bot.store.migrations import version_of
 from threads.errors import NewerSchema
 from threads.journal.records import Intent, Received, Settled, Started
 from transports.shared.checks import Finding
@@ -105,8 +105,7 @@ def _version(data: Path) -> Finding:
         return Finding(
             name, "fail", found, "The bot does not start with it, and changes nothing there.", UPDATE
         )
-    older = f"{version}; the next start makes {DATA_VERSION} of it, and keeps the old files"
-    return Finding(name, "ok", str(version) if version == DATA_VERSION else older)
+    return Finding(name, "ok", str(version))
 
 
 def _journal(summary: JournalSummary, *, running: bool) -> Finding:

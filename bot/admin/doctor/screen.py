@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Group
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.terminal import console
+from bot.admin.terminal import MARKS, console
 from bot.reports.safe_text import flat, plain
 from transports.shared.checks import Finding, State
 
-STYLES: Mapping[State, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-GROUPS: Mapping[str, str] = {
-    **dict.fromkeys(("version", "user", "open_files"), "Machine"),
-    **dict.fromkeys(("settings", "secrets"), "Settings"),
-    "data": "Data folder",
-    "bot": "Running bot",
-    **dict.fromkeys(("model", "transcription"), "Models"),
-    **dict.fromkeys(("sandbox", "browser", "playbooks", "mcp_servers"), "Tools"),
-    **dict.fromkeys(("slack", "discord", "web", "transports"), "Platforms"),
-}
 STATE_WIDTH, NAME_WIDTH = 4, 18
-INDENT = STATE_WIDTH + NAME_WIDTH + 4
-
-
-def group_of(name: str) -> str:
-    return GROUPS.get(name.partition(".")[0], "Other")
 
 
 class Screen:
@@ -39,17 +22,13 @@ class Screen:
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.console = console(out)
-        self._group = ""
 
     def tell(self, finding: Finding) -> None:
         if not self.console.is_terminal:
             for line in plain_lines(finding):
                 print(line, file=self.console.file, flush=True)
             return
-        if (group := group_of(finding.name)) != self._group:
-            self._group = group
-            self.console.print(Text(f"\n{group}", "bold"))
-        self.console.print(render(finding, self.console.width))
+        self.console.print(render(finding))
 
     @contextmanager
     def waiting(self) -> Iterator[Callable[[Sequence[str]], None]]:
@@ -63,7 +42,7 @@ class Screen:
         words = [f"{count} {word}" for word, count in _counts(findings)]
         summary = f"{len(findings)} checks in {took_s:.1f} s: {', '.join(words)}."
         if self.console.is_terminal:
-            self.console.print(Text(f"\n{summary}", STYLES[worst(findings)]))
+            self.console.print(Text(f"\n{summary}", MARKS[worst(findings)][1]))
             self.console.print(Text("To report a problem: threadfast doctor --bundle", "dim"))
         else:
             print(summary, file=self.console.file)
@@ -83,22 +62,19 @@ def worst(findings: Sequence[Finding]) -> State:
     return "fail" if "fail" in states else "warn" if "warn" in states else "ok"
 
 
-def render(finding: Finding, width: int) -> Padding:
-    """Return a finding for a terminal of this width."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for room in (STATE_WIDTH, NAME_WIDTH, max(20, width - INDENT - 1)):
-        grid.add_column(width=room, overflow="fold")
-    state, name = Text(finding.state, STYLES[finding.state]), Text(plain(finding.name))
-    above: list[Text] = []
-    if len(name) > NAME_WIDTH:  # a long name has a line of its own: cut in two it cannot be read
-        above = [Text.assemble(state, " " * (STATE_WIDTH + 2 - len(state)), name, overflow="fold")]
-        state = name = Text()
-    grid.add_row(state, name, Text(plain(finding.found)))
+def render(finding: Finding) -> Table:
+    """Return a finding for a terminal."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(min_width=NAME_WIDTH, overflow="fold")
+    grid.add_column(overflow="fold", ratio=1)
+    mark, colour = MARKS[finding.state]
+    grid.add_row(Text(mark, colour), Text(plain(finding.name)), Text(plain(finding.found)))
     if finding.meaning and finding.state != "ok":
         grid.add_row("", "", Text(plain(finding.meaning), "dim"))
     if finding.fix:
         grid.add_row("", "", Text(f"→ {plain(finding.fix)}", "dim" if finding.state == "ok" else "cyan"))
-    return Padding(Group(*above, grid), (0, 0, 0, 1))
+    return grid
 
 
 def plain_lines(finding: Finding) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.admin.model_failures import KEY_PAGES
 from bot.admin.setup import tokens
-from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.dialog import Screen
 from bot.admin.setup.draft import Draft
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
@@ -31,33 +31,32 @@ def variable_of(provider: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in provider.upper()) + "_API_KEY"
 
 
-def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None, *, anew: bool) -> None:
-    """Let *draft* refer to the key of the provider *name*; *anew* asks for a new key.
+def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None) -> None:
+    """Let *draft* refer to the key of the provider *name*: from *key_file*, found (`Draft.find_secret`), or pasted.
 
     Several keys are only looked up: a person edits their list. Raises `ConfigInvalid` if a person must enter a key
     and nobody can be asked.
     """
     provider = draft.loaded().settings.providers[name]
     if provider.api_keys:
-        if anew or key_file:
+        if key_file:
             raise ConfigInvalid(f"providers.{name}.api_keys lists several keys; change them there")
         for reference in provider.api_keys:
             resolve_secret(reference, draft.loaded().environ)
         return
-    open_here = provider.api_key is None and is_local(provider)
-    if OWN_FORM.get(name, "") in screen.pasted:
-        _ask(draft, name, provider, screen)
-    elif key_file and not anew:
+    if key_file:
         secret = tokens.read_secret(key_file, "--key-file")
         if fault := _fault(name, secret, provider):
             raise ConfigInvalid(f"--key-file {key_file}: {fault}")
         _keep(draft, name, secret)
-    elif not anew and (_found(draft, name, provider) or open_here):
         return
-    elif (
-        provider.api_key or screen.interactive
-    ):  # else an open server elsewhere; if it is not, it will say so
-        _ask(draft, name, provider, screen)
+    reference, variable = provider.api_key or "", variable_of(name)
+    secret, found = draft.find_secret(reference, file_of(name), variable)
+    if secret:
+        if found != reference or not found:
+            draft.put(found or f"env:{variable}", "providers", name, "api_key")
+    elif reference or (screen.interactive and not is_local(provider)):
+        _ask(draft, name, provider, screen)  # else an open server; if it is not, it will say so
 
 
 def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
@@ -74,49 +73,26 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
     return settings, {**loaded.environ, PENDING: draft.secrets[file]}
 
 
-def _found(draft: Draft, name: str, provider: Provider) -> bool:
-    """Return whether the key is where the settings say, in the environment, or stored by an earlier setup."""
-    variable = variable_of(name)
-    if provider.api_key:
-        try:
-            resolve_secret(provider.api_key, draft.loaded().environ)
-        except ConfigInvalid:
-            pass  # it may be kept all the same, or is asked for
-        else:
-            return True
-    elif draft.environ.get(variable, "").strip():
-        draft.put(f"env:{variable}", "providers", name, "api_key")
-        return True
-    if draft.stored_secret(file_of(name)):
-        draft.put(f"file:{file_of(name)}", "providers", name, "api_key")
-        return True
-    return False
-
-
 def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
     kind, _, variable = (provider.api_key or "").partition(":")
     variable = variable if kind == "env" else variable_of(name)
-    otherwise = f"{title(name)} needs a key: set {variable}, or name a file that holds it with --key-file"
     optional = provider.api_key is None
     if page := KEY_PAGES.get(name):
         screen.say(f"{title(name)} keys are made at {page}", state="fix")
-    for _ in range(TRIES):
-        if pasted := screen.pasted.pop(OWN_FORM.get(name, ""), ""):
-            _keep(draft, name, pasted)
-            return
-        empty = ", Enter for none" if optional else ""
-        pasted_text = screen.ask_secret(f"Paste the {title(name)} key (hidden{empty})", otherwise=otherwise)
-        if not pasted_text.strip() and optional:
-            return
-        if not (fault := _fault(name, pasted_text, provider)):
-            _keep(draft, name, tokens.words(pasted_text)[0])
-            return
-        other = [word for word in tokens.words(pasted_text) if tokens.kind(word) in screen.wanted]
-        for word in other:
-            screen.set_aside(word)
-        if not other:
-            screen.say(fault, state="warn")
-    raise ConfigInvalid(f"No key for {title(name)} was given; nothing was changed")
+
+    def key(pasted: str) -> str:
+        if (pasted or not optional) and (fault := _fault(name, pasted, provider)):
+            raise ConfigInvalid(fault)
+        return "".join(tokens.words(pasted))
+
+    pasted = screen.ask(
+        f"Paste the {title(name)} key (hidden{', Enter for none' if optional else ''})",
+        key,
+        hidden=True,
+        otherwise=f"{title(name)} needs a key: set {variable}, or name a file that holds it with --key-file",
+    )
+    if pasted:
+        _keep(draft, name, pasted)
 
 
 def _fault(name: str, pasted_text: str, provider: Provider) -> str:

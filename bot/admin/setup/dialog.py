@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from rich.status import Status
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.setup import tokens
-from bot.admin.terminal import console, prompt
+from bot.admin.terminal import MARKS, console, prompt
 from bot.guards.redaction import Masker
 from bot.ports.config_error import ConfigInvalid
 
-MARKS = {
-    "ok": ("✓", "green"),
-    "warn": ("!", "yellow"),
-    "fail": ("✗", "red"),
-    "fix": ("→", "bold"),
-    "": (" ", ""),
-}
-TRIES = 6
-"""How often one thing is asked before the setup ends."""
+T = TypeVar("T")
 
 WIDTH = 96
 """Columns: longer lines are hard to read."""
@@ -34,10 +26,6 @@ class Screen:
     def __init__(self, *, interactive: bool, quiet: bool = False) -> None:
         self.interactive = interactive
         self.mask = Masker()
-        self.wanted: frozenset[str] = frozenset()
-        """Kinds of secrets (`bot.admin.setup.tokens`) that this setup uses."""
-        self.pasted: dict[str, str] = {}
-        """Secrets by kind that were pasted at another question; the step that needs one takes it from here."""
         self._console = console(quiet=quiet)
         if self._console.is_terminal:
             self._console.width = min(self._console.width, WIDTH)
@@ -99,34 +87,24 @@ class Screen:
         """Show that something is under way, on a terminal."""
         return self._console.status(Text(text, "dim"))
 
-    def ask(self, question: str, default: str = "", *, otherwise: str = "") -> str:
-        """Ask, and return the answer. Raises `ConfigInvalid` with *otherwise* if nobody can be asked.
+    def ask(
+        self,
+        question: str,
+        read: Callable[[str], T],
+        default: str = "",
+        *,
+        hidden: bool = False,
+        otherwise: str = "",
+    ) -> T:
+        """Ask until *read* takes the answer, and return what it makes of it. Ctrl-C ends the setup.
 
-        If the answer is a secret, it goes to ``pasted``, and ``""`` is returned.
+        *read* raises `ConfigInvalid` for an answer to give again. This raises it with *otherwise* if nobody can be
+        asked.
         """
-        self._require_person(otherwise)
-        answer = prompt(question, default, is_hidden=tokens.looks_secret).strip()
-        if not tokens.looks_secret(answer):
-            return answer
-        for word in tokens.words(answer):
-            self.set_aside(word)
-        return ""
-
-    def set_aside(self, secret: str) -> None:
-        """Store a secret for the step that needs it, or say that it has no use here."""
-        kind = tokens.kind(secret)
-        if kind in self.wanted and tokens.usable(secret):
-            self.pasted[kind] = secret
-            self.say(f"That is {kind}. It is used as one and was not shown.", state="ok")
-        else:
-            what = f"That is {kind}" if kind else "That looks like a secret"
-            self.say(f"{what}, which is not needed here. It was not shown or stored.", state="warn")
-
-    def ask_secret(self, question: str, *, otherwise: str = "") -> str:
-        """Ask for what must not be seen; an empty line is an answer."""
-        self._require_person(otherwise)
-        return prompt(question, "", is_hidden=lambda _: True)
-
-    def _require_person(self, otherwise: str) -> None:
         if not self.interactive:
             raise ConfigInvalid(otherwise)
+        while True:
+            try:
+                return read(prompt(question, default, hidden=hidden).strip())
+            except ConfigInvalid as error:
+                self.say(str(error), state="warn")

@@ -25,7 +25,15 @@ from typing import Self
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from bot.config.load import CREDENTIALS, MAX_FILE_BYTES, MAX_SECRET_BYTES, Loaded, json_schema, load_bytes
+from bot.config.load import (
+    CREDENTIALS,
+    MAX_FILE_BYTES,
+    MAX_SECRET_BYTES,
+    Loaded,
+    json_schema,
+    load_bytes,
+    resolve_secret,
+)
 from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import PosixDisk, temporary_of, write_new
 
@@ -116,6 +124,23 @@ class Draft:
                 return file.read(MAX_SECRET_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
             return ""  # missing or unusable: the setup asks for it
+
+    def find_secret(self, reference: str, name: str, variable: str) -> tuple[str, str]:
+        """Return a secret and the reference to it; ``""`` for a reference that has to be made, ``""`` twice for none.
+
+        | a secret is taken from                                | with the reference        |
+        |-------------------------------------------------------|---------------------------|
+        | where the settings say, if that is another place      | *reference*               |
+        | the environment                                       | ``""``                    |
+        | ``credentials/``, from an earlier run                 | ``file:`` and its *name*  |
+        """
+        if reference != f"file:{name}":
+            with suppress(ConfigInvalid):  # other places are searched, then a person is asked
+                return resolve_secret(reference, self.loaded().environ), reference
+        if fresh := self.environ.get(variable, "").strip():
+            return fresh, ""
+        stored = self.stored_secret(name)
+        return stored, f"file:{name}" if stored else ""
 
     def loaded(self) -> Loaded:
         """Return the settings as they would be read. Raises `ConfigInvalid`, naming options where those are wrong."""

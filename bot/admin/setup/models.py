@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import anyio
 
 from bot.admin.model_failures import explain_failure
-from bot.admin.setup.api_keys import OWN_FORM, enter_key, file_of, pending
-from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.api_keys import enter_key, file_of, pending
+from bot.admin.setup.dialog import Screen
 from bot.admin.setup.draft import Draft
 from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
@@ -28,9 +28,7 @@ from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ProviderError
-from bot.ports.wording import PASSING
 from bot.wiring.model_chain import catalog_of
-from bot.wiring.remedy import title
 
 PROBE_S = 1.0
 """Seconds for all local servers together."""
@@ -75,28 +73,11 @@ class ModelSelection:
 
     def run(self) -> ModelChoice:
         """Return a model and what is to be written for it. Raises `ConfigInvalid` when there is none to use."""
-        offer, anew = self._decided() or self._picked(), False
-        for _ in range(TRIES):
-            draft = self._draft.copy()
-            try:
-                self._enter(draft, offer, anew=anew)
-            except ConfigInvalid as error:
-                if not self._screen.interactive:
-                    raise
-                self._screen.say(str(error).partition("\n")[0], state="fail")
-                offer = self._picked()
-                continue
-            verified = self._verified(draft, offer)
-            step = "k" if verified is None or verified.ok else self._next_step(offer, verified)
-            match step:
-                case "k":
-                    self._price(draft, offer)
-                    return ModelChoice(draft, offer.model, verified)
-                case "o":
-                    offer, anew = self._picked(), False
-                case answer:
-                    anew = answer == "n"
-        raise ConfigInvalid(f"{offer.model} did not answer; nothing was changed")
+        offer, draft = self._decided() or self._picked(), self._draft.copy()
+        self._enter(draft, offer)
+        verified = self._verified(draft, offer)
+        self._price(draft, offer)
+        return ModelChoice(draft, offer.model, verified)
 
     def _decided(self) -> Offer | None:
         """Return the model if no question is needed."""
@@ -118,11 +99,6 @@ class ModelSelection:
                 yield Offer(model, f"{variable} is set")
             elif self._draft.stored_secret(file_of(_provider(model))):
                 yield Offer(model, f"its key is in {self._draft.credentials.name}/")
-
-    def _pasted(self) -> Iterator[Offer]:
-        for _, model in KEYS:
-            if OWN_FORM[_provider(model)] in self._screen.pasted:
-                yield Offer(model, "its key was pasted")
 
     def _local(self) -> Iterator[Offer]:
         with self._screen.working("Looking for model servers on this machine …"):
@@ -159,20 +135,16 @@ class ModelSelection:
         return self._chosen(choices, default=1 if found else len(choices))
 
     def _chosen(self, offers: Sequence[Offer], default: int) -> Offer:
-        for _ in range(TRIES):
-            answer = self._screen.ask("Number, or any provider/model", str(default), otherwise="--model")
+        def choice(answer: str) -> Offer:
             if answer.isdecimal() and 1 <= int(answer) <= len(offers):
                 return offers[int(answer) - 1]
             if MODEL_NAME.fullmatch(answer):
                 return Offer(answer, "as you said")
-            if pasted := next(self._pasted(), None):
-                return pasted
-            if not answer:
-                continue  # a secret, already reported
-            self._screen.say(f"Enter a number from 1 to {len(offers)}, or provider/model.", state="warn")
-        raise ConfigInvalid("No model was chosen; nothing was changed")
+            raise ConfigInvalid(f"Enter a number from 1 to {len(offers)}, or provider/model.")
 
-    def _enter(self, draft: Draft, offer: Offer, *, anew: bool) -> None:
+        return self._screen.ask("Number, or any provider/model", choice, str(default), otherwise="--model")
+
+    def _enter(self, draft: Draft, offer: Offer) -> None:
         """Put the model, where its provider is, and its key into the *draft*."""
         if offer.model == OFFLINE:
             if offer.pinned or draft.get("model") is not None:
@@ -181,7 +153,7 @@ class ModelSelection:
         self._place(draft, offer)
         draft.put(offer.model, "model", option="--model" if offer.given else "")
         draft.loaded()  # raises for an invalid name
-        enter_key(draft, offer.provider, self._screen, self._options.key_file, anew=anew)
+        enter_key(draft, offer.provider, self._screen, self._options.key_file)
 
     def _place(self, draft: Draft, offer: Offer) -> None:
         """Add the provider's address if it is not known."""
@@ -192,7 +164,7 @@ class ModelSelection:
             said = "--model" if offer.given else "model"
             url = self._screen.ask(
                 f"Address of {name} (OpenAI-compatible, ends in /v1)",
-                "",
+                str,
                 otherwise=f"{said}: {name} is not a known provider; give its address with --base-url",
             )
         if url and not (built_in and built_in.base_url == url):
@@ -218,49 +190,32 @@ class ModelSelection:
             "tokens. Nothing was changed."
         )
         question = f"Price of {offer.model} in USD per million tokens, INPUT/OUTPUT, or 0 if it is free"
-        for _ in range(TRIES):
-            if given == NOTHING and not known:
-                draft.put(True, "providers", offer.provider, "free")
-                return
-            if given:
-                draft.put({"input": given[0], "output": given[1]}, "prices", offer.model)
-                return
-            answer = self._screen.ask(question, otherwise=otherwise)
-            if not (given := price_of(answer)):
-                self._screen.say("Write two numbers, for example 0.50/1.50, or 0.", state="warn")
-        raise ConfigInvalid(otherwise)
+        given = given or self._screen.ask(question, _price_answer, otherwise=otherwise)
+        if given == NOTHING and not known:
+            draft.put(True, "providers", offer.provider, "free")
+        else:
+            draft.put({"input": given[0], "output": given[1]}, "prices", offer.model)
 
     def _verified(self, draft: Draft, offer: Offer) -> Verification | None:
+        """Test the model. Raises `ConfigInvalid` if it does not answer."""
         if offer.model == OFFLINE or not self._options.verify:
             return None
         settings, environ = pending(draft, offer.provider)
         self._screen.hide(secrets_of(settings, environ))
         with self._screen.working(f"Testing {offer.model} …"):
             verified = anyio.run(lambda: verify(offer.model, settings, environ))
-        if verified.ok:
-            self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")
+        if not verified.ok:
+            what, fix = explain_failure(offer.model, verified.error or ProviderError())
+            which = f"--model {offer.model}: " if offer.given else ""
+            raise ConfigInvalid(f"{which}{what} {fix}\nNothing was changed; --no-verify skips the test.")
+        self._screen.say(f"{offer.model} answers", state="ok", detail=f"{verified.took_s:.1f} s")
         return verified
 
-    def _next_step(self, offer: Offer, verified: Verification) -> str:
-        """Report what went wrong; return r, n, o or k. Raises `ConfigInvalid` if nobody can be asked."""
-        error = verified.error or ProviderError()
-        what, fix = explain_failure(offer.model, error)
-        which = f"--model {offer.model}: " if offer.given else ""
-        otherwise = f"{which}{what} {fix}\nNothing was changed; --no-verify skips the test."
-        if not self._screen.interactive:
-            raise ConfigInvalid(otherwise)
-        self._screen.say(what, state="fail")
-        self._screen.say(fix, state="fix")
-        waits = error.code in PASSING or error.code == "payment"
-        default = "r" if waits else "o" if error.code == "model_not_found" else "n"
-        question = f"[r]etry, [n]ew {title(offer.provider)} key, [o]ther model, [k]eep anyway"
-        for _ in range(TRIES):
-            answer = self._screen.ask(question, default)
-            if (letter := answer.lower()[:1]) in {"r", "n", "o", "k"}:
-                return letter
-            if OWN_FORM.get(offer.provider) in self._screen.pasted:
-                return "n"
-        raise ConfigInvalid("Nothing was changed")
+
+def _price_answer(answer: str) -> tuple[float, float]:
+    if price := price_of(answer):
+        return price
+    raise ConfigInvalid("Write two numbers, for example 0.50/1.50, or 0.")
 
 
 def price_of(text: str) -> tuple[float, float] | None:

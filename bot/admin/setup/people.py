@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.dialog import Screen
 from bot.admin.setup.draft import Draft
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.platforms import Platform
@@ -30,14 +30,18 @@ class AccessSetup:
             self._put("users", self._ids(named, "--user"))
         elif self._asks("users", new=self._draft.get("access", "users") is None):
             rest = members.everyone if EVERYONE in users else "nobody more"
-            self._put("users", self._ask_ids(f"Who may use it? Member ids, or Enter for {rest}"))
+            self._put(
+                "users", self._screen.ask(f"Who may use it? Member ids, or Enter for {rest}", self._answer)
+            )
         if named := self._options.admins:
             self._put("admins", self._ids(named, "--admin"))
         elif self._asks("admins"):
             self._screen.say(
                 f"An admin can raise spending limits. Your own id: {members.where}.", state="fix"
             )
-            self._put("admins", self._ask_ids("Who is admin? Member ids, or Enter for nobody"))
+            self._put(
+                "admins", self._screen.ask("Who is admin? Member ids, or Enter for nobody", self._answer)
+            )
         self._warn_without_admin()
         return self._draft
 
@@ -54,14 +58,8 @@ class AccessSetup:
         decided = self._known(key) or EVERYONE in self._members(key)
         return self._screen.interactive and (new or not decided)
 
-    def _ask_ids(self, question: str) -> list[str]:
-        for _ in range(TRIES):
-            answer = self._screen.ask(question, "")
-            try:
-                return self._ids(answer.replace(",", " ").split(), "")
-            except ConfigInvalid as error:
-                self._screen.say(str(error), state="warn")
-        raise ConfigInvalid("Nobody was named; nothing was changed")
+    def _answer(self, answer: str) -> list[str]:
+        return self._ids(answer.replace(",", " ").split(), "")
 
     def _ids(self, named: Sequence[str], option: str) -> list[str]:
         """Return the ids without the marks of mentions. Raises `ConfigInvalid`, naming the *option*."""

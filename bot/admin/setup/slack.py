@@ -12,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from bot.admin.setup import tokens
-from bot.admin.setup.dialog import TRIES, Screen
+from bot.admin.setup.dialog import Screen
 from bot.admin.setup.platforms import Field, Members, Platform
 from bot.config.settings import Settings
 
@@ -54,14 +54,11 @@ def _open(screen: Screen, url: str) -> None:
     """Open the page here, or print its long address on request."""
     here = sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     question = f"{'[o]pen that page, ' if here else ''}[p]rint its address, or Enter to go on"
-    for _ in range(TRIES):
-        answer = screen.ask(question, "o" if here else "").lower()[:1]
-        if answer == "p":
-            screen.address(url)
-            continue
-        if answer == "o" and here:
-            click.launch(url)
-        return
+    answer = screen.ask(question, str.lower, "o" if here else "")
+    if answer == "p":
+        screen.address(url)
+    elif answer == "o" and here:
+        click.launch(url)
 
 
 def _hello(settings: Settings) -> str:

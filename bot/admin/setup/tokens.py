@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 from bot.config.load import MAX_SECRET_BYTES
-from bot.guards.redaction import mask
 from bot.ports.config_error import ConfigInvalid
 
 PIPED_WITHIN_S = 5.0
@@ -39,12 +38,6 @@ FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 """In this order; what fits none may be the key of any other provider."""
 
-_BEGINS = re.compile(
-    r"(?:xox[a-z][.-]|xapp-|xwfp-|sk-|gsk_|xai-|gh[a-z]_|github_pat_|AIza|eyJ)", re.IGNORECASE
-)
-_LONG = re.compile(r"(?=[A-Za-z_]*\d)(?=[\d_]*[A-Za-z])[A-Za-z0-9_]{20,}")
-"""A run of letters and digits that no name of a model has."""
-
 
 def words(pasted: str) -> list[str]:
     """Return what may be secrets in a pasted text: without quotes, ``NAME=``, ``Bearer``, and unseen characters."""
@@ -60,14 +53,6 @@ def words(pasted: str) -> list[str]:
 def kind(secret: str) -> str:
     """Return what a secret is by its form, or ``""``."""
     return next((name for name, form in FORMS if form.fullmatch(secret)), "")
-
-
-def looks_secret(text: str) -> bool:
-    """Return whether something in *text* looks like a secret, or like the beginning of one."""
-    return any(
-        _BEGINS.match(word) or mask(word) != word or ("/" not in word and _LONG.search(word))
-        for word in words(text)
-    )
 
 
 def usable(secret: str) -> bool:

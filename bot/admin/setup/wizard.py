@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.setup import tokens
 from bot.admin.setup.dialog import Screen
 from bot.admin.setup.discord import DISCORD
 from bot.admin.setup.draft import Draft, owned_by_another
@@ -63,8 +62,6 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
     platform = PLATFORMS.get(options.platform)
-    fields = platform.fields if platform else ()
-    screen.wanted = frozenset({tokens.ANTHROPIC, tokens.OPENAI, *(field.kind for field in fields)})
     chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from bot.admin.terminal import MARKS
 from bot.budget.money import usd
 from bot.ports.status import UP, CircuitStatus, NoStatus, Spend, Status, TransportStatus
 from bot.reports.safe_text import flat
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
 State = Literal["ok", "warn", "fail", ""]
 
-MARKS: dict[State, tuple[str, str]] = {
-    "ok": ("●", "green"),
-    "warn": ("●", "yellow"),
-    "fail": ("●", "red"),
-    "": (" ", ""),
-}
 SLOW_S = 0.25
 QUIET_S = 60.0
 BAR = 12

@@ -1,4 +1,4 @@
-"""Numbered SQL migrations, applied in order. They only go forward, and each is safe for the version before."""
+"""The tables, in numbered SQL files. A later file changes what those before it made; older workers accept that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK = 7_777_000
 
 SQL = files(__package__).joinpath("sql")
 STEPS = sum(entry.name.endswith(".sql") for entry in SQL.iterdir())
-"""The number of migrations: `sql/0001.sql` and so on."""
+"""The number of files: `sql/0001.sql` and so on."""
 
 
 def migrate(dsn: str) -> None:
@@ -35,7 +35,7 @@ def migrate(dsn: str) -> None:
 
 
 def schema_of(connection: psycopg.Connection[Any]) -> int:
-    """Return how many migrations the tables have. Raises `NewerSchema`."""
+    """Return how many of the files the tables have. Raises `NewerSchema`."""
     row = connection.execute("SELECT to_regclass('meta') IS NOT NULL").fetchone()
     if row is None or not row[0]:
         return 0

@@ -92,7 +92,7 @@ WORKERS = (
     "extract(epoch FROM clock_timestamp() - w.alive_until)::float8 + %s, "
     "(SELECT count(*) FROM thread t WHERE t.owner = w.id) FROM worker w ORDER BY w.id"
 )
-RECEIVE = "SELECT new, thread, owner FROM receive(NULL, %s, %s, %s, %s)"
+RECEIVE = "SELECT new, thread, owner FROM receive(NULL, %s, %s, %s, %s, NULL, NULL)"
 STAMP = "SELECT clock_timestamp()"
 NOW = "SELECT clock_timestamp()::text"
 

@@ -1,24 +1,20 @@
-"""Searches the files of the workspace. The matching runs in a process that can be killed, `regex_process`."""
+"""Searches the files of the workspace for a plain text. An expression is the shell's to match: one can never end."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from io import BytesIO, TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import anyio
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 from pydantic import Field, JsonValue
 
-from bot.documents.child_process import run_child
-from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolTimeout
+from bot.ports.errors import ToolDenied, ToolError, ToolTimeout
 from bot.ports.tool import Arguments, ErrorType, ItemError, ToolContext, ToolOutput
 from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
@@ -34,10 +30,8 @@ MAX_FILE = 10_000_000
 """Bytes of one file that is searched."""
 
 HEAD = 8_192
-MAX_LINE = 10_000
-"""Bytes of a line that the matching process writes."""
-
-MATCHER = Path(__file__).with_name("regex_process.py")
+EXCERPT = 240
+"""Characters of a matching line that are shown."""
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -46,24 +40,22 @@ class SearchArguments(PathArguments):
     text: str = Field(min_length=1, max_length=1_000, description="What to find, within one line")
     path: str = Field(default=".", max_length=4096, description="Folder or file to search")
     pattern: str = Field(default="", max_length=500, description="Only files like this, e.g. *.py")
-    regex: bool = Field(default=False, description="Read text as a Python regular expression")
     ignore_case: bool = Field(default=False, description="Ignore upper and lower case")
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What a search has found so far; ``failure`` ended it early."""
+    """What a search has found so far."""
 
-    files: list[str] = field(default_factory=list)
+    searched: int = 0
     matches: list[str] = field(default_factory=list)
     errors: list[ItemError] = field(default_factory=list)
     binary: int = 0
     more: bool = False
-    failure: ToolError | None = None
 
     def report(self) -> dict[str, JsonValue]:
         result: dict[str, JsonValue] = {"matches": "\n".join(self.matches), "count": len(self.matches)}
-        result["searched"] = len(self.files)
+        result["searched"] = self.searched
         if self.binary:
             result["binary_skipped"] = self.binary
         if self.more:
@@ -92,64 +84,40 @@ class SearchFiles:
         if scope.cancelled_caught:
             raise ToolTimeout(
                 "The search took too long.",
-                suggestion="Search a smaller folder, or for a plainer text.",
+                suggestion="Search a smaller folder.",
                 partial=findings.report(),
                 origin=outside,
             )
-        if findings.failure:
-            raise findings.failure
         return ToolOutput(findings.report(), tuple(findings.errors[:MAX_ERRORS]), outside)
 
     async def _search(self, arguments: SearchArguments, workspace: Path, findings: _Findings) -> None:
-        files = await self.offload(_list_files, workspace, arguments, findings)
-        pattern = arguments.text if arguments.regex else re.escape(arguments.text)
-        query = f"{json.dumps([pattern, arguments.ignore_case])}\n".encode()
-        try:
-            async with run_child("-S", str(MATCHER)) as matcher, anyio.create_task_group() as tasks:
-                tasks.start_soon(self._feed, matcher, query, workspace, files, findings)
-                await _collect(matcher, findings)
-                tasks.cancel_scope.cancel()
-        except OSError as error:
-            raise ToolError("The search could not be started.", suggestion="Try again.") from error
-
-    async def _feed(
-        self, matcher: Process, query: bytes, workspace: Path, files: Sequence[Entry], findings: _Findings
-    ) -> None:
-        assert matcher.stdin
-        try:
-            await matcher.stdin.send(query)
-            for file in files:
-                data = await self.offload(_read_text, workspace, file, findings)
-                if data is not None:
-                    findings.files.append(_CONTROLS.sub("?", file.path))
-                    await matcher.stdin.send(b"%d\n" % len(data))
-                    await matcher.stdin.send(data)
-            await matcher.stdin.aclose()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the process has ended; `_collect` reads its last output
+        for file in await self.offload(_list_files, workspace, arguments, findings):
+            data = await self.offload(_read_text, workspace, file, findings)
+            if data is None:
+                continue
+            findings.searched += 1
+            room = MAX_MATCHES - len(findings.matches)
+            findings.matches += await self.offload(_matches, file.path, data, arguments, room)
+            if len(findings.matches) == MAX_MATCHES:
+                findings.more = True
+                return
 
 
-async def _collect(matcher: Process, findings: _Findings) -> None:
-    """Collect matches until the end, or until there are enough."""
-    assert matcher.stdout
-    lines = BufferedByteReceiveStream(matcher.stdout)
-    while True:
-        try:
-            line = await lines.receive_until(b"\n", MAX_LINE)
-        except (anyio.EndOfStream, anyio.IncompleteRead):
+def _matches(path: str, data: bytes, arguments: SearchArguments, room: int) -> list[str]:
+    """Return the first *room* lines with the text, each with its place."""
+    name = _CONTROLS.sub("?", path)
+    wanted = arguments.text.lower() if arguments.ignore_case else arguments.text
+    found = []
+    for number, full_line in enumerate(TextIOWrapper(BytesIO(data), "utf-8", "replace", newline="\n"), 1):
+        at = (full_line.lower() if arguments.ignore_case else full_line).find(wanted)
+        if at < 0:
+            continue
+        line = full_line.rstrip("\r\n")
+        start = max(0, min(at - EXCERPT // 4, len(line) - EXCERPT))
+        found.append(f"{name}:{number}: {line[start : start + EXCERPT].strip()}")
+        if len(found) == room:
             break
-        match json.loads(line):
-            case str(reason):
-                findings.failure = ToolInvalidInput(f"This is not a valid regular expression: {reason}")
-            case [index, number, text]:
-                findings.matches.append(f"{findings.files[index]}:{number}: {text}")
-        if len(findings.matches) == MAX_MATCHES:
-            findings.more = True
-            return
-    if await matcher.wait() and not findings.failure:
-        findings.failure = ToolError(
-            "The search took too much time or memory.", suggestion="Search for a plainer text."
-        )
+    return found
 
 
 def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[Entry]:

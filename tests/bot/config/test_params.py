@@ -49,20 +49,20 @@ GOOD = {
     },
 }
 BAD = [
-    ("anthropic", "speed", "slow", "must be one of standard, fast"),
-    ("anthropic", "metadata", {"user": "x"}, 'must be an object {"user_id": text}'),
-    ("anthropic", "stop_sequences", [], "must be a list of 1 to 16 texts"),
+    ("anthropic", "speed", "slow", "must be 'standard' or 'fast'"),
+    ("anthropic", "metadata", {"user_id": "y", "user": "x"}, "is not known here"),
+    ("anthropic", "stop_sequences", [], "must have at least 1 item"),
     ("anthropic", "top_p", 0.5, "Anthropic refuses it since version 2026-10-21 of its API"),
     ("anthropic", "sped", "fast", 'unknown parameter; the nearest known one is "speed"'),
     ("anthropic", "thinking", {"type": "adaptive"}, "use `reasoning` beside `params`"),
     ("anthropic", "max_tokens", 5, "use `max_tokens` at the top"),
     ("anthropic", "speed", "fast", "costs more than the price list says"),
-    ("openai", "top_p", "0.5", "must be a number from 0 to 1"),
-    ("openai", "top_p", True, "must be a number from 0 to 1"),
-    ("openai", "top_p", 1.5, "must be a number from 0 to 1"),
-    ("openai", "parallel_tool_calls", 1, "must be true or false"),
-    ("openai", "text", {"format": {}}, 'must be an object {"verbosity": low, medium or high}'),
-    ("openai", "reasoning", {"effort": "high"}, 'must be an object {"summary": auto, concise or detailed}'),
+    ("openai", "top_p", "0.5", "must be a valid number"),
+    ("openai", "top_p", True, "must be a valid number"),
+    ("openai", "top_p", 1.5, "must be less than or equal to 1"),
+    ("openai", "parallel_tool_calls", 1, "must be a valid boolean"),
+    ("openai", "text", {"verbosity": "long"}, "must be 'low', 'medium' or 'high'"),
+    ("openai", "reasoning", {"summary": "auto", "effort": "high"}, "is not known here"),
     ("openai", "service_tier", "priority", "costs more than the price list says"),
     ("openai", "previous_response_id", "r", "the bot sends the conversation itself"),
     (
@@ -71,7 +71,7 @@ BAD = [
         5,
         'nearest known one is "top_k"; extra_body takes what only this server knows',
     ),
-    ("openai-compatible", "top_k", 5.5, "must be a whole number from -1 to 1000000"),
+    ("openai-compatible", "top_k", 5.5, "must be a valid integer"),
     ("openai-compatible", "n", 2, "the bot takes one answer"),
     ("openai-compatible", "extra_body", {"messages": []}, "the bot sends the conversation itself"),
     ("openai-compatible", "extra_body", {"seed": 1}, "is known; put it into params itself"),
@@ -88,7 +88,7 @@ def faults_of(document: dict) -> list[str]:
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_each_known_parameter_has_a_value_that_is_accepted(kind):
-    assert GOOD[kind].keys() == KNOWN[kind].keys()
+    assert GOOD[kind].keys() == KNOWN[kind]
     assert list(param_faults("params", kind, GOOD[kind], priced=False)) == []
 
 
@@ -101,7 +101,7 @@ def test_a_wrong_one_is_a_fault_with_its_path_and_what_to_do(kind, name, value, 
 
 @pytest.mark.parametrize("kind", KNOWN)
 def test_what_the_bot_sends_itself_is_refused_for_every_kind(kind):
-    for name in OWN.keys() - KNOWN[kind].keys():
+    for name in OWN.keys() - KNOWN[kind]:
         assert len(list(param_faults("p", kind, {name: "x"}, priced=True))) == 1
 
 
@@ -152,4 +152,4 @@ def test_whatever_is_written_there_is_sent_or_is_a_fault_of_one_line(kind, param
     faults = list(param_faults("p", kind, params, priced=False))
     assert all(fault.startswith("p.") and len(fault.splitlines()) == 1 for fault in faults)
     sent = merge(params) if not faults else {}
-    assert not sent.keys() & (OWN.keys() - KNOWN[kind].keys())
+    assert not sent.keys() & (OWN.keys() - KNOWN[kind])

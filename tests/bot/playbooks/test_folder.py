@@ -28,8 +28,8 @@ def test_files_are_read_anew_and_a_faulty_one_stops_no_other(tmp_path):
     write(folder, "notes.txt")
     assert found(library) == {"good.yaml": "good", "bad.yaml": None}
     assert library.problems() == [
-        "bad.yaml: line 1: description: is required",
-        "bad.yaml: line 1: stages: is required",
+        "bad.yaml: description: is required",
+        "bad.yaml: stages: is required",
     ]
     bad.write_text(ONE.format("bad"))
     assert found(library) == {"good.yaml": "good", "bad.yaml": "bad"}
@@ -49,7 +49,7 @@ def test_an_unknown_name_gets_the_nearest_one_and_a_faulty_one_its_faults(tmp_pa
     write(tmp_path, "triage.yaml")
     write(tmp_path, "broken.yaml", "name: broken\ndescription: x\nstages: []\n")
     assert library.find("triag") == "I know no playbook of that name. Did you mean triage? /play lists them."
-    assert library.find("broken").startswith("The playbook broken has faults:\nline 3: stages: ")
+    assert library.find("broken").startswith("The playbook broken has faults:\nstages: ")
 
 
 def test_a_file_with_another_name_is_named_without_what_could_harm_a_screen(tmp_path):

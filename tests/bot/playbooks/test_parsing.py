@@ -1,4 +1,4 @@
-"""A playbook from YAML or Markdown: all faults at once, each with its line, its path and a hint."""
+"""A playbook from YAML or Markdown: all faults at once, each with its path and a hint."""
 
 import json
 
@@ -70,13 +70,13 @@ Second.
     assert (two.act.prompt, two.act.tools) == ("Second.", ())
 
 
-def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key():
+def test_all_faults_of_the_shape_are_told_with_the_nearest_key():
     text = WHOLE.replace("prompt: First.", "promt: First., timeout_s: soon").replace("Second.", "3")
     assert faults(text) == [
-        "line 5: stage one: act.prompt: is required",
-        'line 5: stage one: act.promt: unknown key; the nearest known one is "prompt"',
-        "line 5: stage one: act.timeout_s: must be a valid number",
-        'line 7: stage two: act.prompt: must be a text, such as "one"',
+        "stage one: act.prompt: is required",
+        "stage one: act.timeout_s: must be a valid number",
+        'stage one: act.promt: unknown key; the nearest known one is "prompt"',
+        'stage two: act.prompt: must be a text, such as "one"',
     ]
 
 
@@ -85,17 +85,17 @@ def test_all_faults_of_the_shape_are_told_with_their_lines_and_the_nearest_key()
     [
         (
             "    next: {success: ons}\n",
-            'line 8: stage two: next.success: no stage is called "ons"; the nearest known one is "one"',
+            'stage two: next.success: no stage is called "ons"; the nearest known one is "one"',
         ),
         (
             "    next: {on_error: {timeout: nowhere}}\n",
-            'line 8: stage two: next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
+            'stage two: next.on_error.timeout: no stage is called "nowhere"; there are one, two, end',
         ),
         ("    next: {value: {field: a, cases: {x: one}}}\n    assert: {}\n", "needs a result with fields"),
         ("    next: {failure: one}\n", 'stages lead back to "one"; say how often, with `visits`'),
         (
-            "    setup: {results: [on]}\n",
-            'stage two: setup.results[0]: no stage is called "on"; the nearest known one is "one"',
+            "    setup: {results: [ome]}\n",
+            'stage two: setup.results[0]: no stage is called "ome"; the nearest known one is "one"',
         ),
         (
             "    assert: {checks: [{file: a, command: b}]}\n",
@@ -159,7 +159,7 @@ def test_what_a_stage_names_and_the_settings_do_not_have_is_a_fault(more, fault)
     with pytest.raises(PlaybookInvalid) as invalid:
         parse_playbook("p.yaml", text, KNOWN)
     [line] = invalid.value.faults
-    assert f": stage two: {fault}" in line
+    assert f"stage two: {fault}" in line
     assert parse_playbook("p.yaml", text).stages[1].name == "two", "in itself it is well"
 
 
@@ -172,13 +172,13 @@ def test_a_branch_by_a_field_that_the_schema_does_not_have_is_a_fault():
     schema = "assert: {schema: {type: object, properties: {kind: {type: string}}}}"
     text = stage_two(f"    {schema}\n    next: {{value: {{field: kid, cases: {{x: end}}}}}}\n")
     assert faults(text) == [
-        'line 9: stage two: next.value.field: the schema has no field "kid"; the nearest known one is "kind"'
+        'stage two: next.value.field: the schema has no field "kid"; the nearest known one is "kind"'
     ]
 
 
 def test_a_stage_that_nothing_leads_to_is_a_fault():
     text = WHOLE.replace("First.}", "First.}\n    next: {success: end}")
-    assert faults(text) == ['line 7: stage two: nothing leads to "two"; name it in a `next`, or remove it']
+    assert faults(text) == ['stage two: nothing leads to "two"; name it in a `next`, or remove it']
 
 
 def test_a_circle_with_a_bound_on_each_stage_is_no_fault():
@@ -193,22 +193,21 @@ def test_a_word_of_play_is_no_name(name):
 
 
 def test_the_name_is_that_of_the_file():
-    assert faults(WHOLE, "q.yaml") == ['line 1: name: must be the name of its file, "q"']
+    assert faults(WHOLE, "q.yaml") == ['name: must be the name of its file, "q"']
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "line 1: must be a mapping with name, description and stages"),
-        ("- a\n", "line 1: must be a mapping with name, description and stages"),
-        ("a: [\n", "line 2: is not valid YAML"),
-        ("a: 1\na: 2\n", "line 2: a: stands in line 1 already"),
-        ("a: &x [1]\nb: *x\n", "has a YAML alias (*name); write it out"),
-        ("[" * 60_000, "line 1: has too many values, or values too deep in one another"),
-        ("- " * 30_000, "line 1: has too many values, or values too deep in one another"),
-        ("\n".join(f"{' ' * n}a:" for n in range(340)), "values too deep in one another"),
-        ("".join(f"k{n}: 1\n" for n in range(6000)), "has too many values"),
-        ("? [1]\n: 2\n", "is not a plain key"),
+        ("", "must be a mapping with name, description and stages"),
+        ("- a\n", "must be a mapping with name, description and stages"),
+        ("a: [\n", "is not valid YAML: expected the node content, but found '<stream end>', line 2"),
+        ("a: &x [1]\nb: *x\n", "has a YAML alias (*name)"),
+        ("[" * 60_000, "too deep in one another"),
+        ("- " * 30_000, "too deep in one another"),
+        ("? [1]\n: 2\n", "is not valid YAML"),
+        ("1: 2\n", "must be a mapping with name, description and stages"),
+        ("a: 2026-13-45\n", "is not valid YAML"),
     ],
 )
 def test_what_is_no_playbook_at_all_is_told_in_a_line(text, fault):
@@ -216,10 +215,9 @@ def test_what_is_no_playbook_at_all_is_told_in_a_line(text, fault):
     assert fault in line
 
 
-def test_words_that_other_versions_of_yaml_take_for_values_are_text():
-    text = WHOLE.replace("First.", "yes").replace("A playbook.", "2026-11-25")
-    playbook = parse_playbook("p.yaml", text)
-    assert (playbook.stages[0].act.prompt, playbook.description) == ("yes", "2026-11-25")
+def test_a_date_is_text():
+    playbook = parse_playbook("p.yaml", WHOLE.replace("A playbook.", "2026-11-25"))
+    assert playbook.description == "2026-11-25"
 
 
 def test_half_a_character_is_replaced():

@@ -12,7 +12,7 @@ import pytest
 
 from bot.admin.backup import DEEPEST, back_up, size_of
 from bot.store.archive import ABOUT, CONTENTS, BackupDamaged, verify
-from bot.store.migrations import prepare
+from bot.store.data_version import prepare
 from bot.store.restore import RestoreRefused
 from tests.bot.store.archives import nested_folders, now, put_back, tree
 from threads.errors import NewerSchema
@@ -76,7 +76,7 @@ def test_no_folder_takes_the_place_of_a_file_that_every_start_needs(tmp_path, fi
     with pytest.raises(BackupDamaged, match="no backup of Threadfast holds"):
         put_back(file, tmp_path / "again")
     assert [path.name for path in (tmp_path / "again").iterdir()] == ["lock"]
-    prepare(tmp_path / "again", now)
+    prepare(tmp_path / "again")
 
 
 @pytest.mark.parametrize("mtime", ["nan", "inf", "-1e30", "9223372036854775808"])
@@ -219,7 +219,7 @@ def test_a_restore_that_cannot_be_understood_is_told_and_every_byte_left(data, s
     (data / "restoring.json").write_bytes(said)
     before = {path: path.is_file() and path.read_bytes() for path in data.rglob("*")}
     with pytest.raises(NewerSchema, match=r"restoring\.json"):
-        prepare(data, now)
+        prepare(data)
     assert {path: path.is_file() and path.read_bytes() for path in data.rglob("*")} == before
 
 

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.store.data_version import version_of
 from bot.store.layout import DATA_VERSION, kind_of
-from bot.store.migrations import version_of
 from tests.bot.store.old_data import ANSWERED, ASKED, BEGAN, CUT, SETTINGS, TickingClock, make
 from tests.patience import WITHIN_S
 from tests.serving import Chat, serving

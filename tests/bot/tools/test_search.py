@@ -1,13 +1,11 @@
 """Searching the workspace: what is found, and that nothing a model asks for holds the bot up."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import pytest
 
-from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound, ToolTimeout
+from bot.ports.errors import ToolDenied, ToolNotFound, ToolTimeout
 from bot.tools.files import search as module
 from bot.tools.files.search import MAX_MATCHES, SearchArguments, SearchFiles
 from tests.patience import WITHIN_S
@@ -38,20 +36,6 @@ async def matches(context, text, **more):
     return found.split("\n") if found else []
 
 
-def matchers():
-    """Return the processes of ours that match."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if module.MATCHER.name.encode() in (entry / "cmdline").read_bytes():
-                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                    found += [entry.name] if int(stat[1]) == os.getpid() else []
-            except OSError:
-                continue
-    return found
-
-
 async def test_a_text_is_found_with_its_files_and_lines_and_no_link_is_followed(context):
     found = await search(context, "needle")
     assert found.result == {
@@ -62,14 +46,11 @@ async def test_a_text_is_found_with_its_files_and_lines_and_no_link_is_followed(
     }
     assert found.errors == ()
     assert found.origin == ""
-    assert matchers() == []
 
 
 async def test_a_search_can_be_told_where_and_how(context):
     assert await matches(context, "needle.") == ["notes.md:4: needle."]
-    assert await matches(context, "^needle.", regex=True) == ["notes.md:4: needle.", "src/a.py:1: needle = 1"]
-    assert len(await matches(context, "^A NEEDLE", regex=True, ignore_case=True)) == 1
-    assert await matches(context, "needle$", regex=True) == ["notes.md:2: a Needle, and a needle"]
+    assert await matches(context, "(") == []
     assert await matches(context, "needle", pattern="*.py") == ["src/a.py:1: needle = 1"]
     assert await matches(context, "needle", path="/workspace/src") == ["src/a.py:1: needle = 1"]
     assert await matches(context, "NEEDLE", path="src/a.py", ignore_case=True) == ["src/a.py:1: needle = 1"]
@@ -92,34 +73,15 @@ async def test_nothing_outside_is_searched(context, path, refusal):
         await search(context, "needle", path=path)
 
 
-@pytest.mark.parametrize(("limit_s", "call_s"), [(1.0, 60.0), (60.0, 1.0)], ids=["a search", "the call"])
-async def test_an_expression_that_never_ends_is_ended_with_what_was_found(
-    context, monkeypatch, limit_s, call_s
-):
+@pytest.mark.parametrize(("limit_s", "call_s"), [(0.0, 60.0), (60.0, 0.0)], ids=["a search", "the call"])
+async def test_a_search_ends_in_time_with_what_was_found(context, monkeypatch, limit_s, call_s):
     monkeypatch.setattr(module, "TIMEOUT_S", limit_s)
-    (context.workspace / "src" / "b.py").write_text("a" * 40 + "!")
     with pytest.raises(ToolTimeout) as late:
-        await search(replace(context, deadline=anyio.current_time() + call_s), "needle|^(a+)+$", regex=True)
-    assert late.value.partial["count"] == 3
-    assert matchers() == []
-
-
-async def test_a_search_that_is_stopped_leaves_no_process_behind(context):
-    (context.workspace / "b").write_text("a" * 40 + "!")
-    with anyio.move_on_after(0.5) as scope:
-        await search(context, "^(a+)+$", regex=True)
-    assert scope.cancelled_caught
-    assert matchers() == []
-
-
-@pytest.mark.parametrize(
-    "expression",
-    ["(", "a{99999999999999999999}", "(?P<x", "[", "(" * 900, "*", "(?P<" + "\U0001f600" * 990 + ">x)"],
-)
-async def test_what_is_no_expression_is_refused_in_words(context, expression):
-    with pytest.raises(ToolInvalidInput, match="not a valid regular expression"):
-        await search(context, expression, regex=True)
-    assert await matches(context, expression) == []
+        call = SearchFiles(anyio.to_thread.run_sync)(
+            SearchArguments(text="needle"), replace(context, deadline=anyio.current_time() + call_s)
+        )
+        await call
+    assert late.value.partial["count"] == 0
 
 
 async def test_too_many_matches_and_too_long_lines_are_cut_and_said_to_be(context):
@@ -143,15 +105,6 @@ async def test_a_file_that_cannot_be_searched_is_an_error_of_its_own(context, mo
         ("large", "unknown"),
         ("twin", "permission"),
     ]
-
-
-async def test_a_matcher_that_cannot_start_or_dies_is_told_in_words(context, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "MATCHER", tmp_path / "none.py")
-    with pytest.raises(ToolError, match="took too much"):
-        await search(context, "needle")
-    monkeypatch.setattr("sys.executable", str(tmp_path / "none"))
-    with pytest.raises(ToolError, match="could not be started"):
-        await search(context, "needle")
 
 
 async def test_many_files_are_searched(context):

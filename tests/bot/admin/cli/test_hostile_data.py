@@ -16,8 +16,8 @@ from bot.admin.doctor.fixes import LEFT_S, apply_fixes
 from bot.config.settings import Settings
 from bot.host.checks import Context
 from bot.reports.workspace_files import files_of
+from bot.store.data_version import READ_AT_THE_START
 from bot.store.layout import KINDS, Step
-from bot.store.migrations import READ_AT_THE_START
 from tests.bot.store.archives import nested_folders
 from tests.serving import serving
 from threads.errors import NewerSchema

@@ -19,7 +19,7 @@ from bot.admin.doctor.models import Candidate, check_model, finding_of
 from bot.admin.doctor.platforms import check_page
 from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen, group_of
+from bot.admin.doctor.screen import Screen
 from bot.admin.doctor.settings import check_settings
 from bot.config.settings import Budget, Settings
 from bot.host.checks import Check, Context
@@ -56,7 +56,6 @@ def test_json_is_one_document_with_the_same_keys_in_every_check(settings_file, c
     assert all(list(entry) == KEYS for entry in found)
     names = {entry["name"] for entry in found}
     assert {"version", "settings", "secrets", "data.folder", "bot", "model", "sandbox"} <= names
-    assert all(group_of(entry["name"]) != "Other" for entry in found)
 
 
 def test_through_a_pipe_it_is_plain_lines_and_a_sum(settings_file, capsys):
@@ -265,7 +264,7 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
     assert "systemctl" not in fixes["transports.slack.app_token"]
 
 
-def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
+def test_on_a_terminal_it_has_marks_and_arrows(monkeypatch, capsys):
     screen = Screen()
     screen.console = Console(width=80, force_terminal=True, color_system=None, highlight=False)
     with screen.waiting() as waiting:
@@ -275,7 +274,7 @@ def test_on_a_terminal_it_has_groups_and_arrows(monkeypatch, capsys):
         screen.tell(Finding(name, "warn", "word " * 40, "Means it.", "Do it."))
     screen.done([Finding("a", "ok", ""), Finding("b", "fail", "")], 1.0)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert "Data folder" in lines
+    assert any("✓ data.space" in line for line in lines)
     assert any("→ Do it." in line for line in lines)
     assert max(map(len, lines)) <= 80
     assert "2 checks in 1.0 s: 1 ok, 1 failed." in lines

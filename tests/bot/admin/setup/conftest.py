@@ -35,7 +35,7 @@ class Setup:
         """Answer each question with the next of *answers*; one too many asked is Ctrl-C. It ends with *code*."""
         self.asked: list[str] = []
 
-        def prompt(question: str, default: str, *, is_hidden: object) -> str:
+        def prompt(question: str, default: str, *, hidden: bool) -> str:
             self.asked.append(click.unstyle(question))
             if not answers:
                 raise click.Abort

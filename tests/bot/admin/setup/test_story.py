@@ -64,26 +64,3 @@ async def test_one_command_and_two_pastes_later_a_mention_is_answered(terminal, 
         assert "offline/demo" in slack.thread("C1", said.ts)[1].text
         assert BOT_TOKEN not in screen.shown
         assert APP_TOKEN not in screen.shown
-
-
-BRACKETED = "\x1b[200~{}\x1b[201~"
-"""How a terminal marks what was pasted, if it does."""
-
-
-@pytest.mark.parametrize("pasted", [BRACKETED, "{}"], ids=["marked", "unmarked"])
-async def test_a_token_pasted_at_the_first_question_is_never_shown(terminal, tmp_path, pasted):
-    token = "xoxb-1234567890-abcdefghij"
-    screen = terminal("init", "slack", "--no-verify", "--no-start")
-    await screen.shows("Number, or any provider/model")
-    screen.type(pasted.format(token))
-    await screen.shows("*" * len(token))
-    screen.type("\n")
-    await screen.shows("That is a Slack bot token")
-    await screen.shows("Number, or any provider/model")
-    screen.type("\x1b[A")  # the line before, where a terminal remembers them
-    screen.type("offline/demo\n")
-    await screen.shows("Bot token, xoxb-…: 26 characters")
-    await screen.shows("Enter to go on")
-    assert await screen.end() == 130
-    assert token not in screen.shown
-    assert list(tmp_path.iterdir()) == []
