@@ -55,16 +55,6 @@ def reactions(chat, message):
     return set(chat.fake.message(message).reactions)
 
 
-async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(chat, bot):
-    async with bot(Scripted(says("one"))):
-        thread = await chat.ask("hi")
-        await told(chat, thread, "one")
-    async with bot(Scripted(says("two"))):
-        await chat.say(thread, "and now?", chat.bob)
-        await told(chat, thread, "two")
-    assert len(chat.texts(thread)) == 2
-
-
 async def test_what_is_not_for_the_bot_is_left_alone(chat, bot):
     async with bot(model := Scripted()):
         talk = await chat.chat("just talking")
@@ -76,17 +66,6 @@ async def test_what_is_not_for_the_bot_is_left_alone(chat, bot):
         await told(chat, await chat.ask_alone("hi"), "ok")
     assert len(model.requests) == 2
     assert chat.texts(talk) == []
-
-
-async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_there(chat, bot):
-    async with bot(model := Scripted()):
-        thread = await chat.chat("the deploy is red")
-        await chat.say(thread, "since noon", chat.bob)
-        await chat.say(thread, f"{chat.mention} why?")
-        await told(chat, thread, "ok")
-    [line] = model.requests[0].messages
-    assert "the deploy is red" in line.text
-    assert "since noon" in line.text
 
 
 async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_joins_it_and_a_deletion_withdraws_it(
@@ -129,34 +108,6 @@ async def test_a_failure_has_a_button_to_try_again_that_works_once_and_after_a_r
         await chat.fake.until(lambda: not chat.with_buttons(thread))
     [request] = model.requests
     assert "the question" in request.messages[-1].text
-
-
-async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
-    chat, bot, outcome
-):
-    long, window = "words " * 260, 1_200  # about 450 tokens: twice that is more than the model reads
-    model = Counting(says("one"), ModelUnavailable("no summary"))
-    model.window = window
-    async with bot(model):
-        thread = await chat.ask(long)
-        await told(chat, thread, "one")
-        assert await outcome(await chat.say(thread, long)) == "failed"
-        await chat.fake.until(lambda: chat.with_buttons(thread))
-    [failed] = chat.with_buttons(thread)
-    assert "longer than the model can read" in failed.text
-    assert [*failed.buttons] == ["Compact", "Start over"]
-    model = Counting(says("two"))
-    model.window = window
-    async with bot(model):
-        await chat.press(failed, failed.buttons["Start over"], chat.bob)
-        await chat.fake.until(lambda: any("not yours" in text for text in chat.alone(chat.bob)))
-        assert chat.with_buttons(thread) == [failed]
-        await chat.press(failed, failed.buttons["Start over"])
-        await chat.press(failed, failed.buttons["Compact"], stale=True)
-        await told(chat, thread, "two")
-        await chat.fake.until(lambda: not chat.with_buttons(thread))
-        await chat.fake.until(lambda: wording.ALREADY_RETRIED in chat.alone(chat.ann))
-    assert [len(request.messages) for request in model.requests] == [1]
 
 
 @EVERYWHERE
@@ -218,21 +169,6 @@ async def test_a_voice_message_is_what_its_person_says(chat, bot):
     [message] = model.requests[0].messages
     assert "when is lunch?" in message.text
     assert not tainted([message])
-
-
-async def test_without_a_model_that_hears_a_voice_message_is_answered_with_what_to_do(chat, bot):
-    async with bot(model := Scripted()):
-        thread = await chat.ask_aloud(b"OggS")
-        await told(chat, thread, "cannot listen")
-    assert model.requests == []
-    assert len(chat.texts(thread)) == 1
-
-
-async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(chat, bot):
-    async with bot(Scripted()):
-        big = ("big.bin", b"x" * 30_000_000, "application/octet-stream")
-        await told(chat, await chat.ask_alone("look", files=[big]), "20 MB")
-    assert chat.fake.downloads == []
 
 
 async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(chat, bot):

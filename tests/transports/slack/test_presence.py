@@ -412,13 +412,6 @@ async def test_eyes_of_a_killed_process_go_whatever_the_sign_is_now():
         assert signs(chat) == []
 
 
-async def test_prompts_are_suggested_without_a_thread():
-    async with presence() as chat:
-        await chat.presence.home_opened("D1")
-        await anyio.sleep(1)
-    assert chat.slack.prompts[0]["prompts"] == [{"title": "Hi", "message": "Say hi"}]
-
-
 async def test_only_the_persons_own_hosts_and_those_of_the_settings_are_linked():
     chat = Chat()
     other = chat.asks("C1")
