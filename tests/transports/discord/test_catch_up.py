@@ -311,6 +311,17 @@ async def after_a_stop(discord, seconds=7200.0, **more):
 
 
 @in_virtual_time
+async def test_of_what_can_still_be_answered_all_is_read_however_much_it_is(monkeypatch):
+    monkeypatch.setattr(reading, "MOST_OLD", 200)
+    discord = Discord()
+    bot = await after_a_stop(discord)
+    for number in range(300):
+        discord.say(text=str(number))
+    await bot.ready(discord.last())
+    assert bot.said == [str(number) for number in range(300)]
+
+
+@in_virtual_time
 async def test_of_what_is_too_old_to_be_answered_only_so_much_is_read(monkeypatch, caplog):
     monkeypatch.setattr(reading, "MOST_OLD", 200)
     discord = Discord()

@@ -10,6 +10,7 @@ import pytest
 from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, U2, FakeDiscord
+from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
 from tests.patience import WITHIN_S
 from tests.transports.discord.bot import answers, bot_in
@@ -18,6 +19,7 @@ from tests.transports.settling import until_settled
 from tests.world import Scripted, says
 from threads.errors import TransportRejected
 from threads.model import ThreadId
+from transports.shared.bot_loop_guard import IN_A_ROW
 
 pytestmark = pytest.mark.anyio
 
@@ -159,3 +161,21 @@ async def test_a_file_may_be_as_large_as_its_guild_allows(tmp_path):
             with pytest.raises(TransportRejected) as refused:
                 await edge.attach(ThreadId("discord", "@me", dm, dm), "key", file, "large.bin")
             assert "10 MiB here at most" in refused.value.friendly
+
+
+async def test_another_bot_is_heard_only_if_listed_and_named_and_not_for_ever(tmp_path):
+    model = Scripted()
+    options = {"bots": frozenset({OTHER_BOT})}
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, options=options):
+        root = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, root.id))
+        unnamed = await discord.bot_says(root.id, "beep")
+        reply = await discord.bot_says(root.id, "beep", reply_to=discord.posts(root.id)[0])
+        said = [await discord.bot_says(root.id, f"{NAMED} beep {number}") for number in range(IN_A_ROW + 5)]
+        heard = said[:IN_A_ROW]
+        found = await until_settled(tmp_path, *(one.id for one in heard))
+        person = await discord.say(U1, root.id, "enough of that?")
+        more = await discord.bot_says(root.id, f"{NAMED} beep again")
+        found = await until_settled(tmp_path, person.id, more.id)
+        assert {one.id for one in said} & found.keys() == {one.id for one in heard}
+        assert not {unnamed.id, reply.id} & found.keys()

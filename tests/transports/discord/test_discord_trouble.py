@@ -16,6 +16,7 @@ from tests.fakes.discord import (
     U2,
     U3,
     FakeDiscord,
+    Garbage,
     RateLimited,
     Refused,
     Status,
@@ -174,3 +175,14 @@ async def test_an_answer_that_is_refused_in_its_form_goes_out_bare(tmp_path):
         discord.fail(SEND, refused, forever=True, when=lambda call: "message_reference" in call.body)
         await discord.say(U1, dm, "hi")
         await discord.until(lambda: answers(discord, dm) == ["plain"])
+
+
+async def test_a_page_of_history_that_is_none_is_asked_for_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("transports.shared.backfill.catch_up.PAUSES_S", (0.2,))
+    async with FakeDiscord() as discord:
+        async with bot_in(discord, tmp_path, Scripted()):
+            await alive(discord)
+        said = discord.say(U1, CHANNEL, f"{NAMED} hi")
+        discord.fail("GET /channels/{}/messages", Garbage())
+        async with bot_in(discord, tmp_path, Scripted()):
+            assert (await until_settled(tmp_path, said.id))[said.id] == "answered"

@@ -207,6 +207,7 @@ async def test_edits_deletions_channels_and_presses_are_told(discord):
         discord.bulk_delete(two, three)
         thread = await discord.thread(U1, await discord.say(U1, CHANNEL, "d"), "title")
         discord.archive(thread.id)
+        discord.delete_channel(thread.id)
         channel = discord.channel("new")
         discord.delete_channel(channel.id)
         await discord.until(bot.has(f"gone {channel.id}"))
@@ -217,6 +218,7 @@ async def test_edits_deletions_channels_and_presses_are_told(discord):
             f"delete {CHANNEL} {' '.join(sorted((two.id, three.id)))}",
         ]
         assert told.count(f"channel {thread.id}") == 2
+        assert f"gone {thread.id}" in told
         assert bot.places[thread.id] == "title"
 
 
