@@ -90,15 +90,6 @@ async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_ba
         assert ignored.id not in found
 
 
-async def test_a_storm_of_5000_messages_is_taken_in_without_loss(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
-        for number in range(4_990):
-            discord.say(U2, CHANNEL, f"chatter {number}")
-        said = [discord.say(U1, CHANNEL, f"{NAMED} question {number}") for number in range(10)]
-        found = await until_settled(tmp_path, *(one.id for one in said))
-        assert {found[one.id] for one in said} == {"answered"}
-
-
 async def test_an_answer_that_is_ready_while_nothing_gets_through_waits_for_the_network(tmp_path):
     held = Gate(says("the answer"))
     async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(held)):

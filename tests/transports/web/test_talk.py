@@ -9,7 +9,7 @@ from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 from tests.serving import compatible
-from tests.transports.web.site import Visitor, serving_page, visiting
+from tests.transports.web.site import Visitor, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
 
 pytestmark = pytest.mark.anyio
@@ -58,19 +58,6 @@ async def test_a_page_that_lost_its_connection_goes_on_without_gap_or_double(tmp
             await resumed.until("settled", id=second)
             assert {e["id"] for e in resumed.seen if "id" in e} == {second}
             assert len([e for e in resumed.seen if e["op"] == "post"]) == 1
-
-
-async def test_a_restart_keeps_the_page_signed_in_and_its_threads(tmp_path):
-    thread = new()
-    async with visiting(tmp_path) as ann, ann.events(thread) as events:
-        message = await ann.say("hello", thread)
-        await events.until("settled", id=message)
-        cookies, last_id, port = dict(ann.cookies), events.last_id, ann.site.web.address.port
-    async with serving_page(tmp_path, port=port) as site, Visitor(site) as again:
-        again.cookies.update(cookies)
-        async with again.events(thread, last_id) as events:
-            await events.until("snapshot")
-            assert len({e["key"] for e in events.seen if e["op"] == "post"}) == 1
 
 
 DONE = {"message", "tool", "tool_done", "post", "closed", "spent", "settled"}
