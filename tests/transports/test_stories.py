@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -16,10 +18,13 @@ from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
 from tests.patience import WITHIN_S
+from tests.transports.bot import bot_over
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
+from threads.model import Incoming
+from threads.scheduled_messages import scheduled_id
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
@@ -303,3 +308,37 @@ async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(cha
             chat.fake.revoke()
             await chat.ask("hi")
             await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("ask", ["ask", "ask_alone"])
+async def test_a_message_that_no_person_typed_is_answered_once_and_no_platform_is_asked_about_its_id(
+    chat, tmp_path, caplog, ask
+):
+    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
+    edge, heard, due = chat.edge(tmp_path), list[Incoming](), datetime.now(UTC)
+    serve, scheduled = edge.serve, scheduled_id("s1234", due)
+
+    async def serving(sink):
+        async def hears(incoming):
+            heard.append(incoming)
+            await sink(incoming)
+
+        edge.takes = sink
+        await serve(hears)
+
+    edge.serve = serving
+    async with bot_over(edge, tmp_path, model):
+        first = await getattr(chat, ask)("hi")
+        await told(chat, first, "one")
+        words = "do it @everyone <!here>"
+        for _ in range(2):
+            await edge.takes(Incoming(scheduled, heard[0].thread, heard[0].author, words, due.isoformat()))
+        await told(chat, first, "two")
+        await until_settled(tmp_path, scheduled)
+        await anyio.sleep(0.3)
+        _, answer = chat.texts(first)
+    assert answer.startswith("⏰ Scheduled by ")
+    assert chat.fake.pings == []
+    assert chat.asked_about(first) or ask == "ask_alone"
+    assert chat.asked_about(scheduled) == []
+    assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []

@@ -463,7 +463,12 @@ DIRECT, SHARED = [f"D{number}" for number in range(100)], [f"C{number}" for numb
 
 
 @pytest.mark.parametrize(
-    "channels", [DIRECT, SHARED, DIRECT[:20] + SHARED], ids=["direct", "channels", "both"]
+    "channels",
+    [
+        pytest.param(DIRECT, id="direct", marks=pytest.mark.slow),
+        pytest.param(SHARED, id="channels", marks=pytest.mark.slow),
+        pytest.param(DIRECT[:20] + SHARED, id="both"),
+    ],
 )
 async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_nobody(channels):
     chat = Chat()
