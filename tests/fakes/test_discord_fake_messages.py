@@ -4,20 +4,10 @@ import aiohttp
 import discord as sdk
 import pytest
 
-from tests.fakes.discord import BOT, CHANNEL, CHANNEL2, FORUM, GUILD, ROLE, U1, U2
+from tests.fakes.discord import CHANNEL, CHANNEL2, FORUM, ROLE, U1, U2
 from tests.fakes.discord.sdk import online, place, refused, rest
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_a_message_is_stored_and_told_and_read_back():
-    async with online() as (fake, client):
-        sent = await place(client, CHANNEL).send("hello", nonce="n1")
-        [event] = await fake.until(lambda: client.of("message"))
-        read = await place(client, CHANNEL).fetch_message(sent.id)
-    assert (event.id, event.content, event.nonce, event.author.id) == (sent.id, "hello", "n1", int(BOT))
-    assert (read.content, read.edited_at, event.guild.id) == ("hello", None, int(GUILD))
-    assert [post.content for post in fake.posts()] == ["hello"]
 
 
 async def test_a_repeated_nonce_gives_the_stored_message_for_some_minutes_only():
@@ -50,20 +40,6 @@ async def test_history_shows_a_nonce_for_a_short_while(shown, nonces):
     async with rest(nonce_shown=shown) as (_, client):
         await place(client, CHANNEL).send("one", nonce="n1")
         assert [message.nonce async for message in place(client, CHANNEL).history()] == nonces
-
-
-async def test_history_pages_in_every_direction_and_leaves_out_what_was_deleted():
-    async with rest() as (fake, client):
-        said = [fake.say(U1, CHANNEL, str(number)) for number in range(120)]
-        fake.delete(said[60])
-
-        async def texts(**more):
-            return [message.content async for message in place(client, CHANNEL).history(**more)]
-
-        after = sdk.Object(int(said[9].id))
-        assert await texts(after=after, limit=None) == [str(n) for n in range(10, 120) if n != 60]
-        assert await texts(before=sdk.Object(int(said[3].id)), limit=2) == ["2", "1"]
-        assert await texts(limit=1) == ["119"]
 
 
 async def test_texts_and_buttons_that_are_too_long_are_refused():
@@ -144,32 +120,6 @@ async def test_previews_are_made_unless_they_are_suppressed_and_flags_0_brings_t
         await sent.edit(content="https://b.example/y3")
         assert (fake.unfurls, fake.posts()[1].flags) == (["https://a.example/x", "https://b.example/y3"], 0)
     assert fake.posts()[1].contents[-1] == "https://b.example/y3"
-
-
-async def test_files_come_and_go_and_their_addresses_expire():
-    async with rest(upload_limit=100) as (fake, client):
-        said = fake.say(U1, CHANNEL, "", files=[("a.txt", b"data", "text/plain")])
-        read = await place(client, CHANNEL).fetch_message(int(said.id))
-        [file] = read.attachments
-        assert (file.filename, file.size, file.content_type) == ("a.txt", 4, "text/plain")
-        assert await file.read() == b"data"
-        fake.expire_links()
-        with pytest.raises(sdk.NotFound):
-            await file.read()
-        [fresh] = (await place(client, CHANNEL).fetch_message(int(said.id))).attachments
-        assert await fresh.read() == b"data"
-        name = sdk.File(__file__, filename="b.md")
-        assert await refused(place(client, CHANNEL).send(file=name)) == (413, 40005)
-    assert fake.downloads == ["a.txt"] * 3
-
-
-async def test_an_upload_is_kept_with_its_text_and_an_edit_can_take_it_off():
-    async with rest() as (fake, client):
-        sent = await place(client, CHANNEL).send("see", file=sdk.File(__file__, filename="b.md"), nonce="n1")
-        [post] = fake.posts()
-        assert post.files["b.md"].startswith(b'"""Messages in the fake')
-        await place(client, CHANNEL).get_partial_message(sent.id).edit(content="none", attachments=[])
-        assert (post.content, post.attachments) == ("none", [])
 
 
 async def test_every_answer_is_plain_application_json_and_a_wrong_token_is_401():

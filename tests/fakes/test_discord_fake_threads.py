@@ -1,29 +1,11 @@
 """Threads, forum posts, reactions and typing in the fake Discord, through the real discord.py."""
 
-import discord as sdk
 import pytest
 
-from tests.fakes.discord import BOT, CHANNEL, FORUM, U1, U2, FakeDiscord
+from tests.fakes.discord import BOT, CHANNEL, U1, U2, FakeDiscord
 from tests.fakes.discord.sdk import RecordingClient, connected, online, place, refused, rest
 
 pytestmark = pytest.mark.anyio
-
-
-async def test_a_thread_has_the_id_of_its_message_and_begins_with_a_line_that_refers_to_it():
-    async with online() as (fake, client):
-        said = await fake.say(U1, CHANNEL, f"<@{BOT}> hello")
-        [event] = await fake.until(lambda: client.of("message"))
-        thread = await event.create_thread(name="hello")
-        await thread.send("hi")
-        await fake.until(lambda: len(client.of("message")) == 3)
-        [told] = client.of("thread_create")
-        read = await client.get_channel(int(CHANNEL)).fetch_message(int(said.id))
-    assert thread.id == told.id == event.id == read.thread.id
-    assert read.flags.has_thread
-    first, answer = client.of("message")[1:]
-    assert (first.type, first.reference.message_id) == (sdk.MessageType.thread_starter_message, event.id)
-    assert (answer.content, answer.channel.parent_id) == ("hi", int(CHANNEL))
-    assert [post.content for post in fake.posts()] == ["hi"]
 
 
 async def test_a_second_thread_of_a_message_and_threads_in_threads_and_dms_are_refused():
@@ -79,15 +61,6 @@ async def test_a_guild_has_the_open_threads_and_a_fetched_one_tells_its_parent()
             assert guild.text_channels[0].last_message_id == int(two.id)
 
 
-async def test_a_forum_post_has_one_id_for_thread_and_first_message():
-    async with online() as (fake, client):
-        asked = await fake.post(U1, FORUM, "how", f"<@{BOT}> how?")
-        [event] = await fake.until(lambda: client.of("message"))
-        assert event.id == event.channel.id == int(asked.id)
-        assert event.channel.parent_id == int(FORUM)
-        assert await refused(place(client, FORUM).send("x")) == (400, 50008)
-
-
 async def test_reactions_are_kept_per_person_and_told():
     async with online() as (fake, client):
         said = fake.say(U1, CHANNEL, "x")
@@ -105,17 +78,3 @@ async def test_reactions_are_kept_per_person_and_told():
         await fake.until(lambda: client.of("raw_reaction_remove"))
     assert said.reactions == {"👍": [U2, BOT]}
     assert len(client.of("raw_reaction_add")) == 2
-
-
-async def test_typing_is_noted_and_a_deleted_channel_is_unknown():
-    async with online() as (fake, client):
-        async with place(client, CHANNEL).typing():
-            pass
-        thread = fake.thread(U1, fake.say(U1, CHANNEL, "x"), "t")
-        fake.delete_channel(thread.id)
-        assert await refused(place(client, thread.id).send("x")) == (404, 10003)
-        await fake.until(lambda: client.of("raw_thread_delete"))
-        fake.delete_channel(CHANNEL)
-        await fake.until(lambda: client.of("guild_channel_delete"))
-        assert await refused(client.fetch_channel(int(CHANNEL))) == (404, 10003)
-    assert fake.typings == [CHANNEL]

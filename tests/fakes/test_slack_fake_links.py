@@ -6,7 +6,6 @@ import logging
 
 import aiohttp
 import pytest
-from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
@@ -54,17 +53,6 @@ async def raw_link(slack, session):
         yield socket, await socket.receive_json()
 
 
-async def test_an_event_arrives_in_an_envelope_and_awaiting_it_waits_for_the_ack():
-    async with slack_and_bot() as (slack, bot):
-        said = await slack.say("U1", "D1", "hello")
-        [request] = bot.seen
-        assert (request.type, request.retry_attempt) == ("events_api", 0)
-        assert request.payload["event"]["text"] == "hello"
-        assert request.payload["event"]["channel_type"] == "im"
-        assert said.acked
-        assert slack.acked == 1
-
-
 async def test_hello_counts_the_links_and_each_event_goes_to_one_of_them():
     async with (
         FakeSlack() as slack,
@@ -79,40 +67,12 @@ async def test_hello_counts_the_links_and_each_event_goes_to_one_of_them():
         assert sorted(texts) == ["m0", "m1", "m2", "m3"]
 
 
-async def test_the_eleventh_link_is_sent_away():
-    async with FakeSlack() as slack, aiohttp.ClientSession() as session, contextlib.AsyncExitStack() as links:
-        for _ in range(10):
-            await links.enter_async_context(raw_link(slack, session))
-        async with raw_link(slack, session) as (socket, first):
-            assert (first["type"], first["reason"]) == ("disconnect", "too_many_websockets")
-            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
-
-
 async def test_a_ticket_is_good_once():
     async with FakeSlack() as slack, aiohttp.ClientSession() as session:
         ticket = slack.sockets.ticket()
         async with session.ws_connect(ticket):
             with pytest.raises(aiohttp.WSServerHandshakeError):
                 await session.ws_connect(ticket)
-
-
-async def test_a_bad_app_token_gets_no_address():
-    async with FakeSlack() as slack:
-        client = AsyncWebClient(base_url=slack.api_base_url)
-        with pytest.raises(SlackApiError, match="invalid_auth"):
-            await client.apps_connections_open(app_token="xapp-other")
-
-
-async def test_an_event_without_an_ack_comes_again_with_a_new_envelope_and_the_same_event_id():
-    async with slack_and_bot(ack_budget=0.05, redeliver_after=(0.0, 0.02, 0.04)) as (slack, bot):
-        bot.mute = True
-        said = slack.say("U1", "D1", "hello")
-        with pytest.raises(RuntimeError, match="never acknowledged"):
-            await said
-        assert [request.retry_attempt for request in bot.seen] == [0, 1, 2, 3]
-        assert {request.retry_reason for request in bot.seen[1:]} == {"timeout"}
-        assert len({request.envelope_id for request in bot.seen}) == 4
-        assert len({request.payload["event_id"] for request in bot.seen}) == 1
 
 
 async def test_an_ack_after_the_budget_does_not_count():
@@ -150,24 +110,3 @@ async def test_without_a_link_an_event_is_retried_kept_or_lost():
                     await said
                 else:
                     assert said.events[0].state == "lost"
-
-
-async def test_a_silent_link_looks_alive_but_brings_no_events():
-    async with slack_and_bot(0.1, ack_budget=0.1, redeliver_after=(0.0,)) as (slack, bot):
-        [link] = slack.sockets.links
-        link.silence()
-        with pytest.raises(RuntimeError):
-            await slack.say("U1", "D1", "hello")
-        assert bot.seen == []
-        assert await bot.client.is_connected()
-        link.thaw()
-        await slack.say("U1", "D1", "hello")
-
-
-async def test_five_thousand_events_are_acknowledged():
-    async with slack_and_bot() as (slack, bot):
-        slack.sockets.remember = False
-        for number in range(5_000):
-            slack.say("U1", "D1", f"m{number}")
-        await slack.until(lambda: slack.acked == 5_000)
-        assert [request.payload["event"]["text"] for request in bot.seen] == [f"m{n}" for n in range(5_000)]

@@ -4,17 +4,15 @@ import contextlib
 import json
 
 import aiohttp
-import anyio
 import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from tests.fakes.slack import ApiError, FakeSlack, Garbage, Html, RateLimited, Slow
+from tests.fakes.slack import FakeSlack
 from tests.fakes.slack.rules import Refusal, check_blocks, set_off
 
 pytestmark = pytest.mark.anyio
 
-CONTEXT = {"type": "context", "elements": [{"type": "plain_text", "text": "by the way"}]}
 RECIPIENT = {"recipient_user_id": "U1", "recipient_team_id": "T1"}
 
 
@@ -41,39 +39,6 @@ async def refused(call):
     with pytest.raises(SlackApiError) as raised:
         await call
     return raised.value.response["error"]
-
-
-async def test_auth_test_tells_who_we_are_and_what_was_granted():
-    async with slack_and_client(scopes=["chat:write", "im:history"]) as (_, client):
-        answer = await client.auth_test()
-    assert (answer["user_id"], answer["bot_id"], answer["team_id"]) == ("UBOT", "BBOT", "T1")
-    assert answer.headers["x-oauth-scopes"] == "chat:write,im:history"
-
-
-async def test_tokens_are_told_apart():
-    async with slack_and_client() as (slack, client):
-        assert await refused(client.auth_test(token="xoxb-other")) == "invalid_auth"
-        assert await refused(client.auth_test(token=slack.app_token)) == "not_allowed_token_type"
-        assert await refused(client.apps_connections_open(app_token="xapp-other")) == "invalid_auth"
-        assert await refused(client.api_call("no.such")) == "unknown_method"
-        slack.revoke()
-        assert await refused(client.auth_test()) == "token_revoked"
-
-
-async def test_a_missing_scope_names_what_is_needed_and_provided():
-    async with slack_and_client(scopes=["chat:write"]) as (slack, client):
-        slack.say("U1", "C1", "hi")
-        with pytest.raises(SlackApiError) as raised:
-            await client.conversations_history(channel="C1")
-        answer = raised.value.response
-        assert (answer["error"], answer["needed"], answer["provided"]) == (
-            "missing_scope",
-            "channels:history",
-            "chat:write",
-        )
-        assert (
-            await refused(client.reactions_add(channel="C1", timestamp="1", name="eyes")) == "missing_scope"
-        )
 
 
 async def test_places_that_cannot_be_written_to():
@@ -278,13 +243,6 @@ async def test_reactions_are_there_once():
         )
 
 
-async def test_ephemeral_posts_are_seen_by_one_person_and_are_no_messages():
-    async with slack_and_client() as (slack, client):
-        await client.chat_postEphemeral(channel="C1", user="U1", text="psst <!here>")
-        [post] = slack.ephemerals
-        assert (post.user, post.pings, slack.posts()) == ("U1", ["here"], [])
-
-
 # streams
 
 
@@ -294,24 +252,6 @@ async def started(slack, client, channel="D1", **more):
         "channel": channel,
         "ts": (await client.chat_startStream(channel=channel, thread_ts=root, **more))["ts"],
     }
-
-
-async def test_a_stream_becomes_a_message_of_its_pieces():
-    async with slack_and_client() as (slack, client):
-        at = await started(slack, client)
-        await client.chat_appendStream(**at, markdown_text="one ")
-        task = {"type": "task_update", "id": "1", "title": "look", "status": "complete"}
-        text = {"type": "markdown_text", "text": "two"}
-        await client.chat_appendStream(**at, chunks=[task, text])
-        await client.chat_stopStream(**at, blocks=[CONTEXT], session_status="active")
-        message = slack.message(at["ts"])
-        assert (message.text, message.stream.state) == ("one two", "stopped")
-        assert message.blocks == [{"type": "markdown", "text": "one two"}, CONTEXT]
-        assert message.stream.chunks == [task]
-        assert (
-            await refused(client.chat_appendStream(**at, markdown_text="x"))
-            == "message_not_in_streaming_state"
-        )
 
 
 async def test_a_stream_in_a_channel_needs_its_recipient():
@@ -390,12 +330,6 @@ async def test_session_status_is_an_enum_and_stays_until_it_is_set():
         assert slack.session("D1", root).title == "Title"
 
 
-async def test_an_app_that_is_no_agent_has_no_sessions():
-    async with slack_and_client(agent=False) as (_, client):
-        call = client.agents_sessions_setStatus(channel_id="D1", thread_ts="1.1", status="active")
-        assert await refused(call) == "not_authorized"
-
-
 async def test_prompts_with_a_thread_are_accepted_and_never_seen():
     async with slack_and_client() as (slack, client):
         prompts = [{"title": "a", "message": "b"}]
@@ -419,17 +353,6 @@ async def test_an_upload_is_a_message_in_the_thread_whose_ts_is_not_told():
         assert "ts" not in json.dumps(answer["files"])
         [_, message] = slack.thread("C1", root)
         assert (message.files[0].content, message.unfurls) == (b"# hi", ["https://x.example"])
-
-
-async def test_a_download_without_the_token_is_a_login_page():
-    async with slack_and_client() as (slack, client):
-        file = slack.file("a.txt", b"secret")
-        async with client.session.get(file.url) as bare:
-            assert (bare.status, bare.content_type) == (200, "text/html")
-        bearer = {"Authorization": f"Bearer {slack.bot_token}"}
-        async with client.session.get(file.url, headers=bearer) as good:
-            assert await good.read() == b"secret"
-        assert slack.downloads == [(file.id, ""), (file.id, slack.bot_token)]
 
 
 # limits and faults
@@ -469,68 +392,9 @@ async def test_posts_are_limited_per_channel():
         assert [call.args["channel"] for call in slack.impatient] == ["C1"]
 
 
-async def test_scripted_faults_come_in_order_and_then_all_is_well():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", RateLimited(3), ApiError("internal_error"), Html(502), Garbage())
-        statuses = []
-        for _ in range(4):
-            with pytest.raises(SlackApiError) as raised:
-                await client.chat_postMessage(channel="C1", text="x")
-            statuses.append(
-                raised.value.response.status
-                if hasattr(raised.value.response, "status")
-                else raised.value.response.status_code
-            )
-        assert statuses == [429, 200, 502, 200]
-        await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == 1
-        assert len(slack.calls_to("chat.postMessage")) == 5
-
-
-async def test_a_gate_holds_a_call_until_it_is_opened():
-    async with slack_and_client() as (slack, client), anyio.create_task_group() as tasks:
-        gate = slack.gate("chat.postMessage")
-        tasks.start_soon(lambda: client.chat_postMessage(channel="C1", text="held"))
-        await gate.reached()
-        await client.chat_postMessage(channel="C1", text="free")
-        assert [message.text for message in slack.posts()] == ["free"]
-        gate.open()
-        await slack.until(lambda: len(slack.posts()) == 2)
-
-
-async def test_what_was_applied_before_a_wait_is_applied_once():
-    async with slack_and_client() as (slack, client):
-        slack.fail("chat.postMessage", Slow(0.01, applied=True), Slow(0.01))
-        for _ in range(2):
-            await client.chat_postMessage(channel="C1", text="x")
-        assert len(slack.posts()) == 2
-
-
-async def test_a_body_that_is_no_json_is_refused():
-    async with slack_and_client() as (slack, client):
-        kind = {"Content-Type": "application/json"}
-        async with client.session.post(f"{slack.api_base_url}auth.test", data="{", headers=kind) as answer:
-            assert await answer.json() == {"ok": False, "error": "invalid_json"}
-
-
-async def test_waiting_for_what_never_happens_ends():
-    async with FakeSlack() as slack:
-        with pytest.raises(TimeoutError):
-            await slack.until(lambda: slack.calls, limit=0.01)
-
-
 async def test_a_bug_of_the_fake_is_told_at_its_end(monkeypatch):
     monkeypatch.setattr(FakeSlack, "echo", lambda *_: 1 / 0)
     with pytest.raises(AssertionError, match="fake itself"):
         async with slack_and_client() as (_, client):
             with pytest.raises(SlackApiError):
                 await client.chat_postMessage(channel="C1", text="x")
-
-
-async def test_faults_can_last_until_they_are_healed():
-    async with slack_and_client() as (slack, client):
-        slack.fail("*", ApiError("fatal_error"), forever=True)
-        for _ in range(3):
-            assert await refused(client.auth_test()) == "fatal_error"
-        slack.heal()
-        await client.auth_test()

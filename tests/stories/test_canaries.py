@@ -437,19 +437,6 @@ async def test_a_file_that_holds_a_secret_of_ours_is_not_posted_and_names_none(t
         assert "secret of the bot" in made.told_to_the_model
 
 
-async def test_no_note_keeps_one_and_no_schedule_tells_one(tmp_path):
-    async with stage(tmp_path) as made:
-        canary = CANARIES["DISCORD"]
-        await made.turn("keep.", Tool("c1", "remember", {"text": f"the word is {canary}"}), repeated)
-        await made.turn(
-            "later.", Tool("c1", "schedule", {"text": f"say {canary}", "in_minutes": 60}), repeated
-        )
-        await made.chat.say("/schedule")
-        await made.chat.say("/memory")
-        assert found_in(made.shown) == []
-        assert found_in(made.kept(*CONVERSATION, "schedules.json")) == []
-
-
 async def test_no_line_of_the_audit_no_permission_and_no_question_holds_one(tmp_path):
     async with stage(tmp_path, policy={"teller__values": "ask"}) as made:
         for number, canary in enumerate([*CANARIES.values(), FILE_CANARY]):

@@ -14,18 +14,12 @@ from bot.ports.errors import AllProvidersFailed, ModelUnavailable
 from bot.wiring import escalation, outages
 from bot.wiring.app import serve
 from bot.wiring.escalation import Escalation
-from tests.fakes.discord import FakeDiscord
-from tests.fakes.slack import FakeSlack
 from tests.patience import WITHIN_S
 from tests.serving import FAST, Chat
 from tests.sim.loop import virtual_time
-from tests.transports.bot import PROXIES
-from tests.transports.discord.bot import transport as discord_over
-from tests.transports.slack.bot import transport as slack_over
 from tests.world import T1, Clock
 from threads.errors import TransportFatal, TransportRejected, TransportUnavailable
 from threads.model import ThreadId
-from transports.shared.link import supervisor
 
 pytestmark = pytest.mark.anyio
 
@@ -213,32 +207,3 @@ async def test_in_the_whole_program_a_transport_that_fails_and_one_that_stops_fo
         )
         tasks.cancel_scope.cancel()
     assert {post.thread.channel for post in chat.posts} == {"OPS"}
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_over_real_sockets_slack_tells_that_discord_went_and_came_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(outages, "STEADY_S", 0.2)
-    for name in PROXIES:
-        monkeypatch.delenv(name, raising=False)
-    given = {**FAST, "data": tmp_path, "escalation": {"channel": "slack:T1:C1"}}
-    settings = Settings.model_validate(given, strict=False)
-
-    async with FakeSlack() as slack, FakeDiscord() as discord, anyio.create_task_group() as tasks:
-        edges = [slack_over(slack, tmp_path), discord_over(discord, tmp_path)]
-
-        def told():
-            return [message.text for message in slack.channels["C1"].messages.values() if message.ours]
-
-        async def run():
-            await serve(settings, {}, model="offline/demo", make_transports=lambda _: edges)
-
-        discord.cut_off()
-        tasks.start_soon(run)
-        await slack.until(told)
-        assert edges[1].state == "disconnected"
-        discord.cut_off(offline=False)
-        await slack.until(lambda: len(told()) == 2)
-        assert "I have been cut off from Discord since" in told()[0]
-        assert "I am connected to Discord again. I was cut off between" in told()[1]
-        tasks.cancel_scope.cancel()

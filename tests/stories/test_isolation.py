@@ -11,7 +11,6 @@ import pytest
 
 from bot.config.settings import LlmRetry
 from bot.llm.classify import Fault, failure_of
-from bot.ports import wording as sentences
 from bot.ports.errors import ModelTimeout, ModelUnavailable, ProviderError, RateLimited
 from bot.ports.model import Completion, Usage
 from tests.bot.llm.herd import gated
@@ -148,40 +147,6 @@ async def test_a_thread_whose_requests_always_fail_neither_delays_nor_diverts_an
     assert set(asked.values()) == {1}
     waited = [shown for _, shown in platform.events if isinstance(shown, Waiting)]
     assert len(waited) <= len(bad) * policy.max_retries, "only the thread itself waits"
-
-
-async def test_a_hung_thread_holds_exactly_one_slot(tmp_path):
-    platform, model = Platform(), Poisoned()
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=2)) as bot:
-        await tell_all(bot, [sent("hung", n) for n in range(5)])
-        await model.hung.wait()
-        others = [sent(name) for name in OTHERS]
-        await tell_all(bot, others)
-        await platform.settled(*(event.id for event in others))
-        assert bot.registry.status(place("hung")) == (True, 4)
-    assert model.most_inside == 2
-    assert set(platform.outcomes.values()) == {"answered"}
-
-
-async def test_a_flood_is_refused_politely_and_each_of_its_messages_has_an_outcome(tmp_path):
-    platform, model = Platform(), Poisoned()
-    flood = [sent("flood", n) for n in range(FLOOD)]
-    async with running(tmp_path, platform, model, limits=Limits(mailbox=MAILBOX)) as bot:
-        await tell_all(bot, flood)
-        refused = FLOOD - MAILBOX
-        await platform.until(lambda: len(platform.outcomes) >= refused - 1)
-        assert set(platform.outcomes.values()) == {"refused"}
-        model.let_go.set()
-        await platform.settled(*(event.id for event in flood))
-    outcomes = Counter(platform.outcomes.values())
-    assert outcomes["answered"] + outcomes["refused"] == FLOOD
-    assert outcomes["answered"] in (
-        MAILBOX,
-        MAILBOX + 1,
-    )  # one may have been taken before the mailbox was full
-    notices = [post.text for post in platform.posts if post.kind == "notice"]
-    assert notices and set(notices) <= {sentences.refused(n) for n in range(1, FLOOD)}
-    assert len(notices) < FLOOD / 10, "a flood must not be answered with a flood"
 
 
 async def test_a_crashing_thread_is_told_so_and_nobody_else_notices(tmp_path):

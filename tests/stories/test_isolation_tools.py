@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -12,11 +11,9 @@ import pytest
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.memory_files import MemoryFiles
-from bot.guards.policy import Policy
 from bot.ports.model import Completion, Usage
 from bot.ports.tool import Arguments
 from bot.schedules.store import Schedule, Schedules, SchedulesFile
-from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.quota import Quota
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import MAX_PARALLEL
@@ -161,35 +158,6 @@ async def test_questions_with_one_id_in_two_threads_are_two_questions():
             assert two.answer is None
             tasks.start_soon(questions.decide, T2, "", Answer(approved=False, by="U2"))
             assert await two.wait() == Answer(approved=False, by="U2")
-
-
-async def test_what_is_allowed_here_is_not_allowed_there(tmp_path):
-    asked = Counter[ThreadId]()
-
-    async def unnoted(*_):
-        """No audit."""
-
-    def context(thread):
-        async def ask(question):
-            asked[thread] += 1
-            return Answer(approved=thread == T1, by="U1", words="always" if thread == T1 else "")
-
-        return tool_context(tmp_path, thread, ANN, "m1", ask=ask)
-
-    approvals = Approvals(
-        Policy({"floods": "ask"}), state_file(tmp_path / "approvals.json", ApprovalsFile()), offload=inline, now=Clock(),
-        is_admin=lambda _: False, note=unnoted, mask=str, expires_s=60,
-    )  # fmt: skip
-    toolbox = make_toolbox([Floods()], permits=approvals)
-
-    async def unheard(_):
-        """Nobody listens."""
-
-    results = []
-    for thread in (T1, T1, T2, T1):
-        results += await toolbox.run([ToolCall("c1", "floods", {})], context(thread), unheard)
-    assert [result.is_error for result in results] == [False, False, True, False]
-    assert asked == {T1: 1, T2: 1}
 
 
 async def test_what_one_thread_was_told_to_remember_no_other_reads(tmp_path):

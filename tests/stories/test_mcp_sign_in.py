@@ -8,7 +8,6 @@ import re
 import signal
 import stat
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -23,7 +22,6 @@ from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, anthropic, serving
 from tests.stories.test_run_process import environ, running
 from tests.stories.test_run_process import settings as write_settings
-from tests.world import message
 from threads.model import Author
 from transports.base.transport import Capabilities
 
@@ -219,22 +217,6 @@ async def test_calls_of_one_step_share_a_question_and_an_approval_is_asked_for_o
 
 def approvals(made):
     return [post for post in made.chat.posts if "May I use" in post.text]
-
-
-async def test_in_a_channel_the_question_has_no_link(tmp_path, ports):
-    async with stage(tmp_path, ports) as made:
-        await made.sign_in()
-        made.site.grants.revoke()
-        made.steps = [Tool("c1", "shop__whoami"), Text("There you are.")]
-        overheard = replace(message(90, "who am I there?"), via="mention")
-        await made.chat.sink(overheard)
-        await made.chat.until(lambda: any("wants you to sign in" in post.text for post in made.chat.posts))
-        assert "http" not in made.chat.posts[-1].text
-        assert "the answer has a link for you alone" in made.chat.posts[-1].text
-        await made.sign_in()
-        with anyio.fail_after(WITHIN_S):
-            await made.chat.settled(overheard.id)
-        assert made.site.calls == [("ann", "whoami")]
 
 
 class Process:

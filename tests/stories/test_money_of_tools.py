@@ -9,11 +9,10 @@ import pytest
 
 from bot.agent.loop_guard import MOST_AT_ONCE
 from bot.ports.model import Completion, Usage
-from bot.routing.rate_limit import RateLimiter
 from tests.one_model import OneModel
-from tests.stories.test_isolation_tools import Floods, Hangs
+from tests.stories.test_isolation_tools import Hangs
 from tests.world import Platform, converse, message, running, says
-from threads.model import Author, Limits, Message, ToolCall
+from threads.model import Limits, Message, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -78,24 +77,3 @@ async def test_of_five_hundred_calls_in_one_message_few_run_eight_at_a_time_and_
         assert [json.loads(result.content)["success"] for result in results] == (
             [True] * MOST_AT_ONCE + [False] * (500 - MOST_AT_ONCE)
         )
-
-
-async def test_a_flood_of_one_sender_is_refused_before_a_model_is_asked(tmp_path):
-    class Counting(OneModel):
-        asked = 0
-
-        async def complete(self, request, on_event):
-            self.asked += 1
-            return Completion(says("ok"), Usage(10, 5), "end")
-
-    platform, model = Platform(), Counting()
-    async with running(tmp_path, platform, model, rates=RateLimiter(5), tools=[Floods()]) as bot:
-        flood = [message(n) for n in range(1, 101)]
-        for event in flood:
-            await bot.orchestrator.receive(event)
-        friend = message("-friend", author=Author("U2"))
-        await bot.orchestrator.receive(friend)
-        await platform.settled(*(event.id for event in flood), friend.id)
-    assert platform.outcomes[friend.id] in ("answered", "merged")
-    assert list(platform.outcomes.values()).count("refused") == 95
-    assert model.asked <= 6

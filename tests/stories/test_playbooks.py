@@ -19,7 +19,7 @@ from bot.playbooks.runs import Runs
 from bot.schedules.store import Schedules
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
-from tests.fakes.http import Stall, Wait, error
+from tests.fakes.http import Stall, Wait
 from tests.patience import WITHIN_S
 from tests.serving import Chat, anthropic, compatible, serving
 from tests.world import message
@@ -205,14 +205,6 @@ def unrecoverable(resolution, **retry):
 
 
 GONE = "two: The file there.txt is not there: There is no 'there.txt' here."
-
-
-async def test_skip_goes_on_without_the_stage(tmp_path):
-    write(tmp_path, "three", unrecoverable("skip"))
-    async with playing(tmp_path, text("1"), text("2"), text("3")) as (chat, fake):
-        outcome = await chat.say("/play three")
-        assert outcome.text == f"**three**: done\n✓ one\n↷ two\n✓ three\n\n{GONE}\n\n3"
-        assert "The stage two failed (assertion)" in prompts(fake)[2]
 
 
 async def test_abort_says_what_was_done_and_what_not(tmp_path):
@@ -418,19 +410,6 @@ async def test_a_run_that_comes_further_each_time_is_never_a_dead_letter(tmp_pat
         assert len(fake.requests) == 2
 
 
-async def test_a_stage_that_kills_the_process_three_times_is_a_dead_letter(tmp_path):
-    write(tmp_path, "three", unrecoverable("skip"))
-    chat = Chat()
-    for attempt in range(3):
-        async with playing(tmp_path, stalled(), chat=chat) as (chat, fake):
-            if not attempt:
-                await chat.send("/play three")
-            await asked(fake, 1)
-    async with playing(tmp_path, chat=chat) as (chat, fake):
-        await chat.settled("m1")
-        assert chat.outcomes == {"m1": "dead_letter"}
-
-
 async def test_a_stop_ends_the_run_until_a_person_takes_it_up(tmp_path):
     write(tmp_path, "three", unrecoverable("skip"))
     async with playing(tmp_path, text("1"), stalled(), text("2"), text("3")) as (chat, fake):
@@ -561,14 +540,6 @@ async def test_a_secret_in_the_words_or_a_result_is_in_no_post(tmp_path):
         assert oct((tmp_path / "playbooks.json").stat().st_mode)[-3:] == "600"
 
 
-async def test_a_result_that_is_huge_is_a_failure_of_the_stage(tmp_path):
-    write(tmp_path, "three", unrecoverable("abort"))
-    async with playing(tmp_path, text("x" * 30_000)) as (chat, _):
-        outcome = await chat.say("/play three")
-        assert "one: The result has more than 20,000 characters." in outcome.text
-        assert len(outcome.text) < 1000
-
-
 async def test_a_new_conversation_forgets_the_run(tmp_path):
     write(tmp_path, "three", unrecoverable("retry-later"))
     async with playing(tmp_path, text("1"), text("2")) as (chat, _):
@@ -609,13 +580,6 @@ async def test_the_time_of_the_whole_playbook_ends_it(tmp_path):
         outcome = await chat.say("/play three")
         assert outcome.text.startswith("**three**: ended\n✓ one\n✗ two\n")
         assert "\n\ntwo: The time of the playbook is used up.\n\n" in outcome.text
-
-
-async def test_a_provider_that_fails_is_a_failure_of_the_stage(tmp_path):
-    write(tmp_path, "three", unrecoverable("abort"))
-    async with playing(tmp_path, error(401, {"error": {"message": "no"}})) as (chat, _):
-        outcome = await chat.say("/play three")
-        assert outcome.text.startswith("**three**: ended\n✗ one\n○ two\n○ three\n\none: ")
 
 
 async def test_a_stage_has_the_tools_and_the_model_that_it_names(tmp_path):

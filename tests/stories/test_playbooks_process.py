@@ -9,7 +9,6 @@ import json
 import signal
 from collections import deque
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
@@ -304,33 +303,6 @@ async def test_onboarding_goes_well_skips_what_cannot_be_done_and_takes_a_no(tmp
         assert "✓ profile\n↷ checklist\n✓ confirm\n✓ welcome" in await skipped.outcome("onboard")
         assert "✓ profile\n✓ checklist\n✗ confirm\n✓ welcome" in await declined.outcome("onboard")
         assert model.left() == {}
-
-
-async def test_notes_that_cannot_be_written_come_back_by_themselves_after_a_kill(tmp_path):
-    """`retry-later`: the run is parked, the process dies, and the next one goes on when the time has come."""
-    late = {
-        **SUCCESS["release-notes"],
-        "draft": [text("Forgotten."), text("Again."), NOTES, text("Written.")],
-    }
-    async with place(tmp_path, "release-notes", Model("release-notes", late=late)) as bot:
-        async with bot.run() as process:
-            thread = await bot.play("release-notes", "late")
-            outcome = await thread.outcome("release-notes")
-            assert "waits\n✓ collect\n⏸ draft\n○ approve\n○ deliver\n\ndraft: The file" in outcome
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-        bring_forward(bot.data / "schedules.json")
-        async with bot.run():
-            await thread.decide("Yes")
-            outcome = await thread.outcome("release-notes", 2)
-            assert f"done\n{EVERYTHING_PASSED['release-notes']}\n" in outcome
-            assert json.loads((bot.data / "schedules.json").read_text())["schedules"] == []
-
-
-def bring_forward(path):
-    [schedule] = (content := json.loads(path.read_text()))["schedules"]
-    schedule["next_at"] = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("name", ONE_IN_THE_GATE)

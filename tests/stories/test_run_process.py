@@ -127,21 +127,6 @@ def answered(discord, channel):
     return channel in discord.channels and any(m.ours and m.content for m in discord.messages(channel))
 
 
-async def test_it_answers_in_discord_and_again_after_kill_minus_nine(tmp_path):
-    async with FakeDiscord() as discord:
-        path = settings(tmp_path, discord=in_discord(discord))
-        env = environ(DISCORD_TOKEN=discord.token)
-        async with running(path, env) as process:
-            await discord.until(lambda: discord.ready)
-            said = await discord.say(U1, CHANNEL, f"<@{BOT}> hello")
-            await discord.until(lambda: answered(discord, said.id))
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-            missed = discord.say(U1, CHANNEL, f"<@{BOT}> and now?")
-        async with running(path, env):
-            await discord.until(lambda: answered(discord, missed.id))
-
-
 @pytest.mark.parametrize("ill", ["slack", "discord"])
 async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_other_alone(tmp_path, ill):
     async with FakeSlack() as slack, FakeDiscord() as discord:
@@ -158,15 +143,6 @@ async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_
                 heard = await slack.say("U1", "C1", "<@UBOT> hello")
                 await slack.until(lambda: len(slack.thread("C1", heard.ts)) == 2)
             assert process.returncode is None
-
-
-async def test_a_rejected_discord_token_ends_with_78_and_says_what_to_do(tmp_path):
-    async with FakeDiscord() as discord:
-        path = settings(tmp_path, discord=in_discord(discord))
-        code, said = await ended(path, environ(DISCORD_TOKEN="wrong.token.12345678"))
-    assert code == 78
-    assert "bot token" in said
-    assert "wrong.token" not in said
 
 
 async def test_discords_library_is_not_loaded_for_slack_nor_slacks_for_discord():

@@ -205,24 +205,6 @@ async def test_a_browser_comes_back_by_itself_and_shows_the_answer_once(tmp_path
         await expect(page.locator("#text")).to_have_value("while it was away")
 
 
-@needs_chromium
-async def test_a_button_of_before_the_kill_still_works_in_a_browser(tmp_path):
-    from playwright.async_api import expect  # noqa: PLC0415
-
-    async with offline(tmp_path) as process, browsing(process) as page:
-        await page.fill("#text", "write notes.md x")
-        await page.keyboard.press("Enter")
-        await expect(page.locator(".choices button").first).to_be_visible()
-        await process.kill()
-        await expect(page.locator("#link")).to_contain_text("Reconnecting")
-        await process.start()
-        await expect(page.locator("#link")).to_have_text("")
-        await page.get_by_role("button", name="Allow once").click()
-        await expect(page.locator(".post.reply").first).to_contain_text("Wrote")
-        await expect(page.locator(".choices button")).to_have_count(0)
-        await expect(page.locator("li[data-state=answered] .post.reply").first).to_be_visible()
-
-
 async def test_the_same_link_does_not_work_after_kill_minus_nine(tmp_path):
     async with offline(tmp_path) as process, Visitor(process) as ann:
         link = process.link()

@@ -141,6 +141,10 @@ class InSlack:
         """Return all that the bot ever showed anybody: posts and their former texts, status lines, cards, names."""
         return json.dumps([(call.method, repr(call.args)) for call in self.fake.calls])
 
+    def asked_about(self, message):
+        """Return the calls that name a message by its id."""
+        return [call for call in self.fake.calls if call.args.get("timestamp") == message]
+
 
 def _slack_elements(post):
     for block in post.blocks or []:
@@ -276,6 +280,9 @@ class InDiscord:
 
     def ever_shown(self):
         return json.dumps([(call.route, repr(call.body), repr([*call.files])) for call in self.fake.calls])
+
+    def asked_about(self, message):
+        return [call for call in self.fake.calls if message in call.path.values()]
 
 
 def _is_decided(text):

@@ -36,12 +36,6 @@ async def until_received(data: Path, *ids: str) -> None:
             await anyio.sleep(0.02)
 
 
-async def until_kept(path: Path) -> None:
-    with anyio.fail_after(WITHIN_S):
-        while not path.exists():
-            await anyio.sleep(0.02)
-
-
 @asynccontextmanager
 async def beside(*work):
     """Run *work* beside the block, and end it there."""

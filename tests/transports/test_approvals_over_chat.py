@@ -8,7 +8,6 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.ports import wording
 from bot.tools.approvals import MAX_INLINE
 from tests.fakes.discord.faults import Status
 from tests.fakes.slack.faults import Html
@@ -17,15 +16,10 @@ from tests.transports.chats import chat_of
 from tests.transports.question import ASKS
 from tests.transports.settling import until_settled
 from tests.world import calls, says
-from threads.model import Message, ToolCall
 
 pytestmark = pytest.mark.anyio
 
 LS = calls("shell", command="ls -l")
-TWO = Message(
-    "assistant",
-    (ToolCall("c1", "shell", {"command": "ls"}), ToolCall("c2", "shell", {"command": "id"})),
-)
 NOT_YOURS, NOT_OPEN = "not yours", "no question of mine open"
 
 PUBLIC = pytest.mark.parametrize("chat", ["slack", "discord"], indirect=True)
@@ -189,30 +183,9 @@ async def test_an_old_button_works_after_a_restart_and_the_question_is_not_asked
     assert sum(ASKS in text for text in chat.texts(thread)) == 1
 
 
-async def test_two_of_one_step_stand_side_by_side_and_each_press_is_for_its_own(bot, chat):
-    async with bot.running(TWO, says("it is done")):
-        thread = await chat.ask()
-        await bot.question(thread, 2)
-        asked = {("id" if "\nid\n" in each.text else "ls"): each for each in chat.questions(thread)}
-        await chat.say(thread, "/approve")
-        await bot.answered(thread, "2 questions of mine are open here.")
-        assert bot.commands == []
-        await bot.press(asked["id"], ONCE)
-        await bot.until(lambda: bot.commands == ["id"])
-        assert [len(each.buttons) for each in chat.questions(thread) if each.id == asked["ls"].id] == [3]
-        await bot.press(asked["ls"], DENY)
-        await bot.answered(thread, "it is done")
-        for number in (1, 2):
-            await bot.ended(thread, chat.by or "ed", number=number)
-        ends = {each.id: each.text for each in chat.questions(thread)}
-        assert "Approved" in ends[asked["id"].id]
-        assert "Declined" in ends[asked["ls"].id]
-    assert bot.commands == ["id"]
-
-
 @pytest.mark.parametrize(
     ("answer", "runs"),
-    [(ALWAYS, 2), ("/approve", 1), ("!approve", 1), ("!approve always", 2), ("/deny", 0), ("yes", 0)],
+    [(ALWAYS, 2), ("!approve", 1), ("yes", 0)],
 )
 async def test_a_typed_answer_counts_like_a_button_and_other_words_do_not(bot, chat, answer, runs):
     script = [LS, says("one"), *([replace(LS), says("two")] if runs == 2 else [])]
@@ -232,17 +205,6 @@ async def test_a_typed_answer_counts_like_a_button_and_other_words_do_not(bot, c
             await chat.say(thread, "again")
             await bot.answered(thread, "two")
     assert len(bot.commands) == runs
-
-
-async def test_words_that_no_yes_has_leave_the_question_open(bot, chat):
-    async with bot.running(LS, says("one")):
-        thread, question = await bot.ask()
-        await chat.say(thread, "/approve everything for ever")
-        await bot.answered(thread, wording.ONCE_OR_ALWAYS.split(",")[0])
-        assert bot.commands == []
-        await bot.press(question, DENY)
-        await bot.answered(thread, "one")
-    assert bot.commands == []
 
 
 @PUBLIC
@@ -335,13 +297,3 @@ async def test_a_command_that_names_everybody_pings_nobody_and_is_still_readable
         await bot.answered(thread, "one")
         assert chat.fake.pings == []
         assert chat.fake.unfurls == []
-
-
-@PUBLIC
-async def test_an_edit_of_the_message_that_asked_changes_nothing_of_what_is_decided(bot, chat):
-    async with bot.running(LS, says("it is done")):
-        thread, question = await bot.ask()
-        await chat.edit(thread, "rm -rf /")
-        await bot.press(question, ONCE)
-        await bot.answered(thread, "it is done")
-    assert bot.commands == ["ls -l"]

@@ -142,22 +142,6 @@ async def test_an_older_file_is_got_by_its_name(chat, bot, tmp_path):
     assert "old.log (text/plain, 11 bytes)" in result.content
 
 
-async def test_what_was_said_while_the_link_was_down_is_asked_for(tmp_path):
-    async with FakeSlack(wall=ahead, offline="drop") as fake:
-        chat = InSlack(fake)
-        async with chat.running(tmp_path, model := Scripted(says("one"), says("two"))):
-            thread = await chat.ask("hi")
-            await told(chat, thread, "one")
-            [link] = fake.sockets.links
-            link.reset()
-            await fake.until(lambda: link not in fake.sockets.links)
-            fake.bot_says("C1", "beep", thread_ts=thread)
-            await fake.until(lambda: fake.sockets.links)
-            await chat.say(thread, "what is it?")
-            await told(chat, thread, "two")
-    assert "beep" in model.requests[1].messages[2].text
-
-
 async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_path):
     async with FakeSlack(wall=ahead) as fake:
         chat = InSlack(fake)

@@ -11,10 +11,9 @@ import pytest
 
 from bot.ports.errors import McpUnavailable
 from bot.ports.tool import Arguments
-from tests.transports.approval_bot import DENY, SECRET, ApprovalBot
+from tests.transports.approval_bot import SECRET, ApprovalBot
 from tests.transports.chats import chat_of
 from tests.world import calls, says
-from threads.model import Message, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -136,29 +135,6 @@ async def test_the_same_question_works_after_a_restart_and_is_asked_once(bot, ch
     assert sum(LEAD in text for text in chat.texts(thread)) == 1
 
 
-async def test_beside_an_approval_each_takes_only_what_is_meant_for_it(bot, chat):
-    step = Message(
-        "assistant",
-        (
-            ToolCall("c1", "shell", {"command": "ls"}),
-            ToolCall("c2", "ask_person", {**ASK, "answers": ["Allow once"]}),
-        ),
-    )
-    async with bot.running(step, says("it is done")):
-        thread, question = await begin(bot)
-        approval = await bot.question(thread)
-        assert list(question.buttons) == ["1. Allow once"]
-        asked_id = next(iter(question.buttons.values())).split()[1]
-        await chat.say(thread, f"/approve {asked_id}")
-        await bot.answered(thread, "asks for an answer, not for a permission")
-        await bot.press(question, "1. Allow once")
-        await bot.until(lambda: any(f"Answered{chat.by}" in text for text in chat.texts(thread)))
-        assert bot.commands == []
-        await bot.press(approval, DENY)
-        await bot.answered(thread, "it is done")
-    assert bot.commands == []
-
-
 async def test_hostile_words_ping_nobody_link_nowhere_and_stay_in_the_quote(bot, chat):
     hostile = (
         "@everyone <!channel> <@U2> [click](https://evil.example/x) https://evil.example\n\n"
@@ -179,16 +155,6 @@ async def test_hostile_words_ping_nobody_link_nowhere_and_stay_in_the_quote(bot,
         await closed(bot, thread, f"Answered{chat.by}")
         assert chat.fake.pings == []
         assert chat.fake.unfurls == []
-
-
-async def test_a_stop_ends_the_question(bot, chat):
-    async with bot.running(ask(), says("ok")):
-        thread, _ = await begin(bot)
-        await chat.say(thread, "stop")
-        await bot.answered(thread, "Stopped")
-        await closed(bot, thread, "Not decided.")
-        await chat.say(thread, "SQLite")
-        await bot.answered(thread, "ok")
 
 
 class LookArguments(Arguments):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio
@@ -16,10 +18,13 @@ from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack
 from tests.fakes.discord import ROLE
 from tests.patience import WITHIN_S
+from tests.transports.bot import bot_over
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
 from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
+from threads.model import Incoming
+from threads.scheduled_messages import scheduled_id
 from threads.wording import first_cause
 
 pytestmark = pytest.mark.anyio
@@ -55,16 +60,6 @@ def reactions(chat, message):
     return set(chat.fake.message(message).reactions)
 
 
-async def test_a_follow_up_in_a_joined_thread_needs_no_mention_also_after_a_restart(chat, bot):
-    async with bot(Scripted(says("one"))):
-        thread = await chat.ask("hi")
-        await told(chat, thread, "one")
-    async with bot(Scripted(says("two"))):
-        await chat.say(thread, "and now?", chat.bob)
-        await told(chat, thread, "two")
-    assert len(chat.texts(thread)) == 2
-
-
 async def test_what_is_not_for_the_bot_is_left_alone(chat, bot):
     async with bot(model := Scripted()):
         talk = await chat.chat("just talking")
@@ -76,17 +71,6 @@ async def test_what_is_not_for_the_bot_is_left_alone(chat, bot):
         await told(chat, await chat.ask_alone("hi"), "ok")
     assert len(model.requests) == 2
     assert chat.texts(talk) == []
-
-
-async def test_a_question_that_is_asked_into_a_thread_comes_with_what_was_said_there(chat, bot):
-    async with bot(model := Scripted()):
-        thread = await chat.chat("the deploy is red")
-        await chat.say(thread, "since noon", chat.bob)
-        await chat.say(thread, f"{chat.mention} why?")
-        await told(chat, thread, "ok")
-    [line] = model.requests[0].messages
-    assert "the deploy is red" in line.text
-    assert "since noon" in line.text
 
 
 async def test_an_edit_of_a_waiting_message_replaces_it_a_preview_joins_it_and_a_deletion_withdraws_it(
@@ -129,34 +113,6 @@ async def test_a_failure_has_a_button_to_try_again_that_works_once_and_after_a_r
         await chat.fake.until(lambda: not chat.with_buttons(thread))
     [request] = model.requests
     assert "the question" in request.messages[-1].text
-
-
-async def test_a_message_that_is_too_long_has_buttons_that_work_after_a_restart_and_for_its_person_alone(
-    chat, bot, outcome
-):
-    long, window = "words " * 260, 1_200  # about 450 tokens: twice that is more than the model reads
-    model = Counting(says("one"), ModelUnavailable("no summary"))
-    model.window = window
-    async with bot(model):
-        thread = await chat.ask(long)
-        await told(chat, thread, "one")
-        assert await outcome(await chat.say(thread, long)) == "failed"
-        await chat.fake.until(lambda: chat.with_buttons(thread))
-    [failed] = chat.with_buttons(thread)
-    assert "longer than the model can read" in failed.text
-    assert [*failed.buttons] == ["Compact", "Start over"]
-    model = Counting(says("two"))
-    model.window = window
-    async with bot(model):
-        await chat.press(failed, failed.buttons["Start over"], chat.bob)
-        await chat.fake.until(lambda: any("not yours" in text for text in chat.alone(chat.bob)))
-        assert chat.with_buttons(thread) == [failed]
-        await chat.press(failed, failed.buttons["Start over"])
-        await chat.press(failed, failed.buttons["Compact"], stale=True)
-        await told(chat, thread, "two")
-        await chat.fake.until(lambda: not chat.with_buttons(thread))
-        await chat.fake.until(lambda: wording.ALREADY_RETRIED in chat.alone(chat.ann))
-    assert [len(request.messages) for request in model.requests] == [1]
 
 
 @EVERYWHERE
@@ -218,21 +174,6 @@ async def test_a_voice_message_is_what_its_person_says(chat, bot):
     [message] = model.requests[0].messages
     assert "when is lunch?" in message.text
     assert not tainted([message])
-
-
-async def test_without_a_model_that_hears_a_voice_message_is_answered_with_what_to_do(chat, bot):
-    async with bot(model := Scripted()):
-        thread = await chat.ask_aloud(b"OggS")
-        await told(chat, thread, "cannot listen")
-    assert model.requests == []
-    assert len(chat.texts(thread)) == 1
-
-
-async def test_a_file_of_30_megabytes_is_refused_with_its_reason_and_the_question_is_answered(chat, bot):
-    async with bot(Scripted()):
-        big = ("big.bin", b"x" * 30_000_000, "application/octet-stream")
-        await told(chat, await chat.ask_alone("look", files=[big]), "20 MB")
-    assert chat.fake.downloads == []
 
 
 async def test_a_long_answer_comes_whole_in_order_and_a_very_long_one_as_a_file_too(chat, bot):
@@ -367,3 +308,37 @@ async def test_a_token_that_is_revoked_stops_the_transport_with_a_clear_word(cha
             chat.fake.revoke()
             await chat.ask("hi")
             await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("ask", ["ask", "ask_alone"])
+async def test_a_message_that_no_person_typed_is_answered_once_and_no_platform_is_asked_about_its_id(
+    chat, tmp_path, caplog, ask
+):
+    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
+    edge, heard, due = chat.edge(tmp_path), list[Incoming](), datetime.now(UTC)
+    serve, scheduled = edge.serve, scheduled_id("s1234", due)
+
+    async def serving(sink):
+        async def hears(incoming):
+            heard.append(incoming)
+            await sink(incoming)
+
+        edge.takes = sink
+        await serve(hears)
+
+    edge.serve = serving
+    async with bot_over(edge, tmp_path, model):
+        first = await getattr(chat, ask)("hi")
+        await told(chat, first, "one")
+        words = "do it @everyone <!here>"
+        for _ in range(2):
+            await edge.takes(Incoming(scheduled, heard[0].thread, heard[0].author, words, due.isoformat()))
+        await told(chat, first, "two")
+        await until_settled(tmp_path, scheduled)
+        await anyio.sleep(0.3)
+        _, answer = chat.texts(first)
+    assert answer.startswith("⏰ Scheduled by ")
+    assert chat.fake.pings == []
+    assert chat.asked_about(first) or ask == "ask_alone"
+    assert chat.asked_about(scheduled) == []
+    assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []

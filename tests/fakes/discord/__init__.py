@@ -26,8 +26,7 @@ one of ``calls_to``, ``"*"`` (any call of REST), ``"GET /cdn"`` or ``"GET /gatew
 the call is carried out, then fails. ``gate(route)`` holds a call, and ``heal(route=None)`` ends faults. Also
 ``revoke()`` (the token), ``cut_off()`` (the network), ``expire_links()`` (of the CDN), ``deny(channel, permission)``,
 ``closed_dms``, and ``later(seconds)``, which moves the clocks. A link can ``abort()``, ``freeze()``, ``reconnect()``,
-``invalidate()`` and ``close(code)``. ``forget_sessions()`` refuses resumes, ``dead`` refuses upgrades, ``reorder``
-swaps events, and ``late_guilds`` delays the guild by that many seconds.
+``invalidate()`` and ``close(code)``. ``forget_sessions()`` refuses resumes, ``dead`` refuses upgrades.
 
 What is left out: private threads, threads that archive themselves, THREAD_MEMBERS_UPDATE and THREAD_LIST_SYNC, slow mode,
 verification, audit logs, stickers, polls, voice, shards, links that are closed for want of heartbeats, and calls that

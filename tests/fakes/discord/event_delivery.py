@@ -23,10 +23,6 @@ class EventDelivery(World):
         super().__init__(*times)
         self.links: list[Link] = []
         self.sessions: dict[str, Session] = {}
-        self.reorder = False
-        """Events come in pairs, the later one first; one that stays alone comes after a tenth of a second."""
-        self._held: list[tuple[Session, str, str]] = []
-        self._late: asyncio.TimerHandle | None = None
 
     def tell(
         self,
@@ -51,34 +47,15 @@ class EventDelivery(World):
                 continue
             if message and channel and not session.sees(message, channel):
                 hidden = hidden or json.dumps(redacted(data))
-                self._send(session, event, hidden)
+                session.tell(event, hidden)
             else:
-                self._send(session, event, whole)
+                session.tell(event, whole)
         self.changed()
 
     def _sessions(self) -> list[Session]:
         """Those that can be resumed, and those that have lost that but have a link."""
         linked = [link.session for link in self.links if link.session]
         return list({session.id: session for session in [*self.sessions.values(), *linked]}.values())
-
-    def _send(self, session: Session, event: str, data: str) -> None:
-        if not self.reorder:
-            self._flush()
-            session.tell(event, data)
-            return
-        self._held.append((session, event, data))
-        if sum(1 for held, _, _ in self._held if held is session) == 2:
-            self._flush()
-        else:
-            self._late = asyncio.get_running_loop().call_later(0.1, self._flush)
-
-    def _flush(self) -> None:
-        """What was held goes out, the last one first."""
-        if self._late:
-            self._late.cancel()
-        held, self._held = self._held, []
-        for session, event, data in reversed(held):
-            session.tell(event, data)
 
     async def settle(self) -> None:
         """Wait until every event is on the wire."""

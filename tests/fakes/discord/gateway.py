@@ -38,7 +38,6 @@ class Gateway(EventDelivery):
         self.closes: list[int] = []
         """Codes that clients closed with; 1006 for none."""
         self.dead = False
-        self.late_guilds = 0.0
 
     @property
     def ready(self) -> int:
@@ -173,13 +172,7 @@ class Gateway(EventDelivery):
         session.tell("READY", json.dumps(hello))
         link.ready = True
         if self.in_guild and session.wants("guilds", None):
-            if self.late_guilds:
-                asyncio.get_running_loop().call_later(self.late_guilds, self._guild, session)
-            else:
-                self._guild(session)
-
-    def _guild(self, session: Session) -> None:
-        session.tell("GUILD_CREATE", json.dumps(guild_view(self)))
+            session.tell("GUILD_CREATE", json.dumps(guild_view(self)))
 
     def _resume(self, link: Link, said: Json) -> None:
         session = self.sessions.get(said.get("session_id", ""))

@@ -143,14 +143,6 @@ class People(Events):
         """A system message: 6 a message was pinned, 7 somebody joined, 8 a boost, 18 and 21 of threads."""
         return self.put(Message(self.snowflake(), channel, user, text, type))
 
-    def pin(self, user: str, said: str | Message) -> Message:
-        message = self.message(said)
-        message.pinned = True
-        notice = Message(self.snowflake(), message.channel, user, "", 6)
-        notice.reference = self._pointer(message, 0)
-        self.updated(message)
-        return self.put(notice)
-
     # threads
 
     def thread(self, user: str, said: str | Message, name: str, *, quiet: bool = False) -> Channel:

@@ -10,14 +10,14 @@
 There: team T1, bot UBOT/BBOT, app A1, people U1 U2 U3 with their DMs D1 D2 D3, channels C1 C2; more with
 ``slack.user(...)`` and ``slack.channel("C3", kind="private", member=False, archived=True)``.
 
-People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``stop`` ``rename``
+People: ``say`` ``bot_says`` ``edit`` ``delete`` ``unfurl`` ``press`` ``command`` ``stop``
 ``open_home`` ``join`` ``event`` ``redeliver`` ``rate_limit_events``; each returns at once, ``await`` it for the ack.
 Seen: ``thread`` ``message(ts)`` ``posts()`` ``ephemerals`` ``pings`` ``unfurls`` (per message too) ``status``
 ``session`` ``prompts`` ``files`` ``responses`` ``downloads``.
 Counted: ``calls`` ``calls_to(method)`` ``limited`` ``impatient`` ``connections`` ``acked`` ``sockets.deliveries``.
 Faults: ``fail("chat.postMessage", Cut(applied=True), RateLimited(2), forever=False, when=lambda args: ...)``,
 ``gate(method)`` then ``await gate.reached()`` and ``gate.open()``, ``heal()``, ``revoke()``, ``scopes.discard(...)``.
-Links: ``sockets.links[0].reset() .freeze() .silence() .thaw() .disconnect(reason)``, ``await link.close()``,
+Links: ``sockets.links[0].reset() .freeze() .silence() .disconnect(reason)``, ``await link.close()``,
 ``sockets.refuse = True``; ``FakeSlack(ack_budget=, redeliver_after=, offline=)``.
 Limits: ``FakeSlack(rate_limits=True, rate_scale=10)``. ``FakeSlack(echo=False)`` sends no events of own posts.
 Time: ``clock`` (spans) and ``wall`` (ts) are injected; waits for acks and redeliveries are the loop's.

@@ -42,9 +42,6 @@ class Link:
         """Pings are answered, events never come."""
         self.silent = True
 
-    def thaw(self) -> None:
-        self.frozen = self.silent = False
-
     def reset(self) -> None:
         """RST, without a close frame."""
         if transport := self._request.transport:

@@ -172,14 +172,6 @@ class People(Pressing):
         event = {"type": "agent_session_stopped", "channel": channel, "thread_ts": thread_ts, "user": user}
         return self.event(event | {"streaming_message_ts": stopped, "event_ts": self.next_ts()})
 
-    def rename(self, user: str, channel: str, thread_ts: str, title: str) -> Delivery:
-        """A person renames the session: agent_session_title_changed."""
-        if session := self.sessions.get((channel, thread_ts)):
-            session.title = title
-            session.titles.append(title)
-        event = {"type": "agent_session_title_changed", "channel": channel, "thread_ts": thread_ts}
-        return self.event(event | {"user": user, "title": title, "event_ts": self.next_ts()})
-
     def join(self, user: str, channel: str) -> Delivery:
         """member_joined_channel; the bot itself becomes a member by it."""
         place = self.channels[channel]

@@ -224,7 +224,6 @@ class Session:
     status: str
     title: str = ""
     statuses: list[str] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
-from tests.fakes.discord import BOT, CHANNEL, FORUM, GUILD, U1, U2, FakeDiscord
+from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, U2, FakeDiscord
 from tests.fakes.discord.people import OTHER_BOT
 from tests.fakes.discord.views import message_view
 from tests.patience import WITHIN_S
@@ -123,44 +123,6 @@ async def test_a_button_that_nobody_knows_goes_when_it_is_pressed(tmp_path):
             assert "ref" in discord.message(post.id).content
 
 
-async def test_another_bot_is_heard_only_if_listed_and_named_and_not_for_ever(tmp_path):
-    model = Scripted()
-    options = {"bots": frozenset({OTHER_BOT})}
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, options=options):
-        root = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, root.id))
-        unnamed = await discord.bot_says(root.id, "beep")
-        reply = await discord.bot_says(root.id, "beep", reply_to=discord.posts(root.id)[0])
-        said = [await discord.bot_says(root.id, f"{NAMED} beep {number}") for number in range(IN_A_ROW + 5)]
-        heard = said[:IN_A_ROW]
-        found = await until_settled(tmp_path, *(one.id for one in heard))
-        person = await discord.say(U1, root.id, "enough of that?")
-        more = await discord.bot_says(root.id, f"{NAMED} beep again")
-        found = await until_settled(tmp_path, person.id, more.id)
-        assert {one.id for one in said} & found.keys() == {one.id for one in heard}
-        assert not {unnamed.id, reply.id} & found.keys()
-
-
-async def test_a_guild_that_is_served_is_served_in_all_its_channels(tmp_path):
-    served = only_served(channels=(GUILD,))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(), allowed=served):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        direct = await discord.say(U1, discord.dm(U1), "hi")
-        found = await until_settled(tmp_path, said.id, direct.id)
-        assert (found[said.id], found[direct.id]) == ("answered", "refused")
-
-
-async def test_an_announcement_channel_has_threads_too(tmp_path):
-    async with FakeDiscord() as discord:
-        news = discord.channel("news", "news")
-        async with bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
-            said = await discord.say(U1, news.id, f"{NAMED} hi")
-            await discord.until(lambda: answers(discord, said.id) == ["one"])
-            await discord.say(U2, said.id, "and?")
-            await discord.until(lambda: answers(discord, said.id) == ["one", "two"])
-            assert answers(discord, news.id) == []
-
-
 async def test_a_message_that_the_library_cannot_read_costs_no_other_live_or_missed(tmp_path):
     odd = {"embeds": [{"type": "rich", "timestamp": "not a time"}]}
     async with FakeDiscord() as discord:
@@ -183,50 +145,6 @@ async def test_a_message_that_the_library_cannot_read_costs_no_other_live_or_mis
                     await anyio.sleep(0.05)
 
 
-async def test_a_question_in_a_forum_that_wants_tags_is_answered_in_its_post(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("so"))):
-        discord.channels[FORUM].flags = 16
-        post = await discord.post(U1, FORUM, "How?", f"{NAMED} how does it work?")
-        await discord.until(lambda: answers(discord, post.id) == ["so"])
-
-
-async def test_a_message_that_comes_before_its_guild_is_answered_and_is_no_direct_message(tmp_path):
-    async with FakeDiscord() as discord:
-        discord.late_guilds = 4.0
-        async with bot_in(discord, tmp_path, Scripted(says("one"), says("two"))):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-            await discord.until(lambda: answers(discord, said.id) == ["one"])
-            await discord.say(U2, said.id, "and?")
-            await discord.until(lambda: answers(discord, said.id) == ["one", "two"])
-            last = await discord.say(U1, CHANNEL, "just talking")
-            places = await marks_with(tmp_path, last.id)
-            assert {place.partition("/")[0] for place in places} == {GUILD}
-
-
-async def test_events_that_overtake_each_other_are_all_answered(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted()):
-        discord.reorder = True
-        said = [discord.say(U1, CHANNEL, f"{NAMED} {number}") for number in range(6)]
-        discord.say(U2, CHANNEL, "and so on")
-        found = await until_settled(tmp_path, *(one.id for one in said))
-        assert {found[one.id] for one in said} == {"answered"}
-
-
-async def test_what_discord_itself_says_in_a_thread_is_not_heard(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        root = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, root.id))
-        said = [
-            await discord.system(root.id, kind, user=U1, text="a new name") for kind in (1, 4, 7, 8, 18, 21)
-        ]
-        await discord.pin(U1, root)
-        last = await discord.say(U1, root.id, "and you?")
-        found = await until_settled(tmp_path, last.id)
-        assert not {one.id for one in said} & found.keys()
-        assert len(model.requests) == 2
-
-
 async def test_a_file_may_be_as_large_as_its_guild_allows(tmp_path):
     """10 MiB, or 50 where people pay for it; a direct message is no guild."""
     async with FakeDiscord(upload_limit=50 * 2**20) as discord:
@@ -243,3 +161,21 @@ async def test_a_file_may_be_as_large_as_its_guild_allows(tmp_path):
             with pytest.raises(TransportRejected) as refused:
                 await edge.attach(ThreadId("discord", "@me", dm, dm), "key", file, "large.bin")
             assert "10 MiB here at most" in refused.value.friendly
+
+
+async def test_another_bot_is_heard_only_if_listed_and_named_and_not_for_ever(tmp_path):
+    model = Scripted()
+    options = {"bots": frozenset({OTHER_BOT})}
+    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, options=options):
+        root = await discord.say(U1, CHANNEL, f"{NAMED} hi")
+        await discord.until(lambda: answers(discord, root.id))
+        unnamed = await discord.bot_says(root.id, "beep")
+        reply = await discord.bot_says(root.id, "beep", reply_to=discord.posts(root.id)[0])
+        said = [await discord.bot_says(root.id, f"{NAMED} beep {number}") for number in range(IN_A_ROW + 5)]
+        heard = said[:IN_A_ROW]
+        found = await until_settled(tmp_path, *(one.id for one in heard))
+        person = await discord.say(U1, root.id, "enough of that?")
+        more = await discord.bot_says(root.id, f"{NAMED} beep again")
+        found = await until_settled(tmp_path, person.id, more.id)
+        assert {one.id for one in said} & found.keys() == {one.id for one in heard}
+        assert not {unnamed.id, reply.id} & found.keys()

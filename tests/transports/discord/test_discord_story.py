@@ -11,20 +11,17 @@ from bot.config.settings import Access
 from bot.routing.access import allowed
 from tests.fakes.discord import (
     BOT,
-    BOT_ROLE,
     CHANNEL,
     CHANNEL2,
-    FORUM,
     GUILD,
     ROLE,
     U1,
     U2,
-    U3,
     VOICE,
     FakeDiscord,
 )
 from tests.transports.discord.bot import answers, bot_in
-from tests.transports.settling import until_kept, until_settled
+from tests.transports.settling import until_settled
 from tests.world import Gate, Scripted, calls, says
 from threads.model import Outgoing, ThreadId
 
@@ -47,66 +44,6 @@ async def test_a_mention_in_a_channel_opens_a_thread_and_is_answered_there_once(
         assert thread.name == "what is the plan?"
         await discord.until(lambda: set(discord.message(said.id).reactions) == {"✅"})
         assert discord.pings == []
-
-
-async def test_a_direct_message_is_answered_in_place(tmp_path):
-    model = Scripted(says("Yes."), says("Still."))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        dm = discord.dm(U1)
-        await discord.say(U1, dm, "are you there?")
-        await discord.until(lambda: answers(discord, dm) == ["Yes."])
-        await discord.say(U1, dm, "and now?")
-        await discord.until(lambda: answers(discord, dm) == ["Yes.", "Still."])
-        assert "are you there?" in model.requests[1].messages[0].text
-
-
-async def test_the_name_in_any_form_is_a_mention_and_everyone_is_not(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        said = [
-            await discord.say(U1, CHANNEL, f"<@!{BOT}> one"),
-            await discord.say(U1, CHANNEL, f"hello <@&{BOT_ROLE}>"),
-        ]
-        await discord.say(U1, CHANNEL, "@everyone look")
-        await discord.say(U1, CHANNEL, "just talking")
-        last = await discord.say(U1, discord.dm(U1), "done?")
-        await until_settled(tmp_path, *(one.id for one in said), last.id)
-        assert len(model.requests) == 3
-
-
-async def test_a_redelivered_message_is_answered_once_also_by_the_next_process(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord:
-        async with bot_in(discord, tmp_path, model):
-            said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-            await discord.redeliver(said)
-            await discord.until(lambda: answers(discord, said.id))
-            await discord.redeliver(said)
-        async with bot_in(discord, tmp_path, model):
-            await discord.redeliver(said)
-            last = await discord.say(U1, discord.dm(U1), "hi")
-            await until_settled(tmp_path, last.id)
-        assert len(answers(discord, said.id)) == 1
-        assert len(model.requests) == 2
-
-
-async def test_a_question_about_somebody_elses_message_comes_with_that(tmp_path):
-    model = Scripted()
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        other = await discord.say(U2, CHANNEL, "E = mc squared")
-        asked = await discord.say(U1, CHANNEL, f"{NAMED} what does that mean?", reply_to=other)
-        await discord.until(lambda: answers(discord, asked.id))
-        assert "E = mc squared" in model.requests[0].messages[0].text
-
-
-async def test_a_forum_post_is_a_conversation_and_its_title_is_read_once(tmp_path):
-    model = Scripted(says("one"), says("two"))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model):
-        thread = await discord.post(U1, FORUM, "Why is it slow?", f"{NAMED} how does it work?")
-        await discord.until(lambda: answers(discord, thread.id) == ["one"])
-        await discord.say(U1, thread.id, "and then?")
-        await discord.until(lambda: answers(discord, thread.id) == ["one", "two"])
-    assert sum("Why is it slow?" in message.text for message in model.requests[1].messages) == 1
 
 
 async def test_a_message_in_an_archived_thread_that_nobody_knows_is_answered(tmp_path):
@@ -186,43 +123,6 @@ async def thanks(discord, user, answer, custom_id):
     return pressed.answers[0].content
 
 
-async def test_a_thumb_of_a_stranger_counts_for_nothing(tmp_path):
-    served = {"options": {"feedback": True}, "allowed": only_served(users=(U1,))}
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(), **served):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} is it?")
-        await discord.until(lambda: answers(discord, said.id))
-        await thanks(discord, U3, discord.posts(said.id)[0], "feedback:up")
-    assert not [*(tmp_path / "audit").glob("*")]
-
-
-LONG = "words " * 260
-"""About 450 tokens: twice that is more than the model of the next test reads."""
-
-
-async def test_a_button_that_nobody_knows_is_answered_to_its_person(tmp_path):
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, Scripted(says("hi"))):
-        said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, said.id))
-        [post] = discord.posts(said.id)
-        pressed = await discord.press(U1, post, "something-of-long-ago", stale=True)
-        assert pressed.acked
-        await discord.until(lambda: pressed.answers)
-        assert "does not work any more" in pressed.answers[0].content
-
-
-async def test_a_stranger_who_mentions_the_bot_is_refused_and_no_thread_is_opened(tmp_path):
-    model = Scripted()
-    served = only_served(users=(U1,))
-    async with FakeDiscord() as discord, bot_in(discord, tmp_path, model, allowed=served):
-        said = await discord.say(U2, CHANNEL, f"{NAMED} hi")
-        await discord.until(lambda: answers(discord, CHANNEL))
-        assert discord.threads(CHANNEL) == []
-        [refusal] = [message for message in discord.messages(CHANNEL) if message.ours]
-        assert refusal.reply_to == said.id
-        assert "Ask whoever runs this bot" in refusal.content
-        assert model.requests == []
-
-
 async def test_access_by_role_channel_and_guild(tmp_path):
     model = Scripted()
     served = only_served(users=(), roles=(ROLE,), channels=(CHANNEL,))
@@ -275,17 +175,6 @@ async def test_models_are_completed_while_somebody_types(tmp_path):
         await discord.until(lambda: discord.commands)
         typed = await discord.autocomplete(U1, CHANNEL, "model", "name", "open")
         assert [choice["value"] for choice in typed.choices] == ["openai/small"]
-
-
-async def test_the_commands_are_told_once_and_not_again_by_the_next_process(tmp_path):
-    async with FakeDiscord() as discord:
-        for _ in range(2):
-            async with bot_in(discord, tmp_path, Scripted()):
-                said = await discord.say(U3, discord.dm(U3), "hi")
-                await until_settled(tmp_path, said.id)
-                await discord.until(lambda: discord.commands)
-                await until_kept(tmp_path / "discord-commands.json")
-        assert len(discord.calls_to("PUT /applications/{}/commands")) == 1
 
 
 async def test_the_link_to_a_thread_leads_to_it_and_has_no_preview(tmp_path):

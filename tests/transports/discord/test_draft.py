@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import pairwise
 
 import anyio
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.discord import CHANNEL, GUILD, U1, Cut, RateLimited, Refused
-from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from tests.transports.discord.virtual import (
     BACKEND,
     DELETE,
@@ -27,13 +25,11 @@ from threads.model import (
     Resumed,
     StagesChanged,
     StageShown,
-    Taken,
     TextDelta,
     TextReset,
     ThreadId,
     ToolFinished,
     ToolStarted,
-    TurnSettled,
     TurnStarted,
     Waiting,
     message_key,
@@ -41,7 +37,6 @@ from threads.model import (
 from transports.discord.live.draft import Draft
 from transports.discord.live.draft_content import MOST_MESSAGES, DraftContent
 from transports.discord.live.pacing import CHANNEL_S, EVERY_S, Pace
-from transports.discord.live.presence import Presence
 from transports.discord.markdown.buttons import stop_mark
 from transports.discord.markdown.render import MAX_CONTENT, utf16_size
 from transports.discord.post.nonces import nonce_of
@@ -489,35 +484,6 @@ async def test_where_no_thread_can_be_opened_the_draft_replies_in_place():
         await anyio.sleep(8)
         assert [post.reply_to for post in case.posts] == [question] * 2
         assert not case.discord.pings
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_stream_of_2000_deltas_in_3_s_costs_few_calls_and_the_final_text_waits_for_none_of_them():
-    async with discord_and_rest(rate_limits=True) as (discord, rest), beside() as tasks:
-        case = await PostingCase.start(discord, rest)
-        presence = Presence(rest, case.destinations, streaming="edits", typing=True, reactions=True)
-        tasks.start_soon(presence.run)
-        show = partial(presence.show, case.thread, case.question)
-        for event in (Taken(), TurnStarted()):
-            show(event)
-        began = anyio.current_time()
-        for number in range(2_000):
-            show(TextDelta(f"{number % 100:02} "))
-            if number % 20 == 0:
-                await anyio.sleep_until(began + number * 3 / 2_000)
-        live = len(discord.calls_to(SEND, EDIT))
-        text = "".join(f"{number % 100:02} " for number in range(2_000)).strip()
-        draft = await presence.draft_of(case.thread, case.question).hand_over()
-        await case.posting.post(case.answer(text), draft)
-        show(TurnSettled("answered"))
-        posts = discord.posts(case.question)
-        assert 1 <= live <= 1 + 3 / CHANNEL_S
-        assert " ".join(post.content for post in posts) == text
-        assert [post.buttons for post in posts] == [[]] * len(posts)
-        assert [post.id for post in posts][: len(draft)] == [message.id for message in draft]
-        assert max(len(discord.calls_to(route)) for route in (SEND, EDIT)) < 5  # a bucket holds five
-        assert not discord.limited
-        await discord.until(lambda: list(discord.message(case.question).reactions) == ["✅"])
 
 
 # the pure part

@@ -27,7 +27,7 @@ from threads.errors import PostFailed, TransportFatal, TransportRateLimited
 from transports.discord.api import gateway, gateway_link
 from transports.discord.api.gateway_link import GatewayLink
 from transports.discord.api.invalid_requests import InvalidRequests
-from transports.shared.link.supervisor import LinkDown, Supervisor
+from transports.shared.link.supervisor import LinkDown
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_proxy")]
 
@@ -207,6 +207,7 @@ async def test_edits_deletions_channels_and_presses_are_told(discord):
         discord.bulk_delete(two, three)
         thread = await discord.thread(U1, await discord.say(U1, CHANNEL, "d"), "title")
         discord.archive(thread.id)
+        discord.delete_channel(thread.id)
         channel = discord.channel("new")
         discord.delete_channel(channel.id)
         await discord.until(bot.has(f"gone {channel.id}"))
@@ -217,6 +218,7 @@ async def test_edits_deletions_channels_and_presses_are_told(discord):
             f"delete {CHANNEL} {' '.join(sorted((two.id, three.id)))}",
         ]
         assert told.count(f"channel {thread.id}") == 2
+        assert f"gone {thread.id}" in told
         assert bot.places[thread.id] == "title"
 
 
@@ -511,29 +513,6 @@ async def test_more_presses_than_can_be_under_way_are_not_taken(discord, monkeyp
             discord.press(U1, said, "go", stale=True)
         await until(lambda: caplog.text.count("one is not taken") == 2)
         assert len(taken) == 1
-
-
-async def test_a_supervisor_keeps_the_link_up_over_sessions(discord, monkeypatch):
-    monkeypatch.setattr("transports.shared.link.supervisor.FIRST_PAUSE_S", 0.05)
-    bot, supervisor = Bot(discord), Supervisor("discord")
-
-    async def run(connected):
-        def up():
-            connected()
-            bot.connected()
-
-        await bot.link.run(up)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor.run, run)
-        await discord.until(bot.has("ready"))
-        assert supervisor.state == "connected"
-        discord.links[0].invalidate()
-        await discord.until(bot.has("ready", 2))
-        assert supervisor.state == "connected"
-        assert bot.story.count("prepare") == 2
-        tasks.cancel_scope.cancel()
-    assert supervisor.state == "stopped"
 
 
 async def test_no_log_shows_the_token_or_what_is_said(discord, caplog):

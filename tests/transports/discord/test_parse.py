@@ -42,6 +42,7 @@ from transports.discord.events.parse_message import parse_edit, parse_message, p
 AT_BOT = f"<@{BOT}>"
 EARLIER = "1174000000000000000"
 EDITED_AT = "2023-11-14T22:20:00+00:00"
+STICKER = {"id": "1", "name": "Wave", "format_type": 1}
 
 
 def parsed(data, place=CHANNEL, *, root="", bots=(), **more) -> Incoming | None:
@@ -90,6 +91,7 @@ def test_a_mention_begins_a_thread_and_is_taken_without_the_bots_name(named):
         (said(f"why does `<@{BOB}>` not ping?"), "overheard"),
         (said(f"<@{BOB}> look", mentions=[BOB]), None),
         (said(f"<@&{OPS}> look"), None),
+        (said("", sticker_items=[STICKER]), None),
         (said(""), None),  # so is a message of a guild without the intent
     ],
 )
@@ -296,11 +298,6 @@ def test_a_forwarded_message_is_quoted_with_its_files():
     assert overheard(forwarding(held)).quoted.startswith("> Forwarded message:")
 
 
-def test_a_forwarded_message_of_only_a_preview_is_quoted_by_it():
-    held = {"embeds": [{"type": "rich", "title": "Alarm", "description": "down", "fields": []}]}
-    assert direct(forwarding(held)).quoted == "> Forwarded message:\n> Alarm\n> down"
-
-
 def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are():
     embed = {"type": "rich", "title": "Alarm", "fields": [{"name": "host", "value": "db1"}]}
     page = {**embed, "url": "https://a.example"}
@@ -317,18 +314,6 @@ def test_previews_of_a_persons_links_are_not_their_words_but_a_bots_embeds_are()
     )
     to = said("", OTHER_BOT, id_=EARLIER, embeds=[embed])
     assert parsed(replying(to, f"{AT_BOT} why?")).quoted.endswith("> Alarm\n> host: db1")
-
-
-def test_stickers_and_polls_are_named_where_the_bot_is_meant_and_nothing_where_it_is_not():
-    sticker = said("", sticker_items=[{"id": "1", "name": "Wave", "format_type": 1}])
-    answers = [{"answer_id": n, "poll_media": {"text": text}} for n, text in ((1, "yes"), (2, "no"))]
-    poll = said(
-        "", poll={"question": {"text": "Lunch?"}, "answers": answers, "expiry": EDITED_AT, "layout_type": 1}
-    )
-    for data, text in ((sticker, "[sticker: Wave]"), (poll, "[poll: Lunch? yes / no]")):
-        assert direct(data).text == text
-        assert parsed({**data, "content": AT_BOT}).text == text
-        assert overheard(data) is None
 
 
 # -- earlier lines ---------------------------------------------------------------------------------------------
@@ -425,7 +410,7 @@ RICH = replying(
     f"{AT_BOT} <#{NEWS}> <t:99999999999> hi",
     mentions=[BOT, BOB],
     attachments=[file()],
-    sticker_items=[{"id": "1", "name": "Wave", "format_type": 1}],
+    sticker_items=[STICKER],
     message_snapshots=forwarding({"content": "old", "attachments": [file()]})["message_snapshots"],
     edited_timestamp=EDITED_AT,
 )

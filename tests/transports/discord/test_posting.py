@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.discord import CHANNEL, U1, Cut, RateLimited, Refused, Slow, Status
+from tests.fakes.discord import CHANNEL, U1, Cut, Refused, Slow, Status
 from tests.transports.discord.posting_case import PostingCase, discord_and_rest
 from threads.errors import PostFailed, TransportUnavailable
 from threads.model import Choice
@@ -73,27 +73,6 @@ async def test_a_long_answer_comes_in_parts_of_which_the_first_is_the_reply(case
     assert together(part.content for part in parts) == together([long(3)])
     assert [bool(part.reply_to) for part in parts] == [True, False, False]
     assert len({part.nonce for part in parts}) == 3
-
-
-CRASHES = {
-    "a 503": (Status(503), 1),
-    "a 503 after it was stored": (Status(503, applied=True), 1),
-    "a cut before it was stored": (Cut(), 1),
-    "a cut after it was stored": (Cut(applied=True), 1),
-    "a page of some box on the way": (Status(502, applied=True), 1),
-    "a 500 after it was stored, which the library tries again": (Status(500, applied=True), 1),
-    "a rate limit, which the library waits for": (RateLimited(0.01), 1),
-    "several": (Cut(applied=True), 3),
-}
-
-
-@pytest.mark.parametrize(("fault", "times"), CRASHES.values(), ids=CRASHES)
-async def test_whatever_happens_to_the_call_there_is_one_answer(case, fault, times):
-    case.discord.fail(SEND, *[fault] * times)
-
-    posted = await case.outbox().post(case.answer("because"))
-
-    assert [(message.id, message.content) for message in case.posts()] == [(posted, "because")]
 
 
 @pytest.mark.parametrize("fault", [Cut(applied=True), Cut(), Status(503, applied=True), Status(503)])

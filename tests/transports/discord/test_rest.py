@@ -480,13 +480,6 @@ async def test_a_redirect_is_not_followed(discord, rest):
     assert len(discord.calls) == 1
 
 
-async def test_two_bots_in_one_process_each_speak_to_their_own_api(discord, rest):
-    async with FakeDiscord() as other, logged_in(other) as second:
-        await rest.send(CHANNEL, "one", nonce="n1")
-        await second.send(CHANNEL, "two", nonce="n2")
-        assert [post.content for fake in (discord, other) for post in fake.posts()] == ["one", "two"]
-
-
 async def test_no_error_and_no_log_shows_the_token(discord, rest, caplog):
     caplog.set_level(logging.DEBUG)
     discord.fail(SEND, Status(503), Cut(), Refused(403, 50001), RateLimited(1.0, via=False))

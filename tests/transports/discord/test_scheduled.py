@@ -2,65 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime, timedelta
 
-import anyio
 import pytest
 
-from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, FakeDiscord
-from tests.transports.bot import bot_over
-from tests.transports.discord.bot import answers, transport
+from tests.fakes.discord import CHANNEL, GUILD, U1
 from tests.transports.discord.posting_case import PostingCase, discord_and_rest
-from tests.world import Scripted, calls, says
-from threads.model import Author, Incoming, ThreadId
+from threads.model import Author
 from threads.scheduled_messages import scheduled_id
 from transports.discord.post.nonces import question_of, since_of
 
 pytestmark = pytest.mark.anyio
 
 ANN = Author(U1, "ann")
-
-
-@pytest.mark.parametrize("where", ["thread", "direct", "in place"])
-async def test_its_answer_comes_in_the_conversation_and_nothing_is_asked_of_discord_about_its_id(
-    tmp_path, caplog, where
-):
-    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
-    async with FakeDiscord() as discord:
-        options = {"in_place": frozenset({CHANNEL})} if where == "in place" else {}
-        edge, sinks = transport(discord, tmp_path, **options), []
-        serve = edge.serve
-
-        async def serving(sink):
-            sinks.append(sink)
-            await serve(sink)
-
-        edge.serve = serving
-        async with bot_over(edge, tmp_path, model):
-            if where == "direct":
-                shown = discord.dm(U1)
-                await discord.say(U1, shown, "hi")
-                thread = ThreadId("discord", "@me", shown, shown)
-            else:
-                said = await discord.say(U1, CHANNEL, f"<@{BOT}> hi")
-                shown = said.id if where == "thread" else CHANNEL
-                thread = ThreadId("discord", GUILD, CHANNEL, said.id)
-            await discord.until(lambda: answers(discord, shown) == ["one"])
-            due = datetime.now(UTC)
-            caplog.clear()
-            for _ in range(2):
-                await sinks[0](
-                    Incoming(scheduled_id("s1234", due), thread, ANN, "do it @everyone", due.isoformat())
-                )
-            await discord.until(lambda: answers(discord, shown)[-1].endswith("two"))
-            await anyio.sleep(0.3)
-            said = answers(discord, shown)
-            assert said[0] == "one"
-            assert said[1].startswith("⏰ Scheduled by ann: do it ")
-            assert len(said) == 2
-            assert discord.pings == []
-            assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from transports.discord.markdown.render import MAX_CONTENT, live_parts, parts, rendered, utf16_size
+from transports.discord.markdown.render import MAX_CONTENT, live_parts, parts, utf16_size
 
 LINES = st.sampled_from(
     [
@@ -58,26 +58,6 @@ def test_every_part_is_a_message_that_discord_takes_with_its_fences_closed(text)
             assert balanced(part)
 
 
-def words(text):
-    """All that a person reads: no white space, no fences, which a border may repeat."""
-    return re.sub(r"\s", "", re.sub(r"(?m)^[> \d.\-]*```[\w+#.-]*[ \t]*$", "", text).replace("> ", ""))
-
-
-@given(TEXTS)
-@settings(max_examples=100, deadline=None)
-@example("no table | here\n|---|---|---|\n" + "x" * 3_000)
-def test_no_word_is_lost_or_said_twice(text):
-    whole = words(rendered(text))
-    if re.search(r"\w", whole):
-        assert words("\n".join(parts(text))) == whole
-
-
-@given(TEXTS, st.integers(150, 400))
-@settings(max_examples=50, deadline=None)
-def test_a_smaller_limit_holds_too(text, limit):
-    assert all(utf16_size(part) <= limit for part in parts(text, limit))
-
-
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b", "\u200b \u2060", "```", "\ud83d", "\x00"])
 def test_a_text_of_nothing_is_a_sign_and_never_an_empty_message(text):
     for shown in (parts(text), live_parts(text)):
@@ -95,17 +75,3 @@ def test_a_message_of_exactly_the_limit_is_one_part_and_one_more_unit_makes_two(
     assert parts("x" * MAX_CONTENT) == ["x" * MAX_CONTENT]
     assert [len(part) for part in parts("x" * (MAX_CONTENT + 1))] == [2_000, 1]
     assert [len(part) for part in parts("😀" * 1_001)] == [1_000, 1]
-
-
-def test_a_fence_goes_on_in_the_next_part_with_its_language():
-    code = "\n".join(f"line {number}" for number in range(500))
-    shown = parts(f"See:\n```python title=x\n{code}\n```\nend")
-    assert len(shown) == 3
-    assert all(part.startswith("```python\nline") for part in shown[1:])
-    assert all(part.endswith("\n```") for part in shown[:-1])
-    assert re.findall(r"line (\d+)", "".join(shown)) == [str(number) for number in range(500)]
-
-
-def test_a_paragraph_is_cut_after_a_sentence():
-    shown = parts("This is a sentence of a long text. " * 100)
-    assert all(part.startswith("This") and part.endswith("text.") for part in shown)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.sim.loop import SimLoop
 from tests.transports.catching_up import START, CatchUpBot, Story, play, steps
-from threads.errors import StoreUnavailable, TransportUnavailable
+from threads.errors import TransportUnavailable
 from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
@@ -218,16 +218,6 @@ async def test_no_more_is_read_than_back_to_the_mark_and_no_mark_is_set_in_the_f
     assert float(bot.stored()["channels"]["C1"]) == anyio.current_time()
 
 
-async def test_the_first_message_of_a_channel_that_the_disk_refused_is_found_much_later():
-    bot = await after_a_stop(Slack())
-    first = bot.slack.say("C5")
-    with pytest.raises(StoreUnavailable), bot.marks.taking("C5", first):
-        raise StoreUnavailable
-    await anyio.sleep(7200)
-    await bot.catch_up.run()
-    assert bot.said == ["hi"]
-
-
 async def test_a_channel_seen_for_the_first_time_starts_at_now():
     slack = Slack()
     slack.say(text="<@UBOT> before you came")
@@ -271,13 +261,6 @@ async def test_a_direct_message_opened_on_a_dead_link_is_found_although_the_bot_
     bot.marks.alive()
     await bot.catch_up.run()
     assert bot.said == ["hello?"]
-
-
-async def test_a_channel_that_is_joined_is_followed_from_then_on_and_waits_for_no_catch_up():
-    bot = await after_a_stop(Slack())
-    await bot.catch_up.run()
-    bot.marks.start("C9", bot.marks.clock())
-    assert bot.marks.due() == []
 
 
 async def test_a_direct_message_opened_while_down_is_found():

@@ -412,13 +412,6 @@ async def test_eyes_of_a_killed_process_go_whatever_the_sign_is_now():
         assert signs(chat) == []
 
 
-async def test_prompts_are_suggested_without_a_thread():
-    async with presence() as chat:
-        await chat.presence.home_opened("D1")
-        await anyio.sleep(1)
-    assert chat.slack.prompts[0]["prompts"] == [{"title": "Hi", "message": "Say hi"}]
-
-
 async def test_only_the_persons_own_hosts_and_those_of_the_settings_are_linked():
     chat = Chat()
     other = chat.asks("C1")
@@ -470,7 +463,12 @@ DIRECT, SHARED = [f"D{number}" for number in range(100)], [f"C{number}" for numb
 
 
 @pytest.mark.parametrize(
-    "channels", [DIRECT, SHARED, DIRECT[:20] + SHARED], ids=["direct", "channels", "both"]
+    "channels",
+    [
+        pytest.param(DIRECT, id="direct", marks=pytest.mark.slow),
+        pytest.param(SHARED, id="channels", marks=pytest.mark.slow),
+        pytest.param(DIRECT[:20] + SHARED, id="both"),
+    ],
 )
 async def test_a_hundred_streamed_answers_at_once_keep_to_the_limits_and_starve_nobody(channels):
     chat = Chat()

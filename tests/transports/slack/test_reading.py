@@ -146,7 +146,6 @@ FORWARD = {
 }
 
 MESSAGES = {
-    "a pasted table": ({"attachments": [PASTED]}, READ_PASTED),
     "words and a pasted table": (
         {"text": "which one is cheaper?", "attachments": [PASTED]},
         f"which one is cheaper?\n{READ_PASTED}",
@@ -176,12 +175,10 @@ MESSAGES = {
         },
         "*hi* a.example (https://a.example)",
     ),
-    "an alert in an attachment": ({"attachments": [ALERT]}, "A\nB (https://a.example/b)\nC\nD: E\nG"),
     "a text and an alert": (
         {"text": "look", "attachments": [ALERT]},
         "look\nA\nB (https://a.example/b)\nC\nD: E\nG",
     ),
-    "an attachment with a fallback alone": ({"attachments": [{"fallback": "disk full"}]}, "disk full"),
     "an attachment for old apps only": ({"attachments": [{"fallback": "[no preview available]"}]}, ""),
     "a forward with its message's blocks": (
         {"attachments": [FORWARD]},
@@ -194,10 +191,6 @@ MESSAGES = {
     "a preview of a link": (
         {"text": "https://a.example", "attachments": [{"from_url": "https://a.example", "text": "Buy"}]},
         "https://a.example\n\n> Preview of https://a.example:\n> Buy",
-    ),
-    "a kind of tomorrow": (
-        {"text": "see", "blocks": [{"type": "hologram"}]},
-        "see\n[a block of type hologram that I cannot read]",
     ),
     "a kind with an odd name": (
         {"blocks": [{"type": "<@U2>"}]},

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import UTC, datetime
 
-import anyio
 import pytest
 
 from tests.fakes.slack import FakeSlack, Message
-from tests.transports.bot import bot_over
-from tests.transports.slack.bot import transport
 from tests.transports.slack.test_posting import ME, Chat, Unlimited
-from tests.world import Scripted, calls, says
-from threads.model import Author, Incoming, ThreadId
+from threads.model import Author
 from threads.scheduled_messages import scheduled_id
 from transports.slack.api.web_api import open_web
 from transports.slack.post.post_tags import since_of
@@ -23,41 +18,6 @@ from transports.slack.post.posting import Posting
 pytestmark = pytest.mark.anyio
 
 ANN = Author("U1", "ann")
-
-
-@pytest.mark.parametrize("channel", ["C1", "D1"])
-async def test_its_answer_comes_in_the_thread_and_nothing_is_asked_of_slack_about_its_id(
-    tmp_path, caplog, channel
-):
-    model = Scripted(says("one"), calls("list_files", path="."), says("two"))
-    async with FakeSlack() as slack:
-        edge, sinks = transport(slack, tmp_path), []
-        serve = edge.serve
-
-        async def serving(sink):
-            sinks.append(sink)
-            await serve(sink)
-
-        edge.serve = serving
-        async with bot_over(edge, tmp_path, model):
-            said = await slack.say("U1", channel, "<@UBOT> hi")
-            await slack.until(lambda: len(slack.thread(channel, said.ts)) == 2)
-            thread = ThreadId("slack", "T1", channel, said.ts)
-            due = datetime.now(UTC)
-            caplog.clear()
-            for _ in range(2):
-                await sinks[0](
-                    Incoming(scheduled_id("s1234", due), thread, ANN, "do it <!here>", due.isoformat())
-                )
-            await slack.until(lambda: [m.text for m in slack.thread(channel, said.ts) if m.ours][1:] != [])
-            await slack.until(lambda: slack.status(channel, said.ts) == "")
-            await anyio.sleep(0.3)
-            shown = [message for message in slack.thread(channel, said.ts) if message.ours]
-            assert len(shown) == 2
-            assert "two" in shown[1].text
-            assert slack.pings == []
-            assert not [call for call in slack.calls if "schedule-" in str(call.args.get("timestamp", ""))]
-            assert [one.message for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
 @pytest.fixture

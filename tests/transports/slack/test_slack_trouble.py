@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.fakes.slack import ApiError, Cut, FakeSlack, Gate, Html, Message
-from tests.transports.settling import until_received, until_settled
+from tests.fakes.slack import Cut, FakeSlack, Html, Message
+from tests.transports.settling import until_settled
 from tests.transports.slack.bot import bot_in
 from tests.transports.slack.test_slack_story import answers
 from tests.world import Scripted, Streams, says
@@ -29,27 +28,6 @@ async def assert_answers(slack):
     """Prove that the bot still answers."""
     said = await slack.say("U3", "D3", "still there?")
     await slack.until(lambda: answers(slack, "D3", said.ts))
-
-
-@pytest.mark.parametrize("code", ["is_archived", "not_in_channel", "channel_not_found", "restricted_action"])
-async def test_a_place_that_takes_no_posts_is_given_up_and_the_rest_goes_on(tmp_path, code):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
-        slack.fail(
-            "chat.postMessage", ApiError(code), forever=True, when=lambda args: args["channel"] == "C1"
-        )
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        assert (await until_settled(tmp_path, said.ts))[said.ts] == "undelivered"
-        assert len(slack.calls_to("chat.postMessage")) <= 2
-        await assert_answers(slack)
-
-
-@pytest.mark.parametrize("code", ["invalid_blocks", "msg_blocks_too_long", "invalid_arguments"])
-async def test_blocks_that_are_refused_become_plain_text(tmp_path, code):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted(says("**bold** words"))):
-        slack.fail("chat.postMessage", ApiError(code), forever=True, when=lambda args: "blocks" in args)
-        said = await slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: answers(slack, "C1", said.ts))
-        assert "bold words" in slack.thread("C1", said.ts)[-1].text
 
 
 async def test_odd_events_are_acknowledged_and_nothing_breaks(tmp_path):
@@ -73,18 +51,6 @@ async def test_odd_events_are_acknowledged_and_nothing_breaks(tmp_path):
         await assert_answers(slack)
 
 
-async def test_a_file_that_cannot_be_read_is_told_to_the_person_and_the_model(tmp_path):
-    model = Scripted()
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, model):
-        slack.scopes.discard("files:read")
-        said = await slack.say("U1", "D1", "look", files=[slack.file("notes.txt", b"plum")])
-        await slack.until(lambda: answers(slack, "D1", said.ts))
-        assert "files:read" in answers(slack, "D1", said.ts)[-1]
-        assert "notes.txt" in model.requests[0].messages[0].text
-        assert "plum" not in str(model.requests[0])
-        assert all(token in {"", None, slack.bot_token} for _, token in slack.downloads)
-
-
 async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_back(tmp_path):
     model = Scripted(says("one"))
     async with FakeSlack(offline="drop") as slack:
@@ -104,44 +70,6 @@ async def test_what_was_said_while_the_bot_was_down_is_answered_when_it_comes_ba
             found = await until_settled(tmp_path, *(said.ts for said in missed))
         assert {found[said.ts] for said in missed} == {"answered"}
         assert ignored.ts not in found
-
-
-async def test_what_is_found_too_late_gets_an_honest_note(tmp_path):
-    model = Scripted(says("one"))
-    hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    wall = [hour_ago.timestamp()]
-
-    def clock():
-        wall[0] += 0.001
-        return wall[0]
-
-    async with FakeSlack(offline="drop", wall=clock) as slack:
-        async with bot_in(slack, tmp_path, model):
-            first = await slack.say("U1", "C1", "<@UBOT> hi")
-            await until_settled(tmp_path, first.ts)
-            await slack.until(lambda: (tmp_path / "slack-marks.json").exists())
-        late = [slack.say("U1", "C1", f"<@UBOT> {n}", thread_ts=first.ts, quiet=True) for n in range(3)]
-        model = Scripted()
-        slow = Gate()
-        slack.fail("chat.postMessage", slow)
-        async with bot_in(slack, tmp_path, model):
-            await until_received(tmp_path, *(said.ts for said in late))
-            slow.open()
-            found = await until_settled(tmp_path, *(said.ts for said in late))
-        assert {found[said.ts] for said in late} == {"failed"}
-        assert model.requests == []
-        # One note covers what came while another was being posted; how many there are depends on the machine.
-        assert 1 <= sum("too old" in text for text in answers(slack, "C1", first.ts)) <= len(late)
-
-
-async def test_what_is_said_during_a_lost_link_is_found_after_the_reconnect(tmp_path):
-    async with FakeSlack(offline="drop") as slack, bot_in(slack, tmp_path, Scripted()) as edge:
-        first = await slack.say("U1", "C1", "<@UBOT> hi")
-        await slack.until(lambda: answers(slack, "C1", first.ts))
-        slack.sockets.links[0].reset()
-        said = slack.say("U1", "C1", "<@UBOT> are you there?", quiet=True)
-        await slack.until(lambda: answers(slack, "C1", said.ts))
-        assert edge.state == "connected"
 
 
 async def test_a_missing_scope_is_said_at_the_start(tmp_path, caplog):
@@ -177,19 +105,6 @@ async def test_an_answer_to_one_person_alone_goes_out_although_its_process_was_k
             await slack.until(lambda: slack.responses)
         assert "/usage" in slack.responses[0]["text"]
         assert slack.posts() == []
-
-
-async def test_a_direct_message_gets_a_reaction_where_there_is_no_status(tmp_path):
-    async with FakeSlack() as slack, bot_in(slack, tmp_path, Scripted()):
-        for method in ("agents.sessions.setStatus", "assistant.threads.setStatus"):
-            slack.fail(method, ApiError("unknown_method"), forever=True)
-        first = await slack.say("U1", "D1", "hi")
-        await slack.until(lambda: answers(slack, "D1", first.ts))
-        gate = slack.gate("chat.postMessage")
-        said = await slack.say("U1", "D1", "hi again")
-        await slack.until(lambda: "eyes" in slack.message(said.ts).reactions)
-        gate.open()
-        await slack.until(lambda: answers(slack, "D1", said.ts) and not slack.message(said.ts).reactions)
 
 
 async def test_a_draft_that_nobody_knows_of_goes_though_slack_cannot_be_asked_at_first(tmp_path, monkeypatch):

@@ -263,19 +263,6 @@ async def test_a_frame_that_means_nothing_is_passed_over(slack, frame):
     assert len(bot.taken) == 1
 
 
-async def test_our_own_messages_come_too(slack):
-    async with serving(slack) as bot:
-        await slack.sockets.deliver(
-            "events_api",
-            {
-                "type": "event_callback",
-                "event_id": "Ev9",
-                "event": {"type": "message", "bot_id": "BBOT", "user": "UBOT"},
-            },
-        )
-    assert bot.ids == ["Ev9"]
-
-
 async def test_slack_is_asked_for_nothing_but_the_address(slack):
     async with serving(slack):
         for number in range(20):

@@ -41,7 +41,7 @@ from transports.slack.api.api_errors import (
     kind_of,
     refused_for_good,
 )
-from transports.slack.api.rate_limits import Limits, rate_of
+from transports.slack.api.rate_limits import Limits
 from transports.slack.api.web_api import open_web
 
 pytestmark = pytest.mark.anyio
@@ -228,13 +228,6 @@ async def test_a_post_whose_answer_is_lost_may_be_posted_and_is_made_once(slack,
     assert len(slack.calls_to("chat.postMessage")) == 1
     assert silent_about(BOT_TOKEN, failed.value)
     assert (await web.ask("chat.postMessage", **HELLO))["ok"]
-
-
-async def test_a_read_whose_answer_is_lost_posted_nothing(slack, web):
-    slack.fail("conversations.history", Html())
-    with pytest.raises(TransportUnavailable) as failed:
-        await web.call("conversations.history", channel="C1")
-    assert not failed.value.maybe_posted
 
 
 async def test_a_connection_that_never_opened_posted_nothing():
@@ -524,29 +517,6 @@ async def test_a_proxy_that_is_gone_posted_nothing_and_keeps_its_password(monkey
             await web.call("chat.postMessage", **HELLO)
     assert not failed.value.maybe_posted
     assert silent_about("pass-word", failed.value)
-
-
-async def test_a_platform_that_counts_finds_nothing_to_refuse():
-    async with FakeSlack(rate_limits=True) as slack, open_web(slack.api_base_url, BOT_TOKEN) as web:
-        for _ in range(60):
-            await web.try_call("chat.update", channel="C1", ts="1.2", text="x")
-        async with anyio.create_task_group() as tasks:
-            for number in range(8):
-                for _ in range(2):
-                    tasks.start_soon(
-                        lambda n=number: web.call("chat.postMessage", channel=f"D{n % 3 + 1}", text="x")
-                    )
-            with anyio.move_on_after(1):
-                while True:
-                    await web.try_call("chat.appendStream", channel="C1", ts="1.2")
-                    await anyio.sleep(0.01)
-            tasks.cancel_scope.cancel()
-        assert slack.limited == slack.impatient == []
-        assert (
-            len(slack.calls_to("chat.update"))
-            == rate_of("chat.update").burst - rate_of("chat.update").reserve
-        )
-        assert 3 <= len(slack.calls_to("chat.postMessage")) <= 6
 
 
 async def test_limits_are_shared_by_all_that_are_given_them(slack):

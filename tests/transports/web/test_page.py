@@ -9,7 +9,6 @@ import pytest
 from playwright.async_api import expect
 
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer, fault
-from tests.patience import WITHIN_S
 from tests.serving import compatible
 from tests.transports.web.chromium import browsing, holding, look_away, needs_chromium, say
 from tests.transports.web.site import serving_page
@@ -250,22 +249,6 @@ async def test_the_keyboard_alone_is_enough(tmp_path):
         await page.keyboard.type("two")
         await page.keyboard.press("Enter")
         await expect(page.locator(".person .text").last).to_have_text("one\ntwo")
-
-
-async def test_a_restart_of_the_bot_is_survived_without_a_hand(tmp_path):
-    with anyio.fail_after(WITHIN_S):
-        async with serving_page(tmp_path) as site:
-            port = site.web.address.port
-            async with browsing(site) as page:
-                await say(page, "before")
-                await expect(page.locator(".post.reply")).to_have_count(1)
-                await site.stop()
-                await expect(page.locator("#link")).to_contain_text("Reconnecting")
-                async with serving_page(tmp_path, port=port):
-                    await expect(page.locator("#link")).to_have_text("", timeout=20_000)
-                    await expect(page.locator(".post.reply")).to_have_count(1)
-                    await say(page, "after")
-                    await expect(page.locator(".post.reply")).to_have_count(2)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

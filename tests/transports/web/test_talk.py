@@ -9,7 +9,7 @@ from tests.fakes.http import Stall
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
 from tests.serving import compatible
-from tests.transports.web.site import Visitor, serving_page, visiting
+from tests.transports.web.site import Visitor, visiting
 from threads.model import Outgoing, ThreadId, TurnStarted
 
 pytestmark = pytest.mark.anyio
@@ -60,45 +60,6 @@ async def test_a_page_that_lost_its_connection_goes_on_without_gap_or_double(tmp
             assert len([e for e in resumed.seen if e["op"] == "post"]) == 1
 
 
-async def test_a_page_opened_later_shows_what_was_said(tmp_path):
-    async with visiting(tmp_path) as ann:
-        thread = new()
-        async with ann.events(thread) as events:
-            await events.until("settled", id=await ann.say("hello", thread))
-        async with ann.events(thread) as later:
-            await later.until("snapshot")
-            assert next(e["text"] for e in later.seen if e["op"] == "message") == "hello"
-            assert any(e["op"] == "post" for e in later.seen)
-
-
-async def test_a_restart_keeps_the_page_signed_in_and_its_threads(tmp_path):
-    thread = new()
-    async with visiting(tmp_path) as ann, ann.events(thread) as events:
-        message = await ann.say("hello", thread)
-        await events.until("settled", id=message)
-        cookies, last_id, port = dict(ann.cookies), events.last_id, ann.site.web.address.port
-    async with serving_page(tmp_path, port=port) as site, Visitor(site) as again:
-        again.cookies.update(cookies)
-        async with again.events(thread, last_id) as events:
-            await events.until("snapshot")
-            assert len({e["key"] for e in events.seen if e["op"] == "post"}) == 1
-
-
-async def test_a_question_has_buttons_and_a_press_answers_it(tmp_path):
-    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
-    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
-        message = await ann.say("write notes.md buy <b>milk</b>", thread)
-        question = await events.until("post", kind="notice")
-        assert "buy <b>milk</b>" in words(question["tree"])
-        yes = next(one["command"] for one in question["choices"] if one["command"].startswith("/approve"))
-        await ann.say(yes, thread)
-        await events.until("closed", decision="Approved by you.")
-        await events.until("settled", id=message, outcome="answered")
-        tool, done = (next(e for e in events.seen if e["op"] == op) for op in ("tool", "tool_done"))
-        assert tool["arguments"] == "path: notes.md\ncontent: buy <b>milk</b>"
-        assert '"success": true' in done["result"]
-
-
 DONE = {"message", "tool", "tool_done", "post", "closed", "spent", "settled"}
 
 
@@ -139,22 +100,6 @@ async def test_a_restart_keeps_tools_decisions_model_and_cost_and_a_press_is_no_
         assert await shown_of(ann, thread) == before
         [listed] = (await ann.get("/api/threads")).json()["threads"]
         assert listed["title"].startswith("write notes.md")
-
-
-async def test_a_question_of_the_model_is_answered_by_a_press_or_by_what_is_typed(tmp_path):
-    fields = {"tools": {"enabled": ["ask_person"]}}
-    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
-        message = await ann.say("ask Which? | red | blue", thread)
-        question = await events.until("post", kind="notice")
-        assert [one["label"] for one in question["choices"]] == ["1. red", "2. blue"]
-        await ann.say(question["choices"][1]["command"], thread)
-        await events.until("closed", decision="Answered by you: 2. blue")
-        await events.until("settled", id=message, outcome="answered")
-        again = await ann.say("ask Why?", thread)
-        await events.until("post", kind="notice")
-        typed = await ann.say("because", thread)
-        await events.until("settled", id=typed, outcome="merged")
-        await events.until("settled", id=again, outcome="answered")
 
 
 async def test_an_open_question_is_there_for_a_page_that_comes_later(tmp_path):
@@ -248,15 +193,6 @@ async def test_a_message_that_is_answered_can_be_deleted_until_it_has_an_outcome
         assert (await ann.post("/api/delete", json={"id": asked, "thread": thread})).status_code == 409
 
 
-async def test_stop_ends_a_turn(tmp_path):
-    fields = {"tools": {"enabled": ["files"], "policy": {"write_file": "ask"}}}
-    async with visiting(tmp_path, fields) as ann, ann.events(thread := new()) as events:
-        message = await ann.say("write notes.md x", thread)
-        await events.until("post", kind="notice")
-        await ann.say("/stop", thread)
-        await events.until("settled", id=message, outcome="stopped")
-
-
 async def test_a_stop_keeps_what_was_shown_of_the_answer(tmp_path):
     cut = chat_answer(Text("The beginning. " * 20, 8)).keep(9, Stall())
     async with FakeOpenAI([cut]) as api:
@@ -302,13 +238,6 @@ async def test_while_the_store_is_away_the_pages_of_admins_say_so_and_the_bot_lo
             assert answer.text == "I cannot read my store right now. Reload this page in a moment."
     told = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
     assert [(one.getMessage(), one.exc_info) for one in told] == [("web.not_read: postgres: away", None)] * 2
-
-
-async def test_what_the_turn_used_is_told(tmp_path):
-    async with visiting(tmp_path) as ann, ann.events(thread := new()) as events:
-        await ann.say("hello", thread)
-        spent = await events.until("spent")
-        assert (spent["model"], spent["cost"]) == ("offline/demo", 0.0)
 
 
 async def test_a_page_that_reads_nothing_delays_nobody(tmp_path):
