@@ -46,10 +46,7 @@ def test_faults_are_told_with_their_path_by_both_checks(tmp_path, monkeypatch):
     file.write_text("name: bad\ndescription: x\nstages:\n  - {name: a, act: {promt: x}}\n")
     checked = run("check", data=tmp_path / "data")
     assert checked.exit_code == 78
-    assert (
-        'bad.yaml: stage a: act.promt: unknown key; the nearest known one is "prompt"'
-        in checked.output
-    )
+    assert 'bad.yaml: stage a: act.promt: unknown key; the nearest known one is "prompt"' in checked.output
     assert run("check", str(file), data=tmp_path).exit_code == 78
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("THREADFAST_SETTINGS", raising=False)
