@@ -27,34 +27,20 @@ CONNECT = (
 )
 HELP = f"""{WHAT} I understand:
 
-- `list [PATH]`, `read PATH` and `search TEXT`
-- `write PATH TEXT`, `edit PATH OLD => NEW` and `attach PATH`
-- `run COMMAND` and `fetch ADDRESS`
+- `list [PATH]`, `read PATH`, `write PATH TEXT` and `attach PATH`
+- `run COMMAND`
 - `remember TEXT` and `recall TEXT`
 - `ask QUESTION | ANSWER | ANSWER`, which asks you
 - `summarise`
 
 {CONNECT}"""
-GREETINGS = frozenset({"hi", "hello", "hey", "hallo", "yo", "good morning", "good evening", "good afternoon"})
-ABOUT_ME = re.compile(
-    r"((hi|hello|hey)\W+)?(so\W+)?"
-    r"(what (can|could|do) (you|i|we) (do|say|ask|type|know|understand)|(who|what) are you|what is this"
-    r"|how (do|does|can) (you|i|we|this|it) (work|use)|(can|could) you help( me)?|(what )?commands)"
-    r"\b.{0,40}",
-    re.IGNORECASE,
-)
-"""What people ask who want to know what it can do; little may follow, such as "here" or "for me"."""
+GREETINGS = frozenset({"hi", "hello", "hey"})
 
 INTENTS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "list": ("list_files", ("path",), "[PATH]"),
-    "ls": ("list_files", ("path",), "[PATH]"),
     "read": ("read_file", ("path",), "PATH"),
-    "cat": ("read_file", ("path",), "PATH"),
     "write": ("write_file", ("path", "content"), "PATH TEXT"),
-    "edit": ("edit_file", ("path", "old", "new"), "PATH OLD => NEW"),
     "attach": ("attach", ("path",), "PATH"),
-    "search": ("search_files", ("text",), "TEXT"),
-    "fetch": ("web_fetch", ("url",), "ADDRESS"),
     "run": ("shell", ("command",), "COMMAND"),
     "remember": ("remember", ("text",), "TEXT"),
     "recall": ("recall", ("query",), "TEXT"),
@@ -62,20 +48,18 @@ INTENTS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 }
 """By the first word of a line: a tool, its arguments (the last one takes all that is left), and how to write them."""
 
-ONE_PATH = frozenset({"list", "ls", "read", "cat", "attach", "fetch"})
+ONE_PATH = frozenset({"list", "read", "attach"})
 PATH = re.compile(r"\S*|`[^`]+`|\"[^\"]+\"|'[^']+'")
 """More words than that are a sentence ("list three rivers"), unless in quotes."""
-FILES = frozenset({"", "files", "the files", "all files", "my files"})
 
 SENTENCES: Mapping[str, str] = {
     "write_file": "Wrote `{written}` ({size} bytes).",
-    "edit_file": "Edited `{edited}`.",
     "attach": "Here is `{posted}`.",
     "remember": "I will remember that {remembered}.",
 }
 """How the result of a tool is worded; the fields are those of the result."""
 
-TEXTS = ("stdout", "stderr", "text", "matches", "diff", "head")
+TEXTS = ("stdout", "stderr", "text", "head")
 """The fields of a result that are shown as blocks of text."""
 
 MAX_SHOWN = 3000
@@ -206,11 +190,11 @@ def _reply(text: str, request: Request, place: int) -> Text | ToolCall:
     intent, rest = word.lower().rstrip(":,.!?"), "".join(more)
     if text.lower().rstrip(" .!?,") in GREETINGS:
         return Text(f"Hello! {WHAT} Say `help` to see what I understand.")
-    if intent == "help" or ABOUT_ME.fullmatch(text):
+    if intent == "help" or "what can you do" in text.lower():
         return Text(HELP)
-    if intent in {"summarise", "summarize", "summary"}:
+    if intent in {"summarise", "summarize"}:
         return Text(_summary(request.messages[:-1]))
-    if intent in INTENTS and not (intent in ONE_PATH and rest not in FILES and not PATH.fullmatch(rest)):
+    if intent in INTENTS and not (intent in ONE_PATH and not PATH.fullmatch(rest)):
         return _use(intent, rest, request, place)
     return Text(f"{WHAT} I cannot really answer this:\n\n> {_first_words(text, 200)}\n\n{CONNECT}")
 
@@ -219,17 +203,13 @@ def _use(intent: str, rest: str, request: Request, place: int) -> Text | ToolCal
     tool, names, form = INTENTS[intent]
     if request.tool_choice == "none" or tool not in {spec.name for spec in request.tools}:
         return Text(f"I have no tool `{tool}` here, so I cannot do that. {WHAT}")
-    if tool == "list_files" and rest in FILES:
-        rest = "."
+    if tool == "list_files":
+        rest = rest or "."
     if intent in ONE_PATH or tool == "shell":
         rest = _unquoted(rest)
     if tool == "remember":
         rest = rest.removeprefix("that ")
     values = rest.split(maxsplit=len(names) - 1) if len(names) > 1 else [rest]
-    if tool == "edit_file":
-        path, _, change = rest.partition(" ")
-        old, _, new = change.partition(" => ")
-        values = [path, old, new] if old and new else []
     if len(values) < len(names) or not all(values):
         return Text(f"Tell me more: `{intent} {form}`.")
     arguments: dict[str, JsonValue] = dict(zip(names, values, strict=True))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from bot.agent.prompt.repair import repair
-from bot.llm.adapters.offline import CONNECT, HELP, OfflineModel, answer
+from bot.llm.adapters.offline import CONNECT, OfflineModel, answer
 from bot.ports.model import Request, ToolSpec, Usage
 from bot.ports.outside_text import fence
 from tests.tool_context import unheard
@@ -53,8 +53,7 @@ def after(call: ToolCall, content: str, *, is_error: bool = False) -> str:
     ("text", "tool", "arguments"),
     [
         ("list", "list_files", {"path": "."}),
-        ("List files", "list_files", {"path": "."}),
-        ("ls src", "list_files", {"path": "src"}),
+        ("List src", "list_files", {"path": "src"}),
         ("read notes.txt", "read_file", {"path": "notes.txt"}),
         ("read `my notes.txt`", "read_file", {"path": "my notes.txt"}),
         (
@@ -104,7 +103,6 @@ def test_an_intent_that_lacks_something_says_how_it_is_written(text: str) -> Non
         ("read_file", {"text": "hello ```there```", "size": 17}, "````\nhello ```there```\n````"),
         ("list_files", {"entries": [{"name": "a.txt", "size": 7}, {"name": "b"}]}, "```\na.txt\nb\n```"),
         ("write_file", {"written": "a.txt", "size": 7, "created": True}, "Wrote `a.txt` (7 bytes)."),
-        ("edit_file", {"edited": "a", "diff": "-x\n+y"}, "Edited `a`.\n\n```\n-x\n+y\n```"),
         ("remember", {"id": "t1", "remembered": "for this thread"}, "I will remember that for this thread."),
         ("recall", {"notes": [{"text": "blue", "by": "you"}]}, "```\nblue\n```"),
         ("read_file", {"text": fence("line 1\nline 2", "file", "1"), "size": 13}, "```\nline 1\nline 2\n```"),
@@ -201,7 +199,7 @@ def test_a_summary_counts_and_names_what_was_said() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["hi", "Hello!", "good morning", "help", "what is the sense of life?", "", "  "]
+    "text", ["hi", "Hello!", "help", "Hey, what can you do here?", "what is the sense of life?", "", "  "]
 )
 def test_anything_else_says_what_it_is(text: str) -> None:
     assert "offline/demo" in asked(text).text
@@ -244,18 +242,3 @@ def test_any_text_has_one_answer_and_always_the_same(text: str) -> None:
     reply = asked(text)
     assert reply == asked(text)
     assert len(reply.calls) == 1 or reply.text.strip()
-
-
-@pytest.mark.parametrize(
-    "question", ["help", "What can you do for me here?", "hello, what can you do?", "who are you", "commands"]
-)
-def test_it_says_what_it_can_do_when_asked(question):
-    assert asked(question).text == HELP
-
-
-@pytest.mark.parametrize(
-    "question",
-    ["what can you tell me about rivers", "commands in the roman army of old and their history, at length"],
-)
-def test_a_real_question_is_not_taken_for_one_about_itself(question):
-    assert "I cannot really answer this" in asked(question).text
