@@ -21,7 +21,7 @@ import anyio
 import psycopg
 
 from benchmarks.figures import Conditions, Figure, quantile
-from bot.store.postgres.store import PostgresStore
+from bot.extensions.postgres.store import PostgresStore
 from tests.fakes.postgres import Server
 from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, FollowUp, Incoming, StopRequest, ThreadId

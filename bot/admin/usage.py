@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TextIO
 
-from bot.admin import terminal
-from bot.admin.terminal import Column
 from bot.budget.accounts import WHOSE
 from bot.budget.money import dollars, micros, usd
+from bot.host import terminal
+from bot.host.terminal import Column
 from bot.ports.status import Spend
 from bot.reports.safe_text import plain
 from bot.reports.usage import Line, Report

@@ -11,14 +11,15 @@ from importlib.util import find_spec
 class BuiltIn:
     """An extension that comes with the program: its module, and what is asked for by name.
 
-    That are its keys in settings.json and in `tools.enabled`, and its commands of the program, each with the place of
-    its `click` command. So a command is found without loading every extension, and of a setting it can be said which
-    extension it belongs to, also if that is not here.
+    These are its keys in settings.json, its names in `tools.enabled` and `store.kind`, and its commands of the
+    program, each with the place of its `click` command. So a command is found without loading every extension, and a
+    setting of one that is not here is told as such.
     """
 
     module: str
     keys: Sequence[str] = ()
     tools: Sequence[str] = ()
+    stores: Sequence[str] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -32,6 +33,11 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         "bot.extensions.mcp.extension",
         keys=("mcp_servers",),
         commands={"mcp": "bot.extensions.mcp.command:mcp"},
+    ),
+    "postgres": BuiltIn(
+        "bot.extensions.postgres.extension",
+        stores=("postgres",),
+        commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
 }

@@ -62,6 +62,11 @@ class Installed:
         missing = (name for name in BUILT_IN if name not in self.extensions)
         return {tool: name for name in missing for tool in BUILT_IN[name].tools}
 
+    def missing_store(self, kind: str) -> str:
+        """Return the extension that would bring a store and is not here, else ""."""
+        missing = (name for name in BUILT_IN if name not in self.extensions and kind in BUILT_IN[name].stores)
+        return next(missing, "")
+
 
 @cache
 def installed(named: tuple[str, ...] = ()) -> Installed:
@@ -123,6 +128,9 @@ def extension_faults(document: Document, here: Installed) -> Iterator[str]:
         yield f"extensions.{name}: {fault}"
     for part in here.parts:
         yield from part.faults(document)
+    kind = object_in(document.get("store")).get("kind")
+    if isinstance(kind, str) and (owner := here.missing_store(kind)):
+        yield f"store.kind: {missing_words(kind, owner)}"
     missing = here.missing_tools()
     for place, given in everywhere(document):
         enabled = object_in(given.get("tools")).get("enabled")

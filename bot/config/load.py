@@ -170,7 +170,7 @@ def references(settings: Settings) -> dict[str, str]:
         found["transports.slack.app_token"] = slack.app_token
     if discord := settings.transports.discord:
         found["transports.discord.token"] = discord.token
-    if settings.store.kind == "postgres":
+    if settings.store.kind != "files":
         found["store.dsn"] = settings.store.dsn
     for part in installed(tuple(type(settings.extensions).model_fields)).parts:
         found |= {f"{part.path}.{path}": value for path, value in part.references(part.of(settings)).items()}

@@ -14,6 +14,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | what does not work now        | `Running.troubles`                   | status, health, `/status`              |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands of the program       | its row in `BUILT_IN`                | the command line                       |
+| a store for many workers      | ``stores``                           | a bot, and all commands that look      |
 | checks                        | ``checks``                           | `threadfast doctor`                    |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
@@ -28,9 +29,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot.config.extensions import Installed, installed
+from bot.config.extensions import Installed, installed, missing_words
 from bot.config.parts import SettingsPart
 from bot.config.settings import Settings
+from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
     from bot.host.checks import Check, Context
+    from bot.host.storage import Resources, Storage
     from bot.observe.turn_events import Sink as Observer
     from bot.ports.tool import Tool, ToolContext
+    from bot.store.reader import SharedReader
     from bot.tools.files.write import Writer
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
@@ -120,12 +124,25 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreKind:
+    """Where everything is kept in place of files: one store that many workers share.
+
+    ``open`` makes it for a bot, ``read`` for commands that only look, and ``states`` has its small values beside a
+    running bot. Each raises `bot.ports.config_error.ConfigInvalid` if the settings cannot be used.
+    """
+
+    open: Callable[[Settings, Mapping[str, str], Resources], Storage]
+    read: Callable[[Settings, Mapping[str, str]], SharedReader]
+    states: Callable[[Settings, Mapping[str, str]], AbstractAsyncContextManager[States]]
+
+
+@dataclass(frozen=True, slots=True)
 class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
     ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
-    the same for a sink of the bot's events. ``checks`` returns its checks for `threadfast doctor`, and ``groups``
-    where tools of its own making come from.
+    the same for a sink of the bot's events. ``stores`` has stores by the `store.kind` that names them. ``checks``
+    returns its checks for `threadfast doctor`, and ``groups`` where tools of its own making come from.
     """
 
     name: str
@@ -135,6 +152,7 @@ class Extension:
     thread_commands: Sequence[ThreadCommand] = ()
     open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
+    stores: Mapping[str, StoreKind] = field(default_factory=dict)
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
 
@@ -147,6 +165,17 @@ def installed_for(settings: Settings) -> Installed:
 def extensions_of(settings: Settings) -> Sequence[Extension]:
     """Return the extensions that serve these settings."""
     return [one for one in installed_for(settings).extensions.values() if isinstance(one, Extension)]
+
+
+def store_kind(settings: Settings) -> StoreKind | None:
+    """Return the store of the settings, None for files. Raises `ConfigInvalid` if nothing here brings it."""
+    name = settings.store.kind
+    if name == "files":
+        return None
+    for extension in extensions_of(settings):
+        if name in extension.stores:
+            return extension.stores[name]
+    raise ConfigInvalid(f"store.kind: {missing_words(name, name)}")
 
 
 def groups_of(settings: Settings) -> Sequence[str]:

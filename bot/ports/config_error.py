@@ -7,8 +7,6 @@ from threads.errors import BotError
 EX_CONFIG = 78
 """The exit code after which systemd does not restart: a person has to act (sysexits.h)."""
 
-NO_DRIVER = 'store.kind: "postgres" needs the postgres extra; run: pip install "threadfast[postgres]"'
-
 
 class ConfigInvalid(BotError):
     """The settings are not valid; ``str(error)`` lists every fault with its path."""

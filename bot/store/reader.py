@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from threads.model import Incoming
+
 Wait = Callable[[], None]
 """Returns when it is time to look for more."""
 
@@ -90,4 +92,27 @@ class Reader(Protocol):
         self, since: str = "", having: Sequence[bytes] = (), wait: Wait | None = None
     ) -> Iterator[bytes]:
         """Return the lines of the audit from the day of *since* (UTC, ISO 8601) on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker; ``last_beat_s`` is how long ago it renewed its lease."""
+
+    name: str
+    version: str
+    alive: bool
+    last_beat_s: float
+    threads: int
+
+
+class SharedReader(Reader, Protocol):
+    """A reader of a store that many workers share."""
+
+    def workers(self) -> Sequence[WorkerRow]:
+        """Return all workers, also those that are gone and not yet cleared away."""
+        ...
+
+    def receive(self, incoming: Incoming) -> bool:
+        """Make a message durable for whichever worker takes it up; False when its id is known already."""
         ...

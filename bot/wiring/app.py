@@ -24,6 +24,7 @@ from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
 from bot.host.extension import Running, ThreadCommand, thread_commands
+from bot.host.storage import Resources, Storage
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import audio_price_fix, price_fix
 from bot.observe.audit import AuditRecord, ignore
@@ -53,7 +54,7 @@ from bot.wiring.model_chain import (
 from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
-from bot.wiring.store import Resources, Storage, leaving, make_storage
+from bot.wiring.store import leaving, make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected

@@ -20,11 +20,11 @@ from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.host.extension import thread_commands
+from bot.host.store_reader import open_reader
 from bot.llm.detect_model import choose
 from bot.observe.live_parts import LiveParts
 from bot.observe.logs import configure_logging
 from bot.ports.config_error import ConfigInvalid
-from bot.reports.store_reader import open_reader
 from bot.reports.thread import waiting
 from bot.routing.commands import with_extensions
 from bot.wiring.app import serve

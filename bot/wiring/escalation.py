@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 from cachetools import TTLCache
 
 from bot.config.settings import Escalation as Settings
+from bot.host.storage import Claim, always
 from bot.observe.live_parts import TransportLink
 from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
@@ -41,15 +42,6 @@ FAILED_S = 60.0
 
 REMEMBERED = 1_000
 """Kinds of failures, and threads, that are remembered as reported."""
-
-
-Claim = Callable[[str, float], Awaitable[bool]]
-"""Returns whether this process is to report something: no other one did so within so many seconds."""
-
-
-async def always(_: str, __: float) -> bool:
-    """Claim a report for the only process."""
-    return True
 
 
 class Escalation:

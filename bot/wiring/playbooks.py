@@ -12,6 +12,7 @@ from bot.budget.budgets import Key
 from bot.budget.money import dollars
 from bot.config.scopes import Effective, Place
 from bot.config.settings import Settings
+from bot.host.storage import Resources
 from bot.llm.policies.structured_output import FittingModels
 from bot.playbooks.commands import PlayCommands
 from bot.playbooks.definition import Stage
@@ -29,7 +30,6 @@ from bot.routing.access import AccessControl
 from bot.schedules.store import Schedule, Schedules
 from bot.wiring.agents import Agents
 from bot.wiring.model_chain import ModelChain
-from bot.wiring.store import Resources
 from threads.model import File, Incoming, ThreadId, Turn
 from threads.store.json_file import States
 

@@ -19,6 +19,7 @@ from bot.config.load import SettingsFile, check_start, resolve_secret, secrets_o
 from bot.config.scopes import CurrentSettings, enabled_anywhere, roles_in
 from bot.config.settings import Discord, Settings, Slack
 from bot.host.extension import extensions_of
+from bot.host.storage import Storage
 from bot.observe.event_stream import EventStream
 from bot.observe.logs import configure_logging, log_format_for
 from bot.observe.shutdown import Stop
@@ -31,7 +32,6 @@ from bot.wiring.app import serve, utc_now
 from bot.wiring.chat import completed, with_model
 from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
-from bot.wiring.store import Storage
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
 from threads.ports import Store
@@ -239,7 +239,7 @@ def _slack(
         marks=store.marks("slack"),
     )
     transport.count_unread = count_unread
-    if settings.store.kind == "postgres":
+    if settings.store.kind != "files":
         transport.limits = Limits(shared=store, workers=lambda: store.workers)
     return transport
 
@@ -289,7 +289,7 @@ def _discord(
         hold=store.hold,
     )
     transport.count_unread = count_unread
-    if current.settings.store.kind == "postgres":
+    if current.settings.store.kind != "files":
         transport.take_global = partial(store.take_token, "discord", GLOBAL_PER_S, GLOBAL_BURST)
         transport.ensure_ownership = store.ensure_ownership
     return transport

@@ -26,6 +26,7 @@ from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
 from bot.host.extension import Host, Running, extensions_of
+from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
 from bot.observe.turn_events import Observing
@@ -50,7 +51,6 @@ from bot.tools.skills import LoadSkill
 from bot.tools.web.http_client import HttpClient
 from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
-from bot.wiring.store import Resources, Storage
 from threads.actor.questions import Questions
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.model import Incoming, Message, Outgoing, Sink, Turn

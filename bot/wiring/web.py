@@ -20,11 +20,12 @@ from bot.config.settings import Settings, Transports
 from bot.config.settings import Web as WebSettings
 from bot.guards.redaction import Masker
 from bot.host.extension import thread_commands
+from bot.host.storage import Resources, Storage
+from bot.host.store_reader import open_reader
 from bot.observe.turn_events import Observing
 from bot.page.views import Views
 from bot.ports.config_error import ConfigInvalid
 from bot.reports.line_reader import Damage
-from bot.reports.store_reader import open_reader
 from bot.reports.thread import entries, tool_calls
 from bot.routing.access import AccessControl
 from bot.routing.commands import with_extensions
@@ -33,7 +34,7 @@ from bot.tools.labels import tool_finished, tool_started
 from bot.wiring.app import utc_now
 from bot.wiring.chat import completed, say_model, to_person, with_model, with_owner
 from bot.wiring.run import PageSources, run_transports
-from bot.wiring.store import Resources, Storage, make_storage
+from bot.wiring.store import make_storage
 from threads.log import Entry
 from threads.model import Author, ThreadId, ToolFinished, ToolStarted
 from threads.store.disk import PosixDisk

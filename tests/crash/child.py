@@ -28,14 +28,14 @@ from zlib import crc32
 import anyio
 import anyio.to_thread
 
+from bot.extensions.postgres.session import Row, Session
+from bot.extensions.postgres.store import PostgresStore
+from bot.extensions.postgres.worker import WorkerLost
 from bot.guards.policy import Policy
 from bot.observe.live_parts import LiveParts
 from bot.observe.shutdown import Stop
 from bot.ports.errors import BadRequest, ModelUnavailable
 from bot.ports.model import Completion, Request, Usage
-from bot.store.postgres.session import Row, Session
-from bot.store.postgres.store import PostgresStore
-from bot.store.postgres.worker import WorkerLost
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.files.read import ListFiles
 from bot.wiring.app import DISK_THREADS, utc_now

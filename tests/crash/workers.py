@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import psycopg
 
-from bot.store.postgres.worker import LEASE_S
+from bot.extensions.postgres.worker import LEASE_S
 from tests.crash.book import write_about
 from tests.crash.run import DRAIN_S, SCALE, START_S, Child, Report, Rounds, Stage, child, judge
 from tests.fakes.postgres import Server

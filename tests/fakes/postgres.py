@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psycopg
 
-from bot.store.postgres.migrations import migrate
+from bot.extensions.postgres.migrations import migrate
 
 NOBODY = 65534
 TEMPLATE = "migrated"

@@ -18,12 +18,13 @@ from bot.config.extensions import settings_model
 from bot.config.settings import Settings
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
+from bot.host.storage import Resources
 from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
 from bot.tools.sandbox import CommandResult
-from bot.wiring.store import Resources, make_storage
+from bot.wiring.store import make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from tests.tool_context import no_files, nowhere
 from tests.world import ANN, T1, Clock

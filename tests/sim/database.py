@@ -20,7 +20,7 @@ import anyio
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from bot.store.postgres import context, journal, session, store, worker, workspaces
+from bot.extensions.postgres import context, journal, session, store, worker, workspaces
 
 SILENT, _ = os.pipe()
 """A descriptor on which nothing comes: a connection that waits for nothing hears nothing from its server."""

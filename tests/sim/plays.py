@@ -20,6 +20,7 @@ from pydantic import JsonValue
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Tools
+from bot.host.storage import Resources
 from bot.playbooks.definition import Playbook
 from bot.playbooks.folder import Entry
 from bot.playbooks.parsing import parse_playbook
@@ -34,7 +35,6 @@ from bot.wiring.agents import Agents
 from bot.wiring.core import Core, Parts
 from bot.wiring.model_chain import ModelChain
 from bot.wiring.playbooks import open_playbooks
-from bot.wiring.store import Resources
 from tests.tool_context import make_toolbox
 from threads.model import Incoming, Outgoing, Sink, ThreadId, Turn
 from threads.store.json_file import States

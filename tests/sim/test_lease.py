@@ -10,9 +10,9 @@ import anyio
 import psycopg
 import pytest
 
-import bot.store.postgres.worker
-from bot.store.postgres.worker import LEASE_S, Worker
-from tests.bot.store.postgres.workers import Seat
+import bot.extensions.postgres.worker
+from bot.extensions.postgres.worker import LEASE_S, Worker
+from tests.bot.extensions.postgres.workers import Seat
 from tests.sim.database import Database
 from tests.sim.loop import virtual_loop
 from tests.sim.workers import Clock
@@ -86,7 +86,7 @@ def play(breaks, away_s, turns):
 
     with (
         patch.object(psycopg.AsyncConnection, "connect", database.connect),
-        patch.multiple(bot.store.postgres.worker, datetime=Clock),
+        patch.multiple(bot.extensions.postgres.worker, datetime=Clock),
     ):
         anyio.run(run, backend="asyncio", backend_options=virtual_loop(1))
     assert begun == turns

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from bot.store.postgres.journal import Arrival, PostgresJournal
+from bot.extensions.postgres.journal import Arrival, PostgresJournal
 from tests.sim.database import CHECKS
 from tests.sim.workers import run_seed
 from threads.journal.records import Received

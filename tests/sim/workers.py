@@ -17,9 +17,9 @@ from unittest.mock import patch
 import anyio
 import psycopg
 
-import bot.store.postgres.worker
+import bot.extensions.postgres.worker
+from bot.extensions.postgres.store import PostgresStore
 from bot.ports.model import Completion, Usage
-from bot.store.postgres.store import PostgresStore
 from bot.wiring.core import Core, open_core
 from tests.one_model import OneModel
 from tests.tool_context import make_toolbox
@@ -154,7 +154,7 @@ class Workers:
 
     def _ended(self, group: ExceptionGroup) -> None:
         """A process may end because its store is away at the start, or because it was taken for dead."""
-        lost, others = group.split((OSError, bot.store.postgres.worker.WorkerLost))
+        lost, others = group.split((OSError, bot.extensions.postgres.worker.WorkerLost))
         self.run.lost += lost is not None
         if others is not None:
             self.run.faults.append(f"ended: {_cause(others)!r}")
@@ -263,8 +263,8 @@ def run_seed(seed: int, folder: Path, checks: frozenset[str] = CHECKS) -> Run:
         with patch.object(psycopg.AsyncConnection, "connect", workers.database.connect):
             return await workers.play()
 
-    spare = random.Random(f"{seed} spare").choice((0, 2, bot.store.postgres.worker.SPARE))
-    with patch.multiple(bot.store.postgres.worker, datetime=Clock, SPARE=spare):
+    spare = random.Random(f"{seed} spare").choice((0, 2, bot.extensions.postgres.worker.SPARE))
+    with patch.multiple(bot.extensions.postgres.worker, datetime=Clock, SPARE=spare):
         logging.disable(logging.CRITICAL)
         try:
             return anyio.run(play, backend="asyncio", backend_options=virtual_loop(seed))

@@ -21,13 +21,13 @@ import threads.journal.journal
 from bot.budget.ledger import Ledger
 from bot.config.settings import Recovery
 from bot.guards.redaction import Masker
+from bot.host.storage import Resources
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ProviderError
 from bot.ports.model import Request
 from bot.schedules.store import Schedules
 from bot.store.model_choice import ModelChoices, ModelsFile
 from bot.wiring.core import Core, Parts, open_core
-from bot.wiring.store import Resources
 from tests.tool_context import make_toolbox
 from tests.world import core_parts
 from threads.errors import BotError

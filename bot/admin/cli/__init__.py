@@ -17,7 +17,6 @@ from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.completion import completion
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.health import doctor, events, status
-from bot.admin.cli.migrate import migrate
 from bot.admin.cli.playbooks import playbooks
 from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run, web
@@ -91,6 +90,6 @@ def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAs
 
 for command in (
     init, chat, web, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
-    backup, restore, migrate, manifest, schema, extensions, completion,
+    backup, restore, manifest, schema, extensions, completion,
 ):  # fmt: skip
     main.add_command(command)

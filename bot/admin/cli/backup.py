@@ -63,11 +63,11 @@ def backup(
     from dataclasses import asdict
 
     from bot.admin.backup import back_up, size_of
-    from bot.admin.terminal import progress_bar
+    from bot.host.terminal import progress_bar
     from threads.errors import BotError
 
     settings = load(settings_file, data, only_looks=True).settings
-    if settings.store.kind == "postgres":
+    if settings.store.kind != "files":
         refuse(PG_DUMP)
     folder = settings.data
     if file is None or file.is_dir():
@@ -106,13 +106,13 @@ def restore(file: Path, settings_file: Path | None, data: Path | None, force: bo
     At its next start it reads from the platforms what was said since, and answers what is not answered yet, as far
     back as recovery.max_age_s allows.
     """
-    from bot.admin.terminal import progress_bar
+    from bot.host.terminal import progress_bar
     from bot.store.restore import restore as bring_back
     from threads.errors import BotError
     from threads.store.data_folder import FolderTaken
 
     settings = load(settings_file, data).settings
-    if settings.store.kind == "postgres":
+    if settings.store.kind != "files":
         refuse(PG_RESTORE)
     folder = settings.data
     try:

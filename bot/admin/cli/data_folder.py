@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from bot.config.load import Loaded
     from bot.guards.redaction import Masker
     from bot.reports.line_reader import Damage
-    from bot.store.postgres.reading import PostgresReader
-    from bot.store.reader import Reader
+    from bot.store.reader import Reader, SharedReader
 
 LOOK_AGAIN_S = 0.5
 
@@ -91,8 +90,8 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]:
     """Open the data folder, or end the command with the reason why it cannot be read."""
+    from bot.host.store_reader import open_reader
     from bot.reports.line_reader import Damage
-    from bot.reports.store_reader import open_reader
 
     loaded = load(settings_file, data, only_looks=True)
     folder, is_files = loaded.settings.data, loaded.settings.store.kind == "files"
@@ -118,12 +117,13 @@ def _open(settings_file: Path | None, data: Path | None) -> Iterator[DataFolder]
         fail(f"{where}{error.strerror or error}{more}")
 
 
-def postgres(loaded: Loaded) -> PostgresReader:
-    """Return what reads the database of the settings. Raises `ConfigInvalid` and OSError."""
-    from bot.reports.store_reader import open_postgres
+def shared_store(loaded: Loaded) -> SharedReader | None:
+    """Return what reads the store of many workers, None for files. Raises `ConfigInvalid` and OSError."""
+    from bot.host.store_reader import open_shared
 
-    reader = open_postgres(loaded.settings, loaded.environ)
-    click.get_current_context().call_on_close(reader.close)
+    reader = open_shared(loaded.settings, loaded.environ)
+    if reader:
+        click.get_current_context().call_on_close(reader.close)
     return reader
 
 

@@ -24,7 +24,7 @@ from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
     from bot.config.load import Loaded
-    from bot.store.postgres.reading import WorkerRow
+    from bot.store.reader import WorkerRow
 
 DATED = "<dated>"
 
@@ -97,7 +97,7 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
     loaded = load(settings_file, data, only_looks=True)
     try:
-        many = loaded.settings.store.kind == "postgres" and not quiet
+        many = loaded.settings.store.kind != "files" and not quiet
         workers = partial(_workers, loaded) if many else None
         sys.exit(run_status(loaded, workers, json=as_json, quiet=quiet, watch=watch))
     except ConfigInvalid as error:
@@ -108,10 +108,12 @@ def status(settings_file: Path | None, data: Path | None, as_json: bool, quiet: 
 
 
 def _workers(loaded: Loaded) -> Sequence[WorkerRow]:
-    """Return the workers of the database, over a connection of its own: it may be away in between."""
-    from bot.reports.store_reader import open_postgres
+    """Return the workers of the store, over a connection of its own: it may be away in between."""
+    from bot.host.store_reader import open_shared
 
-    with closing(open_postgres(loaded.settings, loaded.environ)) as reader:
+    if (reader := open_shared(loaded.settings, loaded.environ)) is None:
+        return ()
+    with closing(reader):
         return reader.workers()
 
 

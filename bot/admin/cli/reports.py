@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, postgres, reads_data
+from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data, shared_store
 from bot.host.invocation import fail, json_option, print_json, refuse
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def why(data: DataFolder, message: str, thread: str, as_json: bool) -> None:
     """
     from functools import partial
 
-    from bot.admin.terminal import progress
+    from bot.host.terminal import progress
     from bot.reports import message_story
 
     over = partial(progress, what="Looking through threads")
@@ -66,7 +66,7 @@ def _value(story: Story) -> dict[str, object]:
 
 
 def _print_story(data: DataFolder, story: Story) -> None:
-    from bot.admin.terminal import Column, print_table, width
+    from bot.host.terminal import Column, print_table, width
     from bot.reports.safe_text import SHOWN, line, plain
 
     click.echo(f"Message {plain(story.message_id)} in {plain(story.thread)}, {story.events[0].at[:10]} (UTC)")
@@ -100,11 +100,11 @@ def usage(
     as_json: bool,
 ) -> None:
     """Show spending and limits. Works while the bot runs."""
-    from bot.admin import terminal
     from bot.admin import usage as usage_report
     from bot.budget.accounts import spent_on
     from bot.budget.budgets import Policy
     from bot.config.scopes import day_limits
+    from bot.host import terminal
     from bot.reports.budget_state import budgets
     from bot.reports.usage import By, period, reports
 
@@ -157,7 +157,7 @@ def audit(
         values = [as_value(record) for record in records]
         data.print_json({"records": values, "damaged_lines": data.damage.lines})
     elif found := list(records):
-        from bot.admin.terminal import Column, print_table
+        from bot.host.terminal import Column, print_table
 
         columns = [Column("When (UTC)", "whole"), Column("Kind", "whole", style="bold"), Column("Who", "cut")]
         print_table([*columns, Column("What")], [_cells(data, record) for record in found])
@@ -168,7 +168,7 @@ def audit(
 
 
 def _cells(data: DataFolder, record: AuditRecord) -> list[str]:
-    from bot.admin.terminal import WIDE, width
+    from bot.host.terminal import WIDE, width
     from bot.reports.audit_trail import describe
     from bot.reports.safe_text import SHOWN, line
 
@@ -190,7 +190,7 @@ def dead_letters() -> None:
 def _letters(data: DataFolder) -> list[DeadLetter]:
     from functools import partial
 
-    from bot.admin.terminal import progress
+    from bot.host.terminal import progress
     from bot.reports.dead_letters import dead_letters as read
 
     return read(data.reader, partial(progress, what="Looking through threads"))
@@ -203,7 +203,7 @@ def list_dead_letters(data: DataFolder, as_json: bool) -> None:
     """List dead letters, oldest first. It shows the state of those that were resubmitted."""
     from dataclasses import asdict
 
-    from bot.admin.terminal import WIDE, Column, print_table, width
+    from bot.host.terminal import WIDE, Column, print_table, width
     from bot.reports.safe_text import line
     from threads.model import with_quoted
 
@@ -253,8 +253,7 @@ def _put_back(data: DataFolder, letter: DeadLetter) -> tuple[str, str]:
     from bot.admin.dead_letters import resubmissions, resubmit
     from threads.store.data_folder import FolderTaken
 
-    if data.loaded.settings.store.kind == "postgres":
-        reader = postgres(data.loaded)
+    if reader := shared_store(data.loaded):
         return next(one.id for one in resubmissions(letter) if reader.receive(one)), "by the next free worker"
     try:
         return anyio.run(resubmit, data.loaded.settings.data, letter), "at the next start"

@@ -44,8 +44,8 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
     """List threads, the latest first."""
     from datetime import datetime
 
-    from bot.admin.terminal import is_terminal, progress
     from bot.budget.money import dollars
+    from bot.host.terminal import is_terminal, progress
     from bot.reports.budget_state import budgets
     from bot.reports.thread import summary
 
@@ -73,8 +73,8 @@ def list_threads(data: DataFolder, limit: int, transport: str, since: str | None
 
 def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     """Print as many columns as there is room for: eighty hold when, how many, how it ended, and the id."""
-    from bot.admin.terminal import WIDE, Column, print_table, width
     from bot.budget.money import usd
+    from bot.host.terminal import WIDE, Column, print_table, width
     from bot.reports.safe_text import line, plain
 
     room = width()
@@ -96,7 +96,7 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
 
 def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the last parts of the latest threads' ids: shells stumble over the colons of a whole one."""
-    from bot.reports.store_reader import open_reader
+    from bot.host.store_reader import open_reader
 
     try:
         loaded = load(ctx.params.get("settings_file"), ctx.params.get("data"))
@@ -148,7 +148,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
     THREAD is its id, the end of its id, or a link to a message in Slack or Discord. With --follow, --json prints one
     object per line.
     """
-    from bot.admin.terminal import print_texts
+    from bot.host.terminal import print_texts
     from bot.reports.thread import waiting
     from bot.reports.transcript import on_screen, write_json, write_jsonl
 
@@ -198,7 +198,7 @@ def export_thread(
 
     THREAD is named as for `threads show`. Only you can read what is written (mode 0600). Existing files are replaced.
     """
-    from bot.admin.terminal import progress
+    from bot.host.terminal import progress
     from bot.page.export import write_thread
     from bot.reports.transcript import WRITERS
 

@@ -22,7 +22,6 @@ from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen
 from bot.admin.doctor.settings import check_settings, unreadable
-from bot.admin.doctor.store import check_store
 from bot.admin.doctor.tools import check_playbooks, check_sandbox
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
@@ -115,7 +114,6 @@ async def all_checks(context: Context) -> list[Check]:
         Check("settings", check_settings),
         Check("data", check_folder),
         Check("records", check_records),
-        Check("store", check_store),
         Check("bot", check_running_bot),
         *model_checks(await models_of(context.settings, context.environ)),
         Check("transcription", check_transcription),

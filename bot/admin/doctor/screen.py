@@ -10,7 +10,7 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.terminal import MARKS, console
+from bot.host.terminal import MARKS, console
 from bot.reports.safe_text import flat, plain
 from transports.shared.checks import Finding, State
 

@@ -10,8 +10,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from bot.admin.terminal import MARKS, console, prompt
 from bot.guards.redaction import Masker
+from bot.host.terminal import MARKS, console, prompt
 from bot.ports.config_error import ConfigInvalid
 
 T = TypeVar("T")

@@ -19,15 +19,15 @@ import click
 
 from bot.admin.status.client import ask
 from bot.admin.status.screen import Line, lines, on_terminal, silence, through_pipe, worker_lines
-from bot.admin.terminal import console, is_terminal
 from bot.config.load import Loaded, secrets_of
 from bot.guards.redaction import Masker
+from bot.host.terminal import console, is_terminal
 from bot.ports.status import NoStatus, Status
 from bot.reports.safe_text import flat
 from threads.errors import NewerSchema
 
 if TYPE_CHECKING:
-    from bot.store.postgres.reading import WorkerRow
+    from bot.store.reader import WorkerRow
 
 READY, NOT_READY, NOT_RUNNING = 0, 3, 4
 EVERY_S = 1.0

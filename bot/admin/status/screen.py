@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from bot.admin.terminal import MARKS
 from bot.budget.money import usd
+from bot.host.terminal import MARKS
 from bot.ports.status import UP, CircuitStatus, NoStatus, Spend, Status, TransportStatus
 from bot.reports.safe_text import flat
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bot.store.postgres.reading import WorkerRow
+    from bot.store.reader import WorkerRow
 
 State = Literal["ok", "warn", "fail", ""]
 

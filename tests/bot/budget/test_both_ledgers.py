@@ -10,15 +10,15 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.budget import postgres_ledger
 from bot.budget.accounts import Accounts
 from bot.budget.budgets import Call, OverLimit, Pace, Policy, Shortage
 from bot.budget.ledger import Ledger
-from bot.budget.postgres_ledger import PostgresLedger
+from bot.extensions.postgres import ledger as postgres_ledger
+from bot.extensions.postgres.ledger import PostgresLedger
+from bot.extensions.postgres.session import Pool, Session
+from bot.extensions.postgres.worker import WorkerLost
 from bot.ports.model import Usage
-from bot.store.postgres.session import Pool, Session
-from bot.store.postgres.worker import WorkerLost
-from tests.bot.store.postgres.workers import rows, workers
+from tests.bot.extensions.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
 from threads.store.disk import PosixDisk
 from threads.store.disk_threads import DiskThreads

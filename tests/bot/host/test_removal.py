@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[3]
 SETTINGS = {
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
+    "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""

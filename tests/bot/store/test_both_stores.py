@@ -11,8 +11,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.store.postgres.store import PostgresStore
-from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, said
+from bot.extensions.postgres.store import PostgresStore
+from tests.bot.extensions.postgres.workers import OTHER, THREAD, intent, message, said
 from tests.patience import WITHIN_S
 from threads.file_store import FileStore
 from threads.journal.ports import NullTaker

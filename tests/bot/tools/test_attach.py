@@ -8,10 +8,11 @@ import pytest
 
 from bot.config.settings import Settings, Tools
 from bot.guards.redaction import Masker
+from bot.host.storage import Resources
 from bot.observe.turn_events import Observing
 from bot.tools.files import attach as attach_module
 from bot.tools.files.attach import Attach
-from bot.wiring.store import Resources, make_storage
+from bot.wiring.store import make_storage
 from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import nowhere
 from tests.world import T1, Clock, Platform, Scripted, inline, message, running, says

@@ -14,9 +14,9 @@ from functools import partial
 import anyio.to_thread
 from pydantic import JsonValue
 
+from bot.extensions.postgres.marks import PostgresMarks
+from bot.extensions.postgres.store import PostgresStore
 from bot.routing import admission
-from bot.store.postgres.marks import PostgresMarks
-from bot.store.postgres.store import PostgresStore
 from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.rows import Rows

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from bot.store.postgres.store import PostgresStore
+from bot.extensions.postgres.store import PostgresStore
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
 from transports.slack.api.rate_limits import Limits

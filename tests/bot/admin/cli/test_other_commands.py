@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from bot.admin import backup
 from bot.admin.cli import main
-from bot.admin.terminal import Column, print_table
 from bot.budget.budgets import Call, Commit
+from bot.host.terminal import Column, print_table
 from bot.observe.audit import AuditRecord
 from bot.ports.model import Usage
 from bot.reports import audit_trail

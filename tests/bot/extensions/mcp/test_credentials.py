@@ -6,8 +6,8 @@ import anyio.lowlevel
 import pytest
 
 from bot.extensions.mcp.credentials import CredentialStore, Offer
-from bot.store.postgres.session import Pool
-from bot.store.postgres.states import PostgresStates
+from bot.extensions.postgres.session import Pool
+from bot.extensions.postgres.states import PostgresStates
 from tests.bot.extensions.mcp.opened import offload_to_thread
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from bot.config.settings import Settings
+from bot.host.storage import Resources
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.tools.files.quota import Quota, measure_usage
@@ -17,7 +18,7 @@ from bot.tools.sandbox import Sandbox
 from bot.tools.sandbox.resource_watch import removed_but_open
 from bot.tools.sandbox.workspace_meter import Meter
 from bot.tools.shell import Shell, ShellArguments
-from bot.wiring.store import Resources, make_storage
+from bot.wiring.store import make_storage
 from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import nowhere, tool_context
 from tests.world import Clock, inline

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from bot.config.settings import Settings
-from bot.store.postgres.session import SHARED
+from bot.extensions.postgres.session import SHARED
 from bot.wiring import escalation
 from bot.wiring.app import serve
-from tests.bot.store.postgres.workers import rows, workers
+from tests.bot.extensions.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS, Chat, serving
 from tests.world import T1

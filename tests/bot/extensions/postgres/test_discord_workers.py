@@ -8,9 +8,9 @@ from functools import partial
 import anyio
 import pytest
 
-from bot.store.postgres.store import PostgresStore
+from bot.extensions.postgres.store import PostgresStore
 from bot.wiring.app import utc_now
-from tests.bot.store.postgres.workers import rows, workers
+from tests.bot.extensions.postgres.workers import rows, workers
 from tests.fakes.discord import CHANNEL, GUILD, U1, FakeDiscord
 from tests.transports.bot import bot_over, surroundings
 from tests.world import Scripted

@@ -31,8 +31,8 @@ from bot.budget.budgets import (
     Warned,
     record_adapter,
 )
+from bot.extensions.postgres.session import Pool, Row, Session
 from bot.ports.model import Usage
-from bot.store.postgres.session import Pool, Row, Session
 from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
 from threads.store.group_commit import GroupWriter

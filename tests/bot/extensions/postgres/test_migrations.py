@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from bot.store.postgres.migrations import STEPS, migrate
-from bot.store.postgres.session import SessionLost
+from bot.extensions.postgres.migrations import STEPS, migrate
+from bot.extensions.postgres.session import SessionLost
 from threads.errors import NewerSchema
 
 

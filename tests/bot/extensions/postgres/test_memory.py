@@ -7,7 +7,7 @@ import pytest
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.memory_files import MemoryFiles
-from bot.store.postgres.memory import PostgresMemory
+from bot.extensions.postgres.memory import PostgresMemory
 from tests.world import T1, Clock, inline
 from threads.store.disk import PosixDisk
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from bot.store.postgres import local_files
-from bot.store.postgres import workspaces as module
-from bot.store.postgres.local_files import NewFile, StoredFile
-from tests.bot.store.postgres.workers import THREAD, message, rows, workers
+from bot.extensions.postgres import local_files
+from bot.extensions.postgres import workspaces as module
+from bot.extensions.postgres.local_files import NewFile, StoredFile
+from tests.bot.extensions.postgres.workers import THREAD, message, rows, workers
 from threads.errors import Fenced, StoreUnavailable
 
 MB = 1 << 20

@@ -9,8 +9,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.store.postgres.marks import PostgresMarks
-from tests.bot.store.postgres.workers import rows
+from bot.extensions.postgres.marks import PostgresMarks
+from tests.bot.extensions.postgres.workers import rows
 from tests.fakes.postgres import Server
 from tests.fakes.slack import FakeSlack
 from tests.patience import WITHIN_S

@@ -11,15 +11,15 @@ import anyio
 import psycopg
 import pytest
 
+from bot.extensions.postgres.journal import event_adapter
+from bot.extensions.postgres.reading import PostgresReader
+from bot.extensions.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE_S, SPARE, WorkerLost
 from bot.observe.audit import Audit
 from bot.observe.audit_sinks import audit_logs
 from bot.reports.audit_trail import Filter, describe, read_audit
 from bot.reports.circuits import openings
 from bot.reports.line_reader import Damage
-from bot.store.postgres.journal import event_adapter
-from bot.store.postgres.reading import PostgresReader
-from bot.store.postgres.worker import CLAIMED_AT_ONCE, LEASE_S, LOOK_S, PATIENCE_S, SPARE, WorkerLost
-from tests.bot.store.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
+from tests.bot.extensions.postgres.workers import OTHER, THREAD, intent, message, rows, said, workers
 from tests.patience import WITHIN_S
 from threads.errors import Fenced, StoreUnavailable
 from threads.journal.records import Received, record_adapter
@@ -335,7 +335,7 @@ async def test_mail_that_takes_long_in_one_thread_holds_up_nothing_of_the_others
 
 
 async def test_many_threads_that_are_free_are_taken_up_without_a_pause_between(dsn, monkeypatch):
-    monkeypatch.setattr("bot.store.postgres.worker.LOOK_S", 60)
+    monkeypatch.setattr("bot.extensions.postgres.worker.LOOK_S", 60)
     count = 2 * CLAIMED_AT_ONCE + 1
     async with workers(dsn, 2) as (one, other):
         async with anyio.create_task_group() as tasks:

@@ -14,18 +14,18 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from bot.admin import migrate
 from bot.admin.cli import main
 from bot.budget.budgets import Call, Reserve, record_adapter
+from bot.extensions.postgres import move_store as migrate
+from bot.extensions.postgres.migrations import migrate as make_tables
+from bot.extensions.postgres.moving import Unmovable
+from bot.extensions.postgres.reading import PostgresReader
 from bot.ports.config_error import ConfigInvalid
 from bot.reports.budget_state import budgets
 from bot.reports.files import FileReader
-from bot.store.postgres.migrations import migrate as make_tables
-from bot.store.postgres.moving import Unmovable
-from bot.store.postgres.reading import PostgresReader
-from tests.bot.admin.cli.test_postgres import in_a_thread, over_postgres
+from tests.bot.extensions.postgres.test_reports import in_a_thread, over_postgres
+from tests.bot.extensions.postgres.workers import rows, said, workers
 from tests.bot.store.old_data import CUT
-from tests.bot.store.postgres.workers import rows, said, workers
 from tests.bot.store.test_old_data import STORED, owed_in
 from tests.world import message
 from threads.model import ThreadId, message_key

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bot.config.load import resolve_secret
+from bot.extensions.postgres.extension import NO_DRIVER
 from bot.host.checks import Context, Findings
-from bot.ports.config_error import NO_DRIVER, ConfigInvalid
+from bot.ports.config_error import ConfigInvalid
 from transports.shared.checks import Finding
 
 FIX = "See docs/many-workers.md."
 
 
 async def check_store(context: Context) -> Findings:
-    if context.settings.store.kind == "files":
-        return
     try:
-        from bot.store.postgres.checks import examine  # noqa: PLC0415 - an extra
+        from bot.extensions.postgres.checks import examine  # noqa: PLC0415 - an extra
 
         database = await context.offload(examine, resolve_secret(context.settings.store.dsn, context.environ))
     except ModuleNotFoundError:

@@ -10,15 +10,16 @@ import pytest
 
 from bot.admin.doctor.bundle import bundle
 from bot.admin.doctor.records import check_records
-from bot.admin.doctor.store import check_store
 from bot.config.settings import Settings
+from bot.extensions.postgres import checks
+from bot.extensions.postgres.checks import POOLED, examine
+from bot.extensions.postgres.doctor_check import check_store
+from bot.extensions.postgres.extension import extension
+from bot.extensions.postgres.session import SessionLost
 from bot.host.checks import Context
 from bot.ports.config_error import ConfigInvalid
-from bot.store.postgres import checks
-from bot.store.postgres.checks import POOLED, examine
-from bot.store.postgres.session import SessionLost
-from tests.bot.admin.cli.test_postgres import over_postgres
-from tests.bot.store.postgres.workers import Seat, message, workers
+from tests.bot.extensions.postgres.test_reports import over_postgres
+from tests.bot.extensions.postgres.workers import Seat, message, workers
 
 pytestmark = pytest.mark.anyio
 
@@ -103,5 +104,5 @@ async def test_a_server_that_is_away_is_a_fault_without_its_password():
     assert "records: 0" not in text, "the journal is in the database"
 
 
-async def test_with_files_there_is_nothing_to_check():
-    assert [finding async for finding in check_store(Context(Settings(), {}))] == []
+def test_with_files_there_is_nothing_to_check():
+    assert extension.checks(Context(Settings(), {})) == []

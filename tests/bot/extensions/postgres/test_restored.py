@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.bot.store.postgres.workers import Seat
+from tests.bot.extensions.postgres.workers import Seat
 
 pytestmark = pytest.mark.anyio
 

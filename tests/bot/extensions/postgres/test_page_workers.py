@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from bot.config.settings import Settings
+from bot.extensions.postgres.reading import PostgresReader
 from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
-from bot.store.postgres.reading import PostgresReader
 from bot.wiring.web import ThreadHistory
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer

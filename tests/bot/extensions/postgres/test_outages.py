@@ -15,15 +15,15 @@ import psycopg
 import pytest
 
 from bot.admin.cli.serve import _serve
-from bot.budget import postgres_ledger
 from bot.config.load import Loaded
 from bot.config.settings import Settings
+from bot.extensions.postgres import context
+from bot.extensions.postgres import ledger as postgres_ledger
+from bot.extensions.postgres.session import Session, SessionLost, SessionRefused, is_mistake, outage, refusal
+from bot.extensions.postgres.store import PostgresStore
+from bot.extensions.postgres.worker import LEASE_S
 from bot.ports.config_error import EX_CONFIG
-from bot.store.postgres import context
-from bot.store.postgres.session import Session, SessionLost, SessionRefused, is_mistake, outage, refusal
-from bot.store.postgres.store import PostgresStore
-from bot.store.postgres.worker import LEASE_S
-from tests.bot.store.postgres.workers import rows
+from tests.bot.extensions.postgres.workers import rows
 from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.world import T1

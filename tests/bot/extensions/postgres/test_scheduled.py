@@ -9,10 +9,10 @@ from pathlib import Path
 
 import anyio
 
+from bot.extensions.postgres.store import PostgresStore
 from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedule, ScheduleLimits, Schedules, SchedulesFile
-from bot.store.postgres.store import PostgresStore
-from tests.bot.store.postgres.workers import THREAD, rows
+from tests.bot.extensions.postgres.workers import THREAD, rows
 from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
 from tests.world import ANN, T1

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from bot.store.reader import Thread, Wait, WorkspaceFile
+from bot.store.reader import Thread, Wait, WorkerRow, WorkspaceFile
 from threads.journal.records import Ledger, Received, record_adapter
 from threads.log import entry_adapter, log_entries
 from threads.model import Incoming, ThreadId
@@ -106,19 +106,8 @@ class StoredThread:
     changed_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
-    """A worker; ``last_beat_s`` is how long ago it renewed its lease."""
-
-    name: str
-    version: str
-    alive: bool
-    last_beat_s: float
-    threads: int
-
-
 class PostgresReader:
-    """A `bot.store.reader.Reader`. *link* finds the thread's root in a link to a message.
+    """A `bot.store.reader.SharedReader`. *link* finds the thread's root in a link to a message.
 
     Raises `SessionLost`, `NewerSchema` when a newer version made the tables, and `ConfigInvalid` for no address.
     """

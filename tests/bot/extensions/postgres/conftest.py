@@ -5,8 +5,8 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from bot.store.postgres.session import Pool
-from bot.store.postgres.worker import LOCKS
+from bot.extensions.postgres.session import Pool
+from bot.extensions.postgres.worker import LOCKS
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from bot.store.postgres import session as module
-from bot.store.postgres.session import Pool, Session, SessionLost
+from bot.extensions.postgres import session as module
+from bot.extensions.postgres.session import Pool, Session, SessionLost
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from bot.extensions.postgres.extension import NO_DRIVER
 from bot.host.invocation import data_option, fail, load, refuse, settings_option
-from bot.ports.config_error import NO_DRIVER
 
 
 @click.command()
@@ -21,11 +21,11 @@ def migrate(to: str, settings_file: Path | None, data: Path | None) -> None:
     identity and skills stay in the data folder.
     """
     try:
-        from bot.admin.migrate import to_folder, to_postgres
+        from bot.extensions.postgres.move_store import to_folder, to_postgres
     except ModuleNotFoundError:
         refuse(NO_DRIVER)
-    from bot.admin.terminal import progress_bar
     from bot.config.load import resolve_secret
+    from bot.host.terminal import progress_bar
     from threads.errors import BotError
 
     loaded = load(settings_file, data)

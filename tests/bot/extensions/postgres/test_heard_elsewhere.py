@@ -27,11 +27,11 @@ from functools import partial
 import anyio
 import pytest
 
+from bot.extensions.postgres.store import PostgresStore
 from bot.ports import wording
 from bot.routing.rate_limit import RateLimiter
-from bot.store.postgres.store import PostgresStore
 from bot.wiring.core import Core
-from tests.bot.store.postgres.workers import rows
+from tests.bot.extensions.postgres.workers import rows
 from tests.patience import WITHIN_S
 from tests.world import ANN, T1, Gate, Platform, Scripted, message, running, says
 from threads.model import Answer, Author, Deleted, Edited, Incoming, Option, Question

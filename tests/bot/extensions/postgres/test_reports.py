@@ -17,12 +17,12 @@ from click.testing import CliRunner
 
 from bot.admin.cli import main
 from bot.admin.status import command
+from bot.extensions.postgres.reading import PostgresReader
+from bot.extensions.postgres.store import PostgresStore
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import Status
 from bot.reports.links import linked
-from bot.store.postgres.reading import PostgresReader
-from bot.store.postgres.store import PostgresStore
-from tests.bot.store.postgres.workers import THREAD, workers
+from tests.bot.extensions.postgres.workers import THREAD, workers
 from tests.world import Platform, Scripted, calls, message, running, says
 from threads.model import ThreadId
 

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import psycopg
 
-from bot.store.postgres.store import PostgresStore
-from bot.store.postgres.worker import Worker
+from bot.extensions.postgres.store import PostgresStore
+from bot.extensions.postgres.worker import Worker
 from tests.patience import WITHIN_S
 from threads.journal.records import Intent, PendingMessage, Settled
 from threads.model import Author, Deleted, Edited, Incoming, Message, Text, ThreadId

@@ -6,9 +6,9 @@ import anyio
 import pytest
 from pydantic import Field
 
-from bot.store.postgres import states as states_module
-from bot.store.postgres.session import Session, SessionLost
-from tests.bot.store.postgres.workers import rows, workers
+from bot.extensions.postgres import states as states_module
+from bot.extensions.postgres.session import Session, SessionLost
+from tests.bot.extensions.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.store.json_file import JsonState

@@ -13,10 +13,10 @@ import anyio
 import psycopg
 import pytest
 
+from bot.extensions.postgres.store import PostgresStore
 from bot.ports import wording
 from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
-from bot.store.postgres.store import PostgresStore
 from tests.one_model import OneModel
 from tests.patience import WITHIN_S
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says

@@ -8,9 +8,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from bot.store.postgres.worker import WorkerLost
-from tests.bot.store.postgres.test_restored import restored
-from tests.bot.store.postgres.workers import message, rows, workers
+from bot.extensions.postgres.worker import WorkerLost
+from tests.bot.extensions.postgres.test_restored import restored
+from tests.bot.extensions.postgres.workers import message, rows, workers
 from tests.fakes.postgres import Server
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId

@@ -19,14 +19,14 @@ from pydantic_core import from_json
 
 from bot.budget.budgets import Budgets, Total, record_adapter
 from bot.budget.ledger import Part, names_in, parts
+from bot.extensions.postgres.local_files import NewFile, StoredFile, read_parts, scan
+from bot.extensions.postgres.memory import decode_text, encode_text
+from bot.extensions.postgres.moving import CONTEXT, JOURNAL, Row, Tables, Unmovable, alone, place_of
+from bot.extensions.postgres.reading import ACCOUNTS, PostgresReader
 from bot.reports.files import FileReader, Folder
 from bot.reports.line_reader import Damage, lines_of, records
 from bot.store.data_version import mark_moved, prepare
 from bot.store.layout import KINDS
-from bot.store.postgres.local_files import NewFile, StoredFile, read_parts, scan
-from bot.store.postgres.memory import decode_text, encode_text
-from bot.store.postgres.moving import CONTEXT, JOURNAL, Row, Tables, Unmovable, alone, place_of
-from bot.store.postgres.reading import ACCOUNTS, PostgresReader
 from threads.journal.journal import FileJournal
 from threads.journal.records import Received, Settled
 from threads.journal.records import record_adapter as journal_adapter

@@ -1,0 +1,64 @@
+"""What outlives the process, and what all parts of a running bot use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.agent.prompt.memory import MemoryStore
+from bot.budget.accounts import SpendingLedger
+from bot.guards.redaction import Masker
+from bot.observe.audit import Append, AuditRecord, ignore
+from bot.observe.turn_events import Observing
+from bot.store.restored_answers import Restored
+from threads.ports import Store
+from threads.store.disk import Disk, Offload
+from threads.store.json_file import States
+from transports.web.relay import Notices
+
+Claim = Callable[[str, float], Awaitable[bool]]
+"""Returns whether this process is to report something: no other one did so within so many seconds."""
+
+
+async def always(_: str, __: float) -> bool:
+    """Claim a report for the only process."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What all parts of a bot use. ``offload`` runs short jobs that people wait for, ``work`` the jobs of tools.
+
+    ``on_audit`` gets each record of the audit.
+    """
+
+    disk: Disk
+    offload: Offload
+    work: Offload
+    now: Callable[[], datetime]
+    mask: Masker
+    observing: Observing
+    on_audit: Callable[[AuditRecord], None] = ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Everything that outlives the process. Call ``open`` first. It raises `NewerSchema` and OSError."""
+
+    store: Store
+    ledger: SpendingLedger
+    states: States
+    memory: MemoryStore
+    append_audit: Append
+    now: Callable[[], datetime]
+    open: Callable[[], Awaitable[object]]
+    restored: Callable[[], Awaitable[Restored | None]]
+    notices: Notices | None = None
+    """Texts to all workers of the store; None if this process is the only one."""
+    worker: str = ""
+    """The name of this process among the workers; blank if it is the only one."""
+    trouble: Callable[[], str] = lambda: ""
+    """Returns what is wrong with the store now, for people; blank if nothing is."""
+    claim_report: Claim = always
+    """Returns whether this process is to report something to the operators."""
