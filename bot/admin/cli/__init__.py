@@ -10,7 +10,6 @@ import sys
 import click
 
 from bot.admin.cli.backup import backup, restore
-from bot.admin.cli.completion import completion
 from bot.admin.cli.health import doctor, events, status
 from bot.admin.cli.mcp import mcp
 from bot.admin.cli.migrate import migrate
@@ -59,6 +58,6 @@ def main() -> None:
 
 for command in (
     init, chat, web, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
-    mcp, backup, restore, migrate, manifest, schema, completion,
+    mcp, backup, restore, migrate, manifest, schema,
 ):  # fmt: skip
     main.add_command(command)
