@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from bot.admin.cli.backup import backup, restore
-from bot.admin.cli.completion import completion
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.health import doctor, events, status
 from bot.admin.cli.playbooks import playbooks
@@ -90,6 +89,6 @@ def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAs
 
 for command in (
     init, chat, web, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
-    backup, restore, manifest, schema, extensions, completion,
+    backup, restore, manifest, schema, extensions,
 ):  # fmt: skip
     main.add_command(command)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
-from click.shell_completion import CompletionItem
 
 from bot.admin.cli.data_folder import SINCE, DataFolder, look_again, reads_data
-from bot.host.invocation import fail, json_option, load, print_json
-from bot.ports.config_error import ConfigInvalid
+from bot.host.invocation import fail, json_option, print_json
 
 if TYPE_CHECKING:
     from bot.reports.thread import Summary
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 WIDEST = 140
 """Columns of a terminal that has room for the last message too."""
 
-OFFERED = 50
+
 """How many threads a shell gets to complete a name."""
 
 
@@ -94,24 +92,6 @@ def _print_list(data: DataFolder, summaries: list[tuple[Summary, int]]) -> None:
     print_table([*table], [*zip(*table.values(), strict=True)])
 
 
-def _completed(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the last parts of the latest threads' ids: shells stumble over the colons of a whole one."""
-    from bot.host.store_reader import open_reader
-
-    try:
-        loaded = load(ctx.params.get("settings_file"), ctx.params.get("data"))
-        with closing(open_reader(loaded.settings, loaded.environ)) as reader:
-            found = reader.threads()[:OFFERED]
-    except (OSError, SystemExit, ConfigInvalid):
-        return []  # a completion never complains
-    last = [folder.name.rpartition(":")[2] for folder in found]
-    return [
-        CompletionItem(name, help=folder.name)
-        for name, folder in zip(last, found, strict=True)
-        if name.startswith(incomplete) and last.count(name) == 1
-    ]
-
-
 def _the_one(reader: Reader, wanted: str) -> Thread:
     found = reader.find(wanted)
     if not found:
@@ -137,7 +117,7 @@ def _transcript(
 
 
 @threads.command("show")
-@click.argument("thread", shell_complete=_completed)
+@click.argument("thread")
 @click.option("--last", type=click.IntRange(1), help="Only this many messages, the latest.")
 @click.option("-f", "--follow", is_flag=True, help="Print new messages as they arrive, until Ctrl-C.")
 @json_option
@@ -163,7 +143,7 @@ def show_thread(data: DataFolder, thread: str, last: int | None, follow: bool, a
 
 
 @threads.command("export")
-@click.argument("thread", required=False, shell_complete=_completed)
+@click.argument("thread", required=False)
 @click.option(
     "--all", "every", is_flag=True, help="Write all threads, each to its own file in the folder --output."
 )

@@ -176,32 +176,6 @@ def test_the_check_of_the_settings_is_told_to_programs(tmp_path, monkeypatch):
     assert "budget.mode" in json.loads(result.stdout)["faults"][0]
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_script_for_the_installed_program(shell):
-    result = CliRunner().invoke(main, ["completion", shell], prog_name="python -m bot")
-    assert result.exit_code == 0
-    assert "_THREADFAST_COMPLETE" in result.stdout
-    default = CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"})
-    assert default.stdout == result.stdout
-    assert CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/tcsh"}).exit_code == 2
-
-
-def completed(words: str, incomplete: str) -> list[str]:
-    env = {"COMP_WORDS": f"threadfast {words} {incomplete}", "COMP_CWORD": str(len(words.split()) + 1)}
-    env["_THREADFAST_COMPLETE"] = "bash_complete"
-    result = CliRunner().invoke(main, [], prog_name="threadfast", env=env)
-    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
-
-
-def test_threads_are_completed_by_the_last_part_of_their_ids(tmp_path):
-    for n in range(3):
-        write_thread(tmp_path, f"1.{n}", *exchange(n))
-    write_thread(tmp_path, "1.0", *exchange(9), channel="C2")
-    assert completed(f"threads show --data {tmp_path}", "1.") == ["1.2", "1.1"]
-    assert completed("threads show --data /nowhere", "1.") == []
-    assert "audit" in completed("", "a")
-
-
 def test_nothing_is_said_when_the_reader_has_seen_enough(tmp_path):
     write_thread(tmp_path, "1.1", *exchange(1))
     read, write = os.pipe()

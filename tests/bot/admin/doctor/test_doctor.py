@@ -331,7 +331,7 @@ def test_a_playbook_with_a_fault_is_told_with_its_place(settings_file, tmp_path,
     assert run(settings_file, as_json=True) == 1
     told = [one for one in json.loads(capsys.readouterr().out)["checks"] if one["name"] == "playbooks"]
     assert [(one["state"], one["found"][:16]) for one in told] == [
-        ("fail", "bad.yaml: line 5"),
+        ("fail", "bad.yaml: stage "),
         ("ok", "1 valid"),
     ]
     assert "threadfast playbooks check" in told[0]["fix"]
