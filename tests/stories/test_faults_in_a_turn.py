@@ -116,7 +116,7 @@ LASTING: dict[str, tuple[Callable[[Wire], Reply], str]] = {
     "no such model": (lambda wire: said(wire, "model", "model: nope not found"), FRIENDLY["model_not_found"]),
     "a bad request": (lambda wire: said(wire, "request"), FRIENDLY["bad_request"]),
     "too long": (lambda wire: said(wire, "request", "prompt is too long: maximum context length is 7"),
-                 "My instructions and tools have about 9"),
+                 "My instructions and tools have about 8"),
     "a wrong address": (lambda wire: page(404, f"<h1>{CANARY}</h1>"), API_NOT_FOUND),
     "an answer in no form": (
         lambda _: Reply((CANARY.encode(),), headers=(("content-type", "text/plain"),)), ANSWER_UNREADABLE
