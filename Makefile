@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two more than there are cores, six at most: half of a test's time is waiting for a process or a deadline.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(6, 2 + (os.cpu_count() or 1)))")
 
-.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path docs lock clean systemd week real-servers
+.PHONY: help chat web terminal test test-quick picture check lint slow crash simulate soak soak-short explore bench core-path size docs lock clean systemd week real-servers
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target about; do \
@@ -31,11 +31,12 @@ test-quick: $(VENV)/.installed-dev  ## the fast tests, under a minute: for the i
 
 check: $(VENV)/.installed-dev lint test  ## formatter, linter, import contracts, types and all tests
 
-lint: $(VENV)/.installed-dev  ## formatter, linter, import contracts and types
+lint: $(VENV)/.installed-dev  ## formatter, linter, import contracts, types and sizes
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m benchmarks.size
 
 slow: $(VENV)/.installed-dev  ## longer versions of some tests, a few minutes
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
@@ -65,6 +66,9 @@ bench: $(VENV)/.installed-dev  ## speed and memory beside a bare loop
 
 core-path: $(VENV)/.installed-dev  ## count the code between an event and its reply
 	$(BIN)/python -m benchmarks.core_path
+
+size: $(VENV)/.installed-dev  ## count core, product and tests against their ceilings
+	$(BIN)/python -m benchmarks.size
 
 REAL := .venv-real-servers
 real-servers: $(VENV)/.installed-dev  ## a real llama.cpp, LiteLLM and public MCP servers (needs 1 GB, 5 minutes)
