@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue, ValidationError
 
@@ -199,6 +199,14 @@ def _read_yaml(text: str) -> dict[str, JsonValue]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
                 raise PlaybookInvalid("has a YAML alias (*name), or values too deep in one another")
+        nodes = [yaml.compose(text, yaml.SafeLoader)]
+        while nodes:
+            node = nodes.pop()
+            if isinstance(node, yaml.SequenceNode):
+                nodes += node.value
+            elif isinstance(node, yaml.MappingNode):
+                nodes += [value for _, value in node.value]
+                _keys_once([(key.value, key.start_mark.line + 1) for key, _ in node.value])
         values = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         place = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -208,3 +216,11 @@ def _read_yaml(text: str) -> dict[str, JsonValue]:
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise PlaybookInvalid("must be a mapping with name, description and stages")
     return values
+
+
+def _keys_once(keys: Sequence[tuple[object, int]]) -> None:
+    """Raise `PlaybookInvalid` for a key that stands twice in one mapping: only the last would count."""
+    lines: dict[str, int] = {}
+    for key, line in keys:
+        if (first := lines.setdefault(str(key), line)) != line:
+            raise PlaybookInvalid(f'"{str(key)[:60]}" stands twice, in lines {first} and {line}; keep one')

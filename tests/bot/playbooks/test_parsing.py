@@ -208,6 +208,8 @@ def test_the_name_is_that_of_the_file():
         ("? [1]\n: 2\n", "is not valid YAML"),
         ("1: 2\n", "must be a mapping with name, description and stages"),
         ("a: 2026-13-45\n", "is not valid YAML"),
+        ("a: 1\nb: 2\na: 3\n", '"a" stands twice, in lines 1 and 3; keep one'),
+        ("a:\n  - b: {c: 1}\n    b: 2\n", '"b" stands twice, in lines 2 and 3; keep one'),
     ],
 )
 def test_what_is_no_playbook_at_all_is_told_in_a_line(text, fault):
