@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from bot.config.extensions import settings_model
+from bot.config.extensions import named_in, settings_model
 from bot.config.load import SettingsFile
 from bot.config.scopes import CurrentSettings
 from bot.observe.event_stream import EventStream
@@ -73,7 +73,7 @@ async def serving(
 
     Changes of *file* are taken up. It has to hold the same settings at first.
     """
-    settings = settings_model().model_validate({**FAST, **fields, "data": data}, strict=False)
+    settings = settings_model(named_in(fields)).model_validate({**FAST, **fields, "data": data}, strict=False)
     chat, reload = chat or Chat(), None
     if file:
         complete = partial(completed, settings, model or settings.model)

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.document import Document, everywhere, object_in, path_of
 from bot.config.parts import SettingsPart, with_parts
-from bot.config.settings import Settings
+from bot.config.settings import Section, Settings
 
 GROUP = "threadfast.extensions"
 
@@ -104,16 +104,20 @@ def _load(name: str, place: str, found: dict[str, HasSettings], faults: dict[str
             faults[name] = f"{place} is not an extension"
 
 
+class NoSettings(Section):
+    """An extension that is named and has no settings: ``{}``."""
+
+
 @cache
 def settings_model(named: tuple[str, ...] = ()) -> type[Settings]:
     """Return the model of settings.json with the parts of these extensions; one that fails keeps its key as it is."""
     here = installed(named)
-    parts = [(part.path, part) for part in here.parts]
-    for name in named:
-        if name not in here.extensions:
-            part = SettingsPart[JsonValue](f"extensions.{name}", JsonValue, FieldInfo(default=None))
-            parts.append((part.path, part))
-    return with_parts(Settings, parts)
+    parts = {part.path: part for part in here.parts}
+    for path in (f"extensions.{name}" for name in named):
+        is_here = path.removeprefix("extensions.") in here.extensions
+        form = NoSettings if is_here else JsonValue
+        parts.setdefault(path, SettingsPart[object](path, form, FieldInfo(default=None)))
+    return with_parts(Settings, parts.items())
 
 
 def named_in(document: Document) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """What the program knows of its extensions, and of those that somebody else has installed."""
 
 import json
+import re
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -14,6 +16,11 @@ from bot.config.load import load
 from bot.config.settings import Settings
 from bot.host.extension import extensions_of, thread_commands
 from bot.ports.config_error import ConfigInvalid
+from tests.serving import serving
+
+pytestmark = pytest.mark.anyio
+
+MANUAL = Path(__file__).parents[3] / "docs" / "extensions.md"
 
 WEATHER = '''
     """An extension of somebody else."""
@@ -139,3 +146,32 @@ def test_the_list_says_where_each_comes_from_and_what_it_brings(install, written
         CliRunner().invoke(main, ["extensions", "list", "--settings", str(path), "--json"]).output
     )
     assert [one["name"] for one in listed["extensions"]] == [*BUILT_IN, "weather"]
+
+
+async def test_the_example_of_the_manual_answers_in_a_thread(install, tmp_path):
+    [example] = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), re.DOTALL)
+    install("dice", example)
+    given = {"extensions": {"dice": {}}, "model": "offline/demo", "tools": {"enabled": []}}
+    async with serving(tmp_path / "data", given) as chat:
+        assert (await chat.say("/dice 1")).text == "You rolled 1."
+        assert "/dice [SIDES]  roll a die" in (await chat.say("/help")).text
+
+
+BROKEN = """
+    from contextlib import asynccontextmanager
+    from bot.host.extension import Extension
+
+    @asynccontextmanager
+    async def fail(host):
+        raise RuntimeError("no such dice")
+        yield
+
+    extension = Extension("dice", "rolls dice", open=fail)
+"""
+
+
+async def test_one_that_fails_at_the_start_is_off_and_the_rest_is_served(install, tmp_path):
+    install("dice", BROKEN)
+    given = {"extensions": {"dice": {}}, "model": "offline/demo", "tools": {"enabled": []}}
+    async with serving(tmp_path / "data", given) as chat:
+        assert "The extension dice is off: it could not be opened" in (await chat.say("/status")).text
