@@ -53,8 +53,9 @@ class Agent:
 
     ``empty`` is what all requests have in common, without prompt, tools and messages.
 
-    ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``veil`` wraps the
-    turn's listener in one that masks secrets. ``user_messages`` turns what people send into what a model reads.
+    ``spill`` writes a text of the thread to a file. With ``footer`` an answer ends with its usage. ``mask_events``
+    wraps the turn's listener in one that masks secrets. ``user_messages`` turns what people send into what a model
+    reads.
     """
 
     models: Models
@@ -66,7 +67,7 @@ class Agent:
     empty: Request = EMPTY
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     footer: bool = False
-    veil: Callable[[OnEvent], OnEvent] = lambda tell: tell
+    mask_events: Callable[[OnEvent], OnEvent] = lambda tell: tell
     user_messages: UserMessages = field(default_factory=UserMessages)
     summaries: TTLCache[ThreadId, bool] = field(default_factory=new_cooldown)
 
@@ -129,7 +130,9 @@ class Agent:
         compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
         key = str(thread)
         request = partial(replace, self.empty, system=self.system, tools=self.tools.specs, cache_key=key)
-        return ModelCalls(turn, model, compaction, request, self.compaction.threshold, self.veil(turn.tell))
+        return ModelCalls(
+            turn, model, compaction, request, self.compaction.threshold, self.mask_events(turn.tell)
+        )
 
     async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:
         """Take one completion; return the whole answer, or None if the turn goes on."""
@@ -174,7 +177,11 @@ class Agent:
         context = await self._context(turn, model)
         waiting = [call for call in calls if self.tools.waits(call, context)]
         if waiting:
-            turn.add(*_result_messages(await self.tools.run(waiting, context, self.veil(turn.tell)), context))
+            turn.add(
+                *_result_messages(
+                    await self.tools.run(waiting, context, self.mask_events(turn.tell)), context
+                )
+            )
             await turn.checkpoint()
 
     async def _context(self, turn: Turn, model: TurnModel) -> ToolContext:

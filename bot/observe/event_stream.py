@@ -34,7 +34,7 @@ from threads.model import Outcome
 
 log = logging.getLogger(__name__)
 
-RING = 4096
+MOST_KEPT = 4096
 """Events that are held: about 2 MB, and some minutes of a busy bot."""
 
 IDS = ("thread_id", "message_id", "correlation_id")
@@ -73,7 +73,7 @@ EVERYTHING = Wanted()
 class EventStream:
     """A `bot.observe.turn_events.Sink` and a listener of the audit. Events may come from any thread."""
 
-    def __init__(self, *, size: int = RING, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, size: int = MOST_KEPT, clock: Callable[[], float] = time.time) -> None:
         self._clock, self._size = clock, size
         self._ring: list[_Event | None] = [None] * size
         self._begin = self._next = int(clock()) * SEQ_PER_S

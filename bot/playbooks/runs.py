@@ -67,10 +67,10 @@ class Runs:
         def change(old: RunsFile) -> RunsFile:
             nonlocal taken
             before = old.runs.get(run.thread)
-            goes_on = before is not None and before.message_id == run.message_id
+            continues = before is not None and before.message_id == run.message_id
             holder = (before.holder if before else 0) + 1
             update = {"holder": holder, "taken_at": self._at(timedelta())}
-            taken = (before if before and goes_on else run).model_copy(update=update)
+            taken = (before if before and continues else run).model_copy(update=update)
             runs = {**old.runs, run.thread: taken}
             return RunsFile(runs=_with_room(runs, run.thread, self._at(LEFT_ALONE)))
 
@@ -145,7 +145,7 @@ class Runs:
         finally:
             del self._attempts[thread]
 
-    def goes_on(self, pending: PendingMessage, max_age_s: float) -> bool:
+    def continues(self, pending: PendingMessage, max_age_s: float) -> bool:
         """Return whether the run of a message is to go on after a restart that does not count as an attempt.
 
         It was at a person, or it has passed a border since its last attempt began, and not too long ago.

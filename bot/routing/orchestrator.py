@@ -167,10 +167,10 @@ class Orchestrator:
                 len(found.stale | found.cut),
             )
 
-    def lose(self, thread: ThreadId) -> None:
+    def release(self, thread: ThreadId) -> None:
         """End all work about a thread, because another worker serves it now. Messages get no outcome here."""
-        self._registry.lose(thread)
-        self._thread_tasks.lose(thread)
+        self._registry.release(thread)
+        self._thread_tasks.release(thread)
         self._sharing = {note: pending for note, pending in self._sharing.items() if note[0] != thread}
 
     def _limit(self, incoming: Incoming) -> int | None:

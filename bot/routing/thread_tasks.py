@@ -27,7 +27,7 @@ class ThreadTasks:
         self._scopes[thread].add(scope)
         self._tasks.start_soon(self._run, thread, scope, work, arguments)
 
-    def lose(self, thread: ThreadId) -> None:
+    def release(self, thread: ThreadId) -> None:
         """Cancel what runs about the thread, because another worker serves it now."""
         for scope in self._scopes.get(thread, ()):
             scope.cancel()

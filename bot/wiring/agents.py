@@ -42,7 +42,7 @@ SchemaOf = Callable[[Incoming], "dict[str, JsonValue] | None"]
 class Agents:
     """The agents of one bot. ``chain`` is a model chain of any place: its connections are those of all.
 
-    ``veil`` wraps a turn's listener in one that masks secrets.
+    ``mask_events`` wraps a turn's listener in one that masks secrets.
     """
 
     current: CurrentSettings
@@ -51,7 +51,7 @@ class Agents:
     instructions: Instructions
     store: Store
     ledger: SpendingLedger
-    veil: Callable[[OnEvent], OnEvent]
+    mask_events: Callable[[OnEvent], OnEvent]
     schema_of: SchemaOf | None = None
     _agents: LRUCache[tuple[Effective, frozenset[str] | None], Agent] = field(
         default_factory=partial(LRUCache, MOST_AGENTS), init=False
@@ -120,7 +120,7 @@ class Agents:
                 self.tool_set.extend,
                 next((name for name in effective.decided.values() if name.startswith("user:")), ""),
             ),
-            veil=self.veil,
+            mask_events=self.mask_events,
             summaries=self._summaries,
         )
 

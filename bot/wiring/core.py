@@ -165,7 +165,7 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         max_age_s=parts.recovery.max_age_s,
         resume=parts.recovery.resume,
         turn_s=partial(_turn_s, parts),
-        goes_on=partial(_goes_on, parts),
+        continues=partial(_continues, parts),
         served=parts.outboxes.__contains__,
     )
     store.start(tasks, _Taker(parts, orchestrator, registry, delivery, planned))
@@ -194,8 +194,8 @@ class _Taker:
     def take_up(self, pending: Sequence[PendingMessage]) -> None:
         self.orchestrator.recover(self.plan(pending, self.parts.now()))
 
-    def lose(self, thread: ThreadId) -> None:
-        self.orchestrator.lose(thread)
+    def release(self, thread: ThreadId) -> None:
+        self.orchestrator.release(thread)
 
     def serves(self, thread: ThreadId) -> bool:
         return self.registry.serves(thread)
@@ -210,7 +210,7 @@ def _turn_s(parts: Parts, pending: PendingMessage) -> float:
     return max(play_s, parts.limits.turn_timeout_s)
 
 
-def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
+def _continues(parts: Parts, pending: PendingMessage) -> bool:
     """Return whether the turn of a message waited for a person, or came further than its attempt before."""
     thread = pending.incoming.thread
     if _is_asked(parts, thread, pending.incoming.id):
@@ -218,7 +218,9 @@ def _goes_on(parts: Parts, pending: PendingMessage) -> bool:
     if parts.plays is None:
         return False
     runs = parts.plays.runs
-    return _is_asked(parts, thread, runs.stage_id(pending)) or runs.goes_on(pending, parts.recovery.max_age_s)
+    return _is_asked(parts, thread, runs.stage_id(pending)) or runs.continues(
+        pending, parts.recovery.max_age_s
+    )
 
 
 def _is_asked(parts: Parts, thread: ThreadId, message_id: str) -> bool:

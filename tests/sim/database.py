@@ -111,12 +111,12 @@ class Database:
                 ((n, t, event) for n, (t, event) in self.mail.items() if t in threads),
                 key=lambda r: (r[1], r[0]),
             ),
-            journal.OPENED: self.open_letter,
-            journal.RING: lambda channels, threads: [
+            journal.DELETE_MAIL: self.open_letter,
+            journal.NOTIFY: lambda channels, threads: [
                 self.ring(*bell) for bell in zip(channels, threads, strict=True)
             ],
             session.END_FORMER: self.end_former,
-            worker.RING_ALL: lambda channel: [self.ring(channel, "")],
+            worker.NOTIFY_ALL: lambda channel: [self.ring(channel, "")],
             worker.NUMBER: lambda: [(next(self._number),)],
             worker.ENTER: self.enter,
             worker.BEAT: self.beat,

@@ -285,7 +285,7 @@ async def test_a_thread_that_comes_back_while_its_old_actor_ends_is_served_by_a_
         await began.wait()
         await bot.orchestrator.receive(message(2))
         [_, pending] = bot.journal.ledger.pending.values()
-        bot.registry.lose(T1)
+        bot.registry.release(T1)
         bot.registry.tell(pending)
         end.set()
         await platform.settled("m2")

@@ -60,7 +60,7 @@ def test_what_a_message_is_owed_depends_on_how_long_nobody_was_at_work_on_it(
         max_age_s=600,
         resume=True,
         turn_s=lambda _: 900,
-        goes_on=lambda _: asked,
+        continues=lambda _: asked,
     )
     parts = {"serve": len(found.serve), "stale": len(found.stale), "cut": len(found.cut)}
     assert parts == {"serve": 0, "stale": 0, "cut": 0, part: 1}
@@ -75,7 +75,7 @@ def test_restarts_while_a_person_is_asked_do_not_make_a_dead_letter(asked, attem
         max_age_s=600,
         resume=True,
         turn_s=lambda _: 900,
-        goes_on=lambda _: asked,
+        continues=lambda _: asked,
     ).serve
     assert pending.attempts == attempts
 

@@ -61,7 +61,9 @@ class ApprovalBot:
         parts = {
             "toolbox": make_toolbox(tools, permits=permits, recovery=permits, mask=mask),
             "asked": questions,
-            "agent": {"veil": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))},
+            "agent": {
+                "mask_events": partial(StreamMasker, mask=mask, find_boundary=boundary_finder([SECRET]))
+            },
             "mask": mask,
             "reader": Documents(offload),
         }

@@ -62,7 +62,7 @@ class Actor:
                 await self._serve_one(self.current)
                 self.current = None
 
-    def lose(self) -> None:
+    def release(self) -> None:
         """Drop the current and the waiting messages, because another worker serves the thread now."""
         self.mailbox, self.current = Mailbox(self._shared.limits.mailbox), None
         self.life.cancel()

@@ -47,12 +47,12 @@ def plan(
     max_age_s: float,
     resume: bool,
     turn_s: Callable[[PendingMessage], float] = lambda _: 0.0,
-    goes_on: Callable[[PendingMessage], bool] = lambda _: False,
+    continues: Callable[[PendingMessage], bool] = lambda _: False,
     served: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
     """Return what to do with the pending messages of another process.
 
-    The turn of a message may take *turn_s* seconds. If *goes_on* says that it waited for a person, or came
+    The turn of a message may take *turn_s* seconds. If *continues* says that it waited for a person, or came
     further than its attempt before, its attempts start again at 1.
     """
     result = Plan()
@@ -72,7 +72,9 @@ def plan(
         elif (
             pending.started
             and resume
-            and ((harmless := goes_on(pending)) or is_recent(pending.started.at, max_age_s + turn_s(pending)))
+            and (
+                (harmless := continues(pending)) or is_recent(pending.started.at, max_age_s + turn_s(pending))
+            )
         ):
             if harmless:  # the turn waited, or came further, so it is not what kills the process
                 pending.started = replace(pending.started, attempt=1)

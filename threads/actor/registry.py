@@ -90,10 +90,10 @@ class Registry:
         """Stop the threads of this process. Raises `Fenced` if another process took one over meanwhile."""
         return await _add_up(*(partial(actor.stop, request) for actor in self._at(request.thread)))
 
-    def lose(self, thread: ThreadId) -> None:
+    def release(self, thread: ThreadId) -> None:
         """Cancel the thread's actor, because another worker serves the thread now. Messages get no outcome here."""
         if actor := self.actors.get(thread):
-            actor.lose()
+            actor.release()
 
     def serves(self, thread: ThreadId) -> bool:
         """Return whether the thread has an actor in memory."""
@@ -172,7 +172,7 @@ class Registry:
         """Pause before the actor goes on. After too many crashes over one message, make that a dead letter."""
         if isinstance(failed, Fenced):
             if not actor.life.cancel_called:  # otherwise its mailbox has new messages
-                actor.lose()
+                actor.release()
             return failures
         if actor.current is not failures.message:
             failures = _Failures(actor.current)

@@ -37,7 +37,7 @@ class Taker(Protocol):
         """Serve the messages, in order of receipt, of a thread that this process takes over."""
         ...
 
-    def lose(self, thread: ThreadId) -> None:
+    def release(self, thread: ThreadId) -> None:
         """Stop serving a thread that another worker owns now. Post and write nothing more about it."""
         ...
 
@@ -59,7 +59,7 @@ class NullTaker:
 
     def take_up(self, pending: Sequence[PendingMessage]) -> None: ...
 
-    def lose(self, thread: ThreadId) -> None: ...
+    def release(self, thread: ThreadId) -> None: ...
 
     def serves(self, _: ThreadId) -> bool:
         return False

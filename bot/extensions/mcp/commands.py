@@ -90,7 +90,7 @@ class McpCommands:
         own = is_personal(self.configured[name])
         return "" if own else f"Nobody signs in at {name} here: one account, or none, serves all who ask."
 
-    async def conceal(self, event: Inbound) -> Inbound:
+    async def hide_addresses(self, event: Inbound) -> Inbound:
         """Return the event without the address of a sign-in, whose code must not be stored.
 
         The sign-in that the address belongs to goes on. Raises `StoreUnavailable`.
@@ -111,11 +111,11 @@ class McpCommands:
         rest = address.sub(HIDDEN, event.text)
         return replace(event, text=f"/mcp connect {HIDDEN}" if rest.strip() == HIDDEN else rest)
 
-    def concealing(self, sink: Sink) -> Sink:
-        """Return a sink that conceals each event before it passes it on; see `conceal`."""
+    def hiding_addresses(self, sink: Sink) -> Sink:
+        """Return a sink that conceals each event before it passes it on; see `hide_addresses`."""
 
         async def receive(event: Inbound) -> Outcome | None:
-            return await sink(await self.conceal(event))
+            return await sink(await self.hide_addresses(event))
 
         return receive
 

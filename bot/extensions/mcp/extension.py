@@ -57,7 +57,7 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
             troubles=servers.trouble,
             prepare=commands.prepare,
             extend=commands.extend,
-            receiving=commands.concealing,
+            receiving=commands.hiding_addresses,
             sign_in=commands.sign_in,
         )
 

@@ -66,7 +66,7 @@ MAIL = (
     "WHERE m.key = %s AND m.settled IS NULL RETURNING (SELECT owner FROM thread t WHERE t.id = mail.thread)"
 )
 DELIVERED = "SELECT id, thread, event::text FROM mail WHERE thread = ANY (%s) ORDER BY thread, id"
-OPENED = "DELETE FROM mail WHERE id = %s"
+DELETE_MAIL = "DELETE FROM mail WHERE id = %s"
 
 STOP = (
     "WITH stopped AS ("
@@ -83,7 +83,9 @@ PENDING = (
     "WHERE m.settled IS NULL AND starts_with(m.thread, %s) AND t.owner IS DISTINCT FROM %s"
 )
 
-RING = "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) bell (channel, thread)"
+NOTIFY = (
+    "SELECT pg_notify(channel, thread) FROM unnest(%s::text[], %s::text[]) notification (channel, thread)"
+)
 ANYBODY = "anybody"
 """The channel for threads that nobody owns. A worker's own channel is ``w`` and its number."""
 
@@ -286,7 +288,9 @@ class PostgresJournal:
         """
         for thread, epoch in threads:
             if (known := self.owned.get(thread)) is None or known.epoch != epoch:
-                self.lose([thread])  # another worker had it meanwhile, so the memory is out of date
+                self.release_threads(
+                    [thread]
+                )  # another worker had it meanwhile, so the memory is out of date
                 self.owned[thread] = Ownership(epoch, claimed=claimed)
                 self.look([thread])
 
@@ -312,7 +316,7 @@ class PostgresJournal:
                 if thread not in self.owned:
                     return  # the new owner opens it
                 await self._taker.changed(replace(event_adapter().validate_json(event), thread=place))
-                await self._reader.rows(OPENED, (number,))
+                await self._reader.rows(DELETE_MAIL, (number,))
         except (OSError, StoreUnavailable, Fenced) as error:
             log.warning("mail.waits: it is opened at the next look: %s", error, extra={"thread_id": thread})
         finally:
@@ -333,12 +337,12 @@ class PostgresJournal:
             if thread not in busy and not self._taker.serves(ThreadId.parse(thread))
         ]
 
-    def lose(self, threads: Iterable[str]) -> None:
+    def release_threads(self, threads: Iterable[str]) -> None:
         """Forget threads that another worker owns now, and stop serving them."""
         for thread in threads:
             if self.owned.pop(thread, None) is not None:
                 self.drop(thread)
-                self._taker.lose(ThreadId.parse(thread))
+                self._taker.release(ThreadId.parse(thread))
 
     def drop(self, thread: str) -> None:
         """Forget the pending messages of a thread."""
@@ -397,8 +401,8 @@ class PostgresJournal:
     async def _ring(self, owners: Mapping[str, int | None]) -> None:
         """Notify the owners of threads, after the commit: a NOTIFY inside would serialise all commits."""
         if owners:
-            bells = [ANYBODY if owner is None else f"w{owner}" for owner in owners.values()]
-            await self._inbox.rows(RING, (bells, list(owners)))
+            channels = [ANYBODY if owner is None else f"w{owner}" for owner in owners.values()]
+            await self._inbox.rows(NOTIFY, (channels, list(owners)))
 
     def _arrived(self, arrivals: list[Arrival]) -> None:
         self.look({arrival.received.thread_id for arrival in arrivals if arrival.new})
@@ -477,7 +481,7 @@ class PostgresJournal:
         owned = {thread for (thread,) in rows}
         for change in changes:
             change.fenced = change.thread not in owned or change.epoch != epochs[change.thread]
-        self.lose({change.thread for change in changes if change.fenced} - owned)
+        self.release_threads({change.thread for change in changes if change.fenced} - owned)
 
     def _applied(self, changes: list[Change]) -> None:
         for change in changes:

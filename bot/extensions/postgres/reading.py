@@ -22,7 +22,7 @@ from threads.model import Incoming, ThreadId
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.data_folder import thread_folder
 
-from .journal import ANYBODY, KNOWN, RING
+from .journal import ANYBODY, KNOWN, NOTIFY
 from .local_files import NewFile, StoredFile
 from .migrations import STEPS, schema_of
 from .session import SessionLost, address, outages
@@ -240,7 +240,7 @@ class PostgresReader:
         line = encode(record_adapter(), received).decode().rstrip("\n")
         rows = self._rows(RECEIVE, ([key], [received.thread_id], [None], [line]))
         for _, thread, owner in rows:
-            self._rows(RING, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
+            self._rows(NOTIFY, ([ANYBODY if owner is None else f"w{owner}"], [thread]))
         return bool(rows[0][0])
 
     def _wait_for_server(self, error: SessionLost, wait: Wait | None) -> None:

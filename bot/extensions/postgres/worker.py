@@ -61,7 +61,7 @@ BEAT = (
 )
 LEAVE = "DELETE FROM worker WHERE id = %s"
 FREE = "UPDATE thread SET owner = NULL WHERE owner = %s"
-RING_ALL = "SELECT pg_notify(%s, '')"
+NOTIFY_ALL = "SELECT pg_notify(%s, '')"
 REAP = "SELECT * FROM reap(%s, %s, %s)"
 CLAIM = "SELECT * FROM claim(%s, %s, %s)"
 OWN = "SELECT id, epoch FROM thread WHERE owner = %s"
@@ -87,7 +87,7 @@ class Worker:
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
         self._own = Pool(dsn, 1, self._prepare, pool.tag)
-        self._hands = Session(pool)
+        self._work_session = Session(pool)
         self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()
@@ -101,7 +101,7 @@ class Worker:
     async def enter(self, transports: Iterable[str]) -> None:
         """Draw a number, take its lock, and join the workers for threads of *transports*. Raises OSError."""
         self._transports = list(transports)
-        [[self.number]] = await self._hands.rows(NUMBER)
+        [[self.number]] = await self._work_session.rows(NUMBER)
         sent = anyio.current_time()
         # The connection takes the lock before the row is there: without it the worker would be taken for dead.
         async with self._own.connection() as connection:
@@ -113,7 +113,7 @@ class Worker:
     async def leave(self) -> None:
         """Leave the workers. The threads are free at once. Raises OSError."""
         for statement in (LEAVE, FREE):
-            await self._hands.rows(statement, (self.number,))
+            await self._work_session.rows(statement, (self.number,))
         await self.ring_all()
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class Worker:
 
     async def ring_all(self) -> None:
         """Notify all workers. Raises OSError."""
-        await self._hands.rows(RING_ALL, (ANYBODY,))
+        await self._work_session.rows(NOTIFY_ALL, (ANYBODY,))
 
     async def hold(
         self, role: str, work: Callable[[], Awaitable[None]], waits: Callable[[], None] = lambda: None
@@ -146,7 +146,7 @@ class Worker:
 
     async def _take_role(self, role: str) -> bool:
         try:
-            [[is_mine]] = await self._hands.rows(TAKE_ROLE, (self.number, role))
+            [[is_mine]] = await self._work_session.rows(TAKE_ROLE, (self.number, role))
         except OSError:
             return False
         return bool(is_mine)
@@ -205,7 +205,7 @@ class Worker:
         if alive is None:
             self._lost = True
             self._hold_until(0.0, 0.0)
-            journal.lose(list(journal.owned))
+            journal.release_threads(list(journal.owned))
             raise WorkerLost
         now, self.alive, others = alive
         journal.share = math.inf if others is None else others + SPARE
@@ -216,11 +216,11 @@ class Worker:
 
     async def _hear(self, connection: Connection, journal: PostgresJournal) -> None:
         """Hear until the next beat. A notification causes a look at once; a lost one only delays it."""
-        async for bell in connection.notifies(timeout=BEAT_S):
-            if bell.channel == CHANNEL:
-                self.notices.heard(bell.payload)
+        async for notification in connection.notifies(timeout=BEAT_S):
+            if notification.channel == CHANNEL:
+                self.notices.heard(notification.payload)
             else:
-                journal.look([bell.payload])
+                journal.look([notification.payload])
                 self._rung.set()
 
     def _renew(self, sent: float, now: datetime) -> None:
@@ -270,7 +270,7 @@ class Worker:
 
     async def _look(self, journal: PostgresJournal, refresh: Callable[[], Awaitable[None]]) -> None:
         self._look_again_s = LOOK_S
-        for name, is_gone in await self._hands.rows(REAP, (self.number, self._lease_s, GRACE_S)):
+        for name, is_gone in await self._work_session.rows(REAP, (self.number, self._lease_s, GRACE_S)):
             if is_gone:
                 log.warning(
                     "worker.gone: %s died or was cut off; the others serve its threads",
@@ -282,13 +282,13 @@ class Worker:
         await refresh()
         leaves = anyio.current_time() < journal.left_at + PATIENCE_S and journal.share < math.inf
         if journal.accepting and not leaves:
-            claimed = await self._hands.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
+            claimed = await self._work_session.rows(CLAIM, (self.number, self._transports, CLAIMED_AT_ONCE))
             journal.take(claimed, claimed=True)
             if len(claimed) == CLAIMED_AT_ONCE:
                 self._rung.set()  # there may be more
         await journal.open_mail()
         await self._release(journal)
-        journal.take(await self._hands.rows(OWN, (self.number,)), claimed=False)
+        journal.take(await self._work_session.rows(OWN, (self.number,)), claimed=False)
         journal.look(list(journal.owned))
 
     async def _release(self, journal: PostgresJournal) -> None:
@@ -298,7 +298,7 @@ class Worker:
         try:
             if idle:
                 released = {
-                    thread for (thread,) in await self._hands.rows(RELEASE, (self.number, list(idle)))
+                    thread for (thread,) in await self._work_session.rows(RELEASE, (self.number, list(idle)))
                 }
         finally:
             for thread in idle.keys() - released:

@@ -82,14 +82,14 @@ async def test_a_restart_is_no_attempt_if_a_border_was_passed_or_a_person_was_as
     runs = runs_in(tmp_path)
     run = await runs.take_up(run_of(stage("a"), stage("b"), thread=str(T1), message_id="m1"))
     before, after = "2026-11-25T11:00:00.000+00:00", "2026-11-25T12:30:00.000+00:00"
-    assert not runs.goes_on(pending(before), 600), "nothing has happened yet"
+    assert not runs.continues(pending(before), 600), "nothing has happened yet"
     run = await runs.save(run)
-    assert runs.goes_on(pending(before), 600)
-    assert not runs.goes_on(pending(after), 600), "it died in the same stage again"
+    assert runs.continues(pending(before), 600)
+    assert not runs.continues(pending(after), 600), "it died in the same stage again"
     late = runs_in(tmp_path, NOW + timedelta(hours=3))
-    assert not late.goes_on(pending(before), 600), "too long ago"
+    assert not late.continues(pending(before), 600), "too long ago"
     await runs.asking(run, NOW + timedelta(minutes=5))
-    assert runs.goes_on(pending(after), 600)
+    assert runs.continues(pending(after), 600)
     assert runs.time_s(pending(after)) == 3600
     assert runs.stage_id(pending(after)) == "m1.a.1.1"
 

@@ -38,7 +38,7 @@ async def test_a_post_that_waits_ends_when_its_thread_is_lost(tmp_path, event, l
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(event)
         await platform.tried.wait()
-        bot.orchestrator.lose(lost)
+        bot.orchestrator.release(lost)
         platform.back = True
         await anyio.sleep(300)
     assert len(platform.posts) == posts
@@ -49,7 +49,7 @@ async def test_a_thread_that_comes_back_at_once_has_its_note_posted(tmp_path):
     async with running(tmp_path, platform, Scripted()) as bot:
         await bot.orchestrator.receive(STALE)
         await platform.tried.wait()
-        bot.orchestrator.lose(T1)
+        bot.orchestrator.release(T1)
         platform.back = True
         await bot.orchestrator.receive(replace(message(2), stale=True))
         await platform.settled("m2")

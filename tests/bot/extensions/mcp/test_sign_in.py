@@ -57,7 +57,7 @@ class People:
         """Say a command as it comes in, and return what is stored of it and the reply."""
         self.number += 1
         incoming = Incoming(f"m{self.number}", thread, author, text, **more)
-        stored = (await self.commands.conceal(incoming)).text
+        stored = (await self.commands.hide_addresses(incoming)).text
         return stored, await self.commands.command(stored.removeprefix("/mcp").strip(), incoming)
 
     async def link(self, author=ANN, thread=DM, **more):
@@ -204,15 +204,15 @@ async def test_no_code_is_stored_with_a_message(tmp_path, site, redirect_port):
         stored, _ = await our.say(f"/mcp connect shop {address}")
         assert stored == f"/mcp connect shop {TAKEN}"
         for event in (Edited("m1", DM, f"x {address}"), Incoming("m9", DM, BOB, f"look: {address} ?")):
-            text = (await our.commands.conceal(event)).text
+            text = (await our.commands.hide_addresses(event)).text
             assert HIDDEN in text
             assert CANARY not in text
         for event in (Edited("m1", DM, "x", f"> {address}"), Incoming("m9", DM, BOB, "x", quoted=address)):
-            quoted = (await our.commands.conceal(event)).quoted
+            quoted = (await our.commands.hide_addresses(event)).quoted
             assert HIDDEN in quoted
             assert CANARY not in quoted
         mine = Incoming("m8", DM, BOB, "http://127.0.0.1:3000/callback?code=of-my-own-app")
-        assert await our.commands.conceal(mine) is mine
+        assert await our.commands.hide_addresses(mine) is mine
 
 
 async def test_a_person_at_this_machine_need_not_copy_anything(tmp_path, site, redirect_port):

@@ -96,7 +96,7 @@ class Seat:
     def settled(self, pending: PendingMessage, end: Settled) -> None:
         self._note(self.ends, (pending.received.message_id, end))
 
-    def lose(self, thread: ThreadId) -> None:
+    def release(self, thread: ThreadId) -> None:
         self.busy.discard(thread)
         self._note(self.lost, thread)
 
