@@ -39,10 +39,15 @@ class HasSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The extensions that are here by name, where each comes from, and why others could not be loaded."""
+    """The extensions that are here by name, and where each comes from.
+
+    ``failed`` says why one could not be loaded: the bot is served without it. ``faults`` are names in the settings
+    that mean no extension at all.
+    """
 
     extensions: Mapping[str, HasSettings]
     sources: Mapping[str, str]
+    failed: Mapping[str, str]
     faults: Mapping[str, str]
 
     @property
@@ -72,36 +77,36 @@ class Installed:
 def installed(named: tuple[str, ...] = ()) -> Installed:
     """Return the extensions of the program, and of the others those that are *named*."""
     found: dict[str, HasSettings] = {}
-    sources, faults = dict[str, str](), dict[str, str]()
+    sources, failed, faults = dict[str, str](), dict[str, str](), dict[str, str]()
     for name, built_in in BUILT_IN.items():
-        _load(name, f"{built_in.module}:extension", found, faults)
+        _load(name, f"{built_in.module}:extension", found, failed)
         sources[name] = built_in.module
     others = {one.name: one for one in entry_points(group=GROUP)} if named else {}
     for name in named:
         if name in BUILT_IN:
             faults[name] = "comes with the program, and its settings have keys of their own"
         elif entry := others.get(name):
-            _load(name, entry.value, found, faults)
+            _load(name, entry.value, found, failed)
             sources[name] = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
         else:
             faults[name] = "no installed package brings an extension of this name"
-    return Installed(found, sources, faults)
+    return Installed(found, sources, failed, faults)
 
 
-def _load(name: str, place: str, found: dict[str, HasSettings], faults: dict[str, str]) -> None:
+def _load(name: str, place: str, found: dict[str, HasSettings], failed: dict[str, str]) -> None:
     module, _, attribute = place.partition(":")
     try:
         extension = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         if name not in BUILT_IN or not module.startswith(f"{error.name}"):
-            faults[name] = f"cannot be loaded: {error}"
+            failed[name] = str(error)
     except Exception as error:  # noqa: BLE001 - whatever an extension does when it is imported, the others are served
-        faults[name] = f"cannot be loaded: {type(error).__name__}: {error}"
+        failed[name] = f"{type(error).__name__}: {error}"
     else:
         if isinstance(extension, HasSettings):
             found[name] = extension
         else:
-            faults[name] = f"{place} is not an extension"
+            failed[name] = f"{place} is not an extension"
 
 
 class NoSettings(Section):

@@ -25,7 +25,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.extension import Host, Running, extensions_of
+from bot.host.extension import Host, Running, extensions_of, installed_for
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
@@ -272,6 +272,9 @@ async def open_tool_set(
 
 async def _open_extensions(tool_set: ToolSet, host: Host, stack: AsyncExitStack) -> None:
     """Open what the settings ask for. An extension that fails is a trouble of its own, and the bot starts."""
+    for name, why in installed_for(host.settings).failed.items():
+        log.error("extension.not_loaded: %s: %s", name, why)
+        tool_set.off[name] = f"The extension {name} is off: it cannot be loaded."
     for extension in extensions_of(host.settings):
         if extension.open is None:
             continue

@@ -36,7 +36,7 @@ from bot.wiring.core import Core, Parts
 from bot.wiring.model_chain import ModelChain
 from bot.wiring.playbooks import open_playbooks
 from tests.tool_context import make_toolbox
-from threads.model import Incoming, Outgoing, Sink, ThreadId, Turn
+from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
 from threads.store.json_file import States
 
 from .disk import SimDisk
@@ -128,8 +128,11 @@ class SimTools:
     returns: Schedules
     spill: Callable[..., Awaitable[str]]
     memory: None = None
-    mcp: None = None
     schedules: None = None
+
+    async def extend(self, _: Incoming, message: Message) -> Message:
+        """Add nothing: no extension is open."""
+        return message
 
     def toolbox(self, _: Tools, names: Collection[str] | None = None) -> Toolbox:
         return make_toolbox([tool for tool in self.tools if names is None or tool.name in names])

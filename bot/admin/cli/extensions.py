@@ -33,12 +33,12 @@ def list_extensions(settings_file: Path | None, as_json: bool) -> None:
         for one in extensions_of(settings)
     ]
     if as_json:
-        print_json({"extensions": found, "faults": dict(here.faults)})
+        print_json({"extensions": found, "failed": dict(here.failed)})
         return
     for one in found:
         click.echo(f"{one['name']}  ({one['from']})\n  {one['about']}\n  brings {one['brings']}")
-    for name, fault in here.faults.items():
-        click.echo(f"{name}: {fault}", err=True)
+    for name, why in here.failed.items():
+        click.echo(f"{name}: cannot be loaded: {why}", err=True)
 
 
 def _commands(extension: Extension) -> list[str]:
