@@ -130,9 +130,8 @@ class Agent:
         compaction = Compaction(keep, self.spill(thread), self.compaction.enabled, self.summaries)
         key = str(thread)
         request = partial(replace, self.empty, system=self.system, tools=self.tools.specs, cache_key=key)
-        return ModelCalls(
-            turn, model, compaction, request, self.compaction.threshold, self.mask_events(turn.tell)
-        )
+        tell = self.mask_events(turn.tell)
+        return ModelCalls(turn, model, compaction, request, self.compaction.threshold, tell)
 
     async def _step(self, turn: Turn, completion: Completion, progress: _Progress) -> str | None:
         """Take one completion; return the whole answer, or None if the turn goes on."""

@@ -10,7 +10,7 @@ from bot.config.extensions import settings_model
 from bot.observe.shutdown import Stop
 from bot.observe.systemd_notify import Notify
 from bot.wiring import run
-from tests.bot.observe.test_otlp_export import receiving
+from tests.bot.extensions.tracing.test_otlp_export import receiving
 from tests.patience import WITHIN_S
 from tests.serving import Chat
 

@@ -104,7 +104,7 @@ def test_what_a_server_says_writes_nothing_into_the_terminal():
     bad = Finding("mcp_servers.\x1b[2J", "fail", "said \x1b[31m[bold]x[/bold]\nok  forged", "", "")
     to = Console(width=80, markup=False)
     with to.capture() as printed:
-        to.print(render(bad, to.width))
+        to.print(render(bad))
     for text in (printed.get().replace("\x1b[1;31mfail\x1b[0m", ""), "\n".join(plain_lines(bad))):
         assert "\x1b" not in text
         assert "[bold]x[/bold]" in text
