@@ -109,6 +109,11 @@ def _load(name: str, place: str, found: dict[str, HasSettings], failed: dict[str
             failed[name] = f"{place} is not an extension"
 
 
+def installed_for(settings: Settings) -> Installed:
+    """Return what is installed of what these settings name."""
+    return installed(tuple(sorted(type(settings.extensions).model_fields)))
+
+
 class NoSettings(Section):
     """An extension that is named and has no settings: ``{}``."""
 

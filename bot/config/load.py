@@ -22,6 +22,7 @@ from bot.config.extensions import (
     Installed,
     extension_faults,
     installed,
+    installed_for,
     missing_words,
     named_in,
     settings_model,
@@ -172,7 +173,7 @@ def references(settings: Settings) -> dict[str, str]:
         found["transports.discord.token"] = discord.token
     if settings.store.kind != "files":
         found["store.dsn"] = settings.store.dsn
-    for part in installed(tuple(type(settings.extensions).model_fields)).parts:
+    for part in installed_for(settings).parts:
         found |= {f"{part.path}.{path}": value for path, value in part.references(part.of(settings)).items()}
     return {path: reference for path, reference in found.items() if reference}
 

@@ -29,7 +29,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bot.config.extensions import Installed, installed, missing_words
+from bot.config.extensions import installed_for, missing_words
 from bot.config.parts import SettingsPart
 from bot.config.settings import Settings
 from bot.ports.config_error import ConfigInvalid
@@ -155,11 +155,6 @@ class Extension:
     stores: Mapping[str, StoreKind] = field(default_factory=dict)
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
-
-
-def installed_for(settings: Settings) -> Installed:
-    """Return what is installed of what these settings name."""
-    return installed(tuple(sorted(type(settings.extensions).model_fields)))
 
 
 def extensions_of(settings: Settings) -> Sequence[Extension]:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import anyio
+from anyio.abc import TaskStatus
 from cachetools import LRUCache
 
 from bot.agent.prompt.memory import Memory
 from bot.agent.prompt.skills import Skills
+from bot.config.extensions import installed_for
 from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Settings, Tools
 from bot.config.tool_profiles import policy_of
@@ -25,7 +28,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.extension import Host, Running, extensions_of, installed_for
+from bot.host.extension import Host, Running, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
@@ -244,8 +247,7 @@ async def open_tool_set(
         post=post,
         offer=tool_set.offer,
     )
-    async with AsyncExitStack() as extensions:
-        await _open_extensions(tool_set, host, extensions)
+    async with _open_extensions(tool_set, host):
         if "files" in enabled:
             tool_set.add("files", ReadFile(work), ListFiles(work), SearchFiles(work))
             tool_set.add("files", WriteFile(writer), EditFile(writer))
@@ -270,26 +272,47 @@ async def open_tool_set(
         yield tool_set
 
 
-async def _open_extensions(tool_set: ToolSet, host: Host, stack: AsyncExitStack) -> None:
-    """Open what the settings ask for. An extension that fails is a trouble of its own, and the bot starts."""
+@asynccontextmanager
+async def _open_extensions(tool_set: ToolSet, host: Host) -> AsyncIterator[None]:
+    """Keep open what the settings ask for, each extension in a task of its own: none takes another one down."""
     for name, why in installed_for(host.settings).failed.items():
         log.error("extension.not_loaded: %s: %s", name, why)
         tool_set.off[name] = f"The extension {name} is off: it cannot be loaded."
-    for extension in extensions_of(host.settings):
-        if extension.open is None:
-            continue
-        try:
-            running = await stack.enter_async_context(extension.open(host))
-        except (ConfigInvalid, NewerSchema, OSError):
-            raise  # a person has to act
-        except Exception:  # a fault of one extension leaves the others
-            log.exception("extension.failed: %s", extension.name)
-            tool_set.off[extension.name] = f"The extension {extension.name} is off: it could not be opened."
-            continue
-        if running:
-            tool_set.running.append(running)
-            for group, tools in running.tools.items():
-                tool_set.add(group, *tools)
+    closing = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for extension in extensions_of(host.settings):
+            if extension.open:
+                await tasks.start(_serve_extension, tool_set, extension.name, extension.open(host), closing)
+        yield
+        closing.set()
+
+
+async def _serve_extension(
+    tool_set: ToolSet,
+    name: str,
+    opening: AbstractAsyncContextManager[Running | None],
+    closing: anyio.Event,
+    *,
+    task_status: TaskStatus[None],
+) -> None:
+    is_open = False
+    try:
+        async with opening as running:
+            if running:
+                tool_set.running.append(running)
+                for group, tools in running.tools.items():
+                    tool_set.add(group, *tools)
+            is_open = True
+            task_status.started()
+            await closing.wait()
+    except (ConfigInvalid, NewerSchema):
+        raise  # a person has to act
+    except Exception:  # a fault of one extension leaves the others
+        log.exception("extension.failed: %s", name)
+        how = "it has failed" if is_open else "it could not be opened"
+        tool_set.off[name] = f"The extension {name} is off: {how}."
+        if not is_open:
+            task_status.started()
 
 
 def _learn(mask: Masker, secrets: Collection[str]) -> None:

@@ -24,7 +24,8 @@ def extensions() -> None:
 @json_option
 def list_extensions(settings_file: Path | None, as_json: bool) -> None:
     """List the extensions: where each comes from and what it brings; and those that could not be loaded."""
-    from bot.host.extension import extensions_of, installed_for
+    from bot.config.extensions import installed_for
+    from bot.host.extension import extensions_of
 
     settings = load(settings_file).settings
     here = installed_for(settings)

@@ -72,8 +72,9 @@ def _checks(findings: Sequence[Finding], context: Context) -> list[str]:
     if context.settings_file:
         places[str(context.settings_file.absolute().parent)] = "<settings>"
 
+    groups = groups_of(context.settings)
+
     def hide(line: str, finding: Finding) -> str:
-        groups = groups_of(context.settings)
         for name in sorted((*finding.names, *(groups if "." in finding.name else ())), key=len, reverse=True):
             line = line.replace(" ".join(name.split()), "<name>") if name.strip() else line
         for place, short in sorted(places.items(), key=lambda pair: -len(pair[0])):

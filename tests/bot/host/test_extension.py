@@ -175,3 +175,41 @@ async def test_one_that_fails_at_the_start_is_off_and_the_rest_is_served(install
     given = {"extensions": {"dice": {}}, "model": "offline/demo", "tools": {"enabled": []}}
     async with serving(tmp_path / "data", given) as chat:
         assert f"The extension dice is off: {why}" in (await chat.say("/status")).text
+
+
+FAILS_LATER = """
+    from contextlib import asynccontextmanager
+    import anyio
+    from bot.host.extension import Extension, Running, ThreadCommand
+
+    @asynccontextmanager
+    async def open_dice(host):
+        thrown = anyio.Event()
+
+        async def break_dice():
+            await thrown.wait()
+            raise RuntimeError("the dice fell down")
+
+        async def roll(words, incoming):
+            thrown.set()
+            return "rolling"
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(break_dice)
+            yield Running(obey={"dice": roll})
+            tasks.cancel_scope.cancel()
+
+    extension = Extension(
+        "dice", "rolls dice",
+        thread_commands=(ThreadCommand("dice", "/dice", "roll", off="No dice."),), open=open_dice,
+    )
+"""
+
+
+async def test_the_work_of_one_that_fails_later_takes_nothing_else_down(install, tmp_path):
+    install("dice", FAILS_LATER)
+    given = {"extensions": {"dice": {}}, "model": "offline/demo", "tools": {"enabled": []}}
+    async with serving(tmp_path / "data", given) as chat:
+        await chat.say("/dice")
+        assert "The extension dice is off: it has failed" in (await chat.say("/status")).text
+        assert (await chat.say("hello")).text
