@@ -282,7 +282,10 @@ async def _open_extensions(tool_set: ToolSet, host: Host) -> AsyncIterator[None]
     async with anyio.create_task_group() as tasks:
         for extension in extensions_of(host.settings):
             if extension.open:
-                await tasks.start(_serve_extension, tool_set, extension.name, extension.open(host), closing)
+                opening = extension.open(host)
+                await tasks.start(
+                    _serve_extension, tool_set, extension.name, opening, host.settings.data, closing
+                )
         yield
         closing.set()
 
@@ -291,6 +294,7 @@ async def _serve_extension(
     tool_set: ToolSet,
     name: str,
     opening: AbstractAsyncContextManager[Running | None],
+    data: Path,
     closing: anyio.Event,
     *,
     task_status: TaskStatus[None],
@@ -307,7 +311,9 @@ async def _serve_extension(
             await closing.wait()
     except (ConfigInvalid, NewerSchema):
         raise  # a person has to act
-    except Exception:  # a fault of one extension leaves the others
+    except Exception as error:  # a fault of one extension leaves the others
+        if not is_open and isinstance(error, OSError) and data in Path(str(error.filename)).parents:
+            raise  # one of our files that cannot be read: to go on would be to forget what it says
         log.exception("extension.failed: %s", name)
         how = "it has failed" if is_open else "it could not be opened"
         tool_set.off[name] = f"The extension {name} is off: {how}."
