@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cachetools import TTLCache
 
+from bot import wording
 from bot.agent.loop_guard import LoopGuard, blaming_timeouts
 from bot.agent.model_calls import ModelCalls
 from bot.agent.prompt.compaction import Compaction, new_cooldown
@@ -21,7 +22,6 @@ from bot.agent.prompt.repair import repair
 from bot.agent.prompt.user_message import UserMessages
 from bot.config.settings import Compaction as CompactionSettings
 from bot.llm.policies.images import VisionModel
-from bot.ports import wording
 from bot.ports.errors import EmptyAnswer, StepLimit
 from bot.ports.model import Completion, Models, Request, TurnModel
 from bot.ports.tool import ToolContext, Tools

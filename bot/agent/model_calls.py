@@ -20,11 +20,11 @@ from typing import Literal, assert_never
 
 import anyio
 
+from bot import wording
 from bot.agent.prompt.compaction import Compaction, strip_thinking, too_large
 from bot.agent.prompt.oversized_message import alone, fits, too_long
 from bot.agent.prompt.repair import repair
 from bot.agent.prompt.token_estimate import request_size, size_of
-from bot.ports import wording
 from bot.ports.errors import ContextOverflow, EmptyAnswer, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModel
 from threads.model import Message, OnEvent, Text, TextReset, Turn

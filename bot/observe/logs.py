@@ -28,7 +28,7 @@ from pydantic import JsonValue
 from bot.guards.redaction import Masker
 from bot.observe.turn_events import turn_ids
 from bot.ports.errors import report
-from bot.ports.wording import WORTH_RETRYING
+from bot.wording import WORTH_RETRYING
 from threads.errors import BotError
 from threads.invisible_text import rewritten
 

@@ -31,8 +31,8 @@ from bot.playbooks.wording import question
 from bot.ports.errors import BudgetExceeded, CapabilityMissing, ProviderError, SchemaMismatch, ToolError
 from bot.ports.outside_text import tainted
 from bot.ports.tool import ToolContext
-from bot.ports.wording import recoverable
 from bot.tools.files.workspace import open_path, require_regular
+from bot.wording import recoverable
 from threads.errors import BotError
 from threads.model import Answer, Incoming, Message, Option, Question, ToolCall, ToolResult
 from threads.store.checksummed_lines import scrub

@@ -1,6 +1,6 @@
 """The errors of models, tools and limits, and their report for operators.
 
-The hierarchy starts in `threads.errors`; the sentences for people are in `bot.ports.wording`.
+The hierarchy starts in `threads.errors`; the sentences for people are in `bot.wording`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bot.ports.model import AnswerRoom, Usage
-from bot.ports.wording import (
+from bot.wording import (
     ANSWER_UNREADABLE,
     API_NOT_FOUND,
     CALL_AS_TEXT,
@@ -388,7 +388,7 @@ class LoopDetected(BrainError):
 class ErrorReport(BaseModel):
     """One error, for the log, the audit, ``why``, the events and the buttons.
 
-    ``type`` is the code. ``recoverable`` is `bot.ports.wording.recoverable`. ``suggestion`` is the next step in a
+    ``type`` is the code. ``recoverable`` is `bot.wording.recoverable`. ``suggestion`` is the next step in a
     sentence, and ``ways`` the same as values; a button of a failure does one of them. ``message`` is for operators,
     never for a thread.
     """

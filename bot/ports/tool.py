@@ -20,7 +20,7 @@ from bot.ports.errors import ToolError, ToolInvalidInput
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import tainted
 from bot.ports.risk import Risk
-from bot.ports.wording import recoverable
+from bot.wording import recoverable
 from threads.model import (
     Answer,
     Author,

@@ -13,8 +13,8 @@ from typing import Literal, Protocol, get_args
 
 import anyio
 
+from bot import wording
 from bot.config.settings import Tools
-from bot.ports import wording
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage

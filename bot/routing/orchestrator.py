@@ -15,7 +15,7 @@ from typing import Literal, TypeVar, assert_never
 
 from anyio.abc import TaskGroup
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
 from bot.routing.commands import Command, Controls, as_turn, command_of, obey, parse, retried, take_typed

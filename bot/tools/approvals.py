@@ -31,9 +31,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from bot import wording
 from bot.guards.policy import Policy
 from bot.observe.audit import Note
-from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, Changing, Tool, ToolContext
 from bot.tools.labels import format_arguments

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import ToolDenied, ToolRateLimited
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import Permits

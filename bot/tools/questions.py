@@ -27,8 +27,8 @@ from typing import Literal
 import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot import wording
 from bot.observe.audit import Note
-from bot.ports import wording
 from bot.ports.errors import ToolDenied
 from bot.ports.tool import Arguments, ToolContext
 from threads.actor.questions import Questions

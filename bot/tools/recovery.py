@@ -32,8 +32,8 @@ from typing import Literal, Protocol
 import anyio
 from cachetools import LRUCache
 
+from bot import wording
 from bot.config.settings import RecoveryChoice
-from bot.ports import wording
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.tools.gate import LEAVE, Choice, Permits

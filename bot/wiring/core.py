@@ -14,7 +14,6 @@ from bot.config.settings import Recovery
 from bot.observe.turn_events import Observing
 from bot.playbooks.commands import PlayCommands
 from bot.ports.status import UP
-from bot.ports.wording import choices
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
     AskedQuestions,
@@ -29,6 +28,7 @@ from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
 from bot.store.restored_answers import Restored
 from bot.wiring.instrumentation import observe_outcome, observe_run
+from bot.wording import choices
 from threads.absent_transport import AbsentOutlet
 from threads.actor.questions import Questions
 from threads.actor.recovery import Plan, plan

@@ -21,10 +21,10 @@ import anyio
 from anyio.abc import TaskGroup
 from cachetools import TTLCache
 
+from bot import wording
 from bot.config.settings import Escalation as Settings
 from bot.host.storage import Claim, always
 from bot.observe.live_parts import TransportLink
-from bot.ports import wording
 from bot.ports.errors import AllProvidersFailed, ContentPolicy, ModelDeclined
 from bot.ports.status import UP
 from bot.wiring.outages import AGAIN_AFTER_S, News, Outages

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import chain
 
+from bot import wording
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
 from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
@@ -43,7 +44,6 @@ from bot.llm.policies.written_calls import WrittenCallsModel
 from bot.llm.reasoning import nearest
 from bot.llm.server_traits import ServerTraits
 from bot.observe.turn_events import Observing
-from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.effort import EFFORTS, Effort
 from bot.ports.errors import CapabilityMissing, ProviderError

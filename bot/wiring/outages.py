@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.status import UP
 
 STEADY_S = 5.0

@@ -24,12 +24,12 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
+from bot import wording
 from bot.config.changes import changes
 from bot.config.load import SettingsFile
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
 from bot.observe.systemd_notify import Notify
-from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import Offload
 

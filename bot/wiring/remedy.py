@@ -1,6 +1,6 @@
 """Explains a model's failure to an operator: the provider, the variable of its key, and what to do next.
 
-Everybody else reads `bot.ports.wording`, which names none of these.
+Everybody else reads `bot.wording`, which names none of these.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bot.ports.wording import ANSWER_UNREADABLE, API_NOT_FOUND, CALL_AS_TEXT, FRIENDLY, UNREACHABLE
+from bot.wording import ANSWER_UNREADABLE, API_NOT_FOUND, CALL_AS_TEXT, FRIENDLY, UNREACHABLE
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, FakeHttp, Reply, Seen, Stall

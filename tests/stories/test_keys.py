@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bot.ports.wording import FRIENDLY
+from bot.wording import FRIENDLY
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Seen

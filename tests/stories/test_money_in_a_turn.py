@@ -8,7 +8,7 @@ import pytest
 
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.observe.event_stream import EventStream
-from bot.ports.wording import FRIENDLY, PRICE_UNKNOWN
+from bot.wording import FRIENDLY, PRICE_UNKNOWN
 from tests.fakes import anthropic as a
 from tests.fakes import openai as o
 from tests.fakes.http import Cut, Reply, Stall

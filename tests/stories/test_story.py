@@ -10,11 +10,11 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from bot import wording as sentences
 from bot.agent.prompt.repair import INTERRUPTED
 from bot.config.settings import LlmRetry
 from bot.llm.policies.retry import RetryingModel
 from bot.observe.logs import clean
-from bot.ports import wording as sentences
 from bot.ports.errors import BadRequest, ModelUnavailable, Unauthorized
 from tests.one_model import OneModel, Only
 from tests.sim.loop import virtual_time

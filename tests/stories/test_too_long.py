@@ -7,9 +7,9 @@ import json
 import anyio
 import pytest
 
+from bot import wording as sentences
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.agent.prompt.oversized_message import too_long
-from bot.ports import wording as sentences
 from bot.ports.errors import ContextOverflow, ModelUnavailable
 from bot.ports.model import Request
 from tests.fakes import anthropic as a

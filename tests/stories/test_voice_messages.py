@@ -9,7 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bot.ports import wording
+from bot import wording
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript

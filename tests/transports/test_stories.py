@@ -10,9 +10,9 @@ from functools import partial
 import anyio
 import pytest
 
+from bot import wording
 from bot.agent.prompt.transcripts import Transcripts
 from bot.agent.prompt.user_message import UserMessages
-from bot.ports import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.outside_text import tainted
 from tests.fakes import discord, slack

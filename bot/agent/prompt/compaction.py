@@ -29,9 +29,9 @@ import anyio
 from cachetools import TTLCache
 from pydantic import JsonValue
 
+from bot import wording
 from bot.agent.prompt.setup_changes import answered_setup
 from bot.agent.prompt.token_estimate import request_size, size_of
-from bot.ports import wording
 from bot.ports.errors import ContextOverflow, OutputInvalid, ProviderError
 from bot.ports.model import Request, TurnModel
 from bot.ports.outside_text import tainted

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bot import wording
 from bot.agent.prompt.token_estimate import request_size
 from bot.agent.prompt.user_message import has_files, user_message
-from bot.ports import wording
 from bot.ports.errors import ContextOverflow
 from bot.ports.model import Request
 from threads.model import Incoming, Way

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import is_
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import dumped, error_body
 from threads.model import Message, Text, ToolCall, ToolResult, known

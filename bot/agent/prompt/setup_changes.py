@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bot.ports import wording
+from bot import wording
 from threads.model import Message, known
 
 CHOSEN = "-"

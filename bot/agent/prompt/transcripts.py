@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import PriceUnknown, ProviderError
 from bot.ports.model import Model, Recording, Request
 from threads.errors import error_fields

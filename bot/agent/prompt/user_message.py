@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bot import wording
 from bot.agent.prompt.earlier_lines import Excerpt, author_label, excerpt, quote, quoted
 from bot.agent.prompt.memory import changed_memory
 from bot.agent.prompt.setup_changes import CHOSEN, Setup, answered_setup, changes, latest_setup, missed_tools
 from bot.agent.prompt.transcripts import ToText, no_transcripts, not_heard, problem_of
-from bot.ports import wording
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
 from threads.model import Block, File, Image, Incoming, Message, SentFile, Text, ThreadId, Turn

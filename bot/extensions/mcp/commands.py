@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 from cachetools import LRUCache
 
+from bot import wording
 from bot.extensions.mcp.credentials import person_of
 from bot.extensions.mcp.references import LIST_S, References, Unusable, unknown, usage
 from bot.extensions.mcp.server import Server
@@ -17,7 +18,6 @@ from bot.extensions.mcp.servers import Servers, is_personal
 from bot.extensions.mcp.settings import McpServer
 from bot.extensions.mcp.sign_in import CallSignIn, SignInFailed, SignIns, is_local, place_of
 from bot.extensions.mcp.tool_list import count_tools, describe_losses
-from bot.ports import wording
 from bot.ports.errors import SignInNeeded, ToolError
 from bot.ports.tool import ToolContext
 from threads.errors import PostFailed

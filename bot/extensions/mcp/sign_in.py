@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
+from bot import wording
 from bot.config.load import resolve_secret
 from bot.extensions.mcp.connection import ConnectionLost
 from bot.extensions.mcp.credentials import BOT, Credentials, CredentialStore, Offer, parameters, person_of
 from bot.extensions.mcp.redirect_listener import listen
 from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.settings import McpServer
-from bot.ports import wording
 from bot.ports.tool import ToolContext
 from threads.errors import StoreUnavailable
 from threads.model import ThreadId

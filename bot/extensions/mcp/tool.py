@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from pydantic import JsonValue
 from pydantic_core import from_json
 
+from bot import wording
 from bot.extensions.mcp.credentials import person_of
 from bot.extensions.mcp.plain_text import truncate
 from bot.extensions.mcp.schema import arguments_model
 from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.tool_list import ListedTool
 from bot.guards.redaction import safe_prefix
-from bot.ports import wording
 from bot.ports.errors import ToolError
 from bot.ports.tool import Arguments, ItemError, ToolContext, ToolOutput
 from bot.tools.quote import quote

@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from bot.llm.adapters.offline_sample import sample
 from bot.ports.model import Completion, Request, Usage
-from bot.ports.wording import INTERRUPTED
+from bot.wording import INTERRUPTED
 from threads.model import Message, OnEvent, Text, TextDelta, ToolCall, ToolResult
 
 NAME = "offline/demo"

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import AllProvidersFailed, CapabilityMissing, ModelDeclined, PriceUnknown, ProviderError
 from bot.ports.model import Completion, Model, ModelInfo, RecordDecision, Request, record_nothing
 from threads.errors import BotError, error_fields

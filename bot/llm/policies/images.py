@@ -19,8 +19,8 @@ from operator import attrgetter
 
 import anyio
 
+from bot import wording
 from bot.llm.adapters.wire_form import image_placeholder
-from bot.ports import wording
 from bot.ports.errors import CapabilityMissing, ThinkingRejected, model_retry_fields
 from bot.ports.model import Completion, Request, TurnModelWrapper
 from threads.errors import BotError

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 
 import anyio
 
+from bot import wording
 from bot.llm.server_traits import ServerTraits, in_forms_of
-from bot.ports import wording
 from bot.ports.effort import Effort
 from bot.ports.errors import (
     ContextOverflow,

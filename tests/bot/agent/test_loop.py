@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from bot import wording
 from bot.agent.loop import CONTINUATIONS, FINISH, Agent
 from bot.agent.model_calls import EMPTY
-from bot.ports import wording
 from bot.ports.errors import LoopDetected, OutputInvalid, StepLimit, ToolTimeout
 from bot.ports.model import Completion, Usage
 from bot.tools.files.read import ListFiles, ReadFile

@@ -23,7 +23,7 @@ from bot.ports.errors import (
     Unauthorized,
 )
 from bot.ports.model import ModelInfo, Request, ToolSpec
-from bot.ports.wording import REASONS
+from bot.wording import REASONS
 from tests.bot.llm.conftest import FakeTurn, ask, user
 from tests.world import Scripted, says
 from threads.errors import BotError

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bot import wording as sentences
 from bot.playbooks.stage import failure_from
-from bot.ports import wording as sentences
 from bot.ports.errors import AllProvidersFailed, ModelUnavailable, ToolDenied, ToolError, report
 from bot.ports.tool import error_body
 from threads import wording

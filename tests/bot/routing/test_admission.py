@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import ModelUnavailable
 from tests.bot.routing.conftest import serve
 from tests.world import ANN, T1, Clock, Platform, Scripted, message, running, says

@@ -5,7 +5,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import ModelUnavailable
 from bot.ports.model import Completion, Usage
 from tests.bot.routing.conftest import serve

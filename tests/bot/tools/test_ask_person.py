@@ -7,7 +7,7 @@ from datetime import timedelta
 import anyio
 import pytest
 
-from bot.ports import wording
+from bot import wording
 from bot.tools.ask_person import MOST_QUESTIONS
 from tests.sim.loop import virtual_time
 from tests.world import ANN, Gate, calls, message, says

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 
+from bot import wording
 from bot.config.settings import Tools
-from bot.ports import wording
 from bot.ports.errors import (
     CommandFailed,
     McpUnavailable,

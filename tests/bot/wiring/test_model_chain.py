@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from bot import wording
 from bot.budget.accounts import Accounts
 from bot.config.load import load_bytes
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
 from bot.observe.turn_events import Observing
-from bot.ports import wording
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.effort import EFFORTS
 from bot.ports.errors import AllProvidersFailed

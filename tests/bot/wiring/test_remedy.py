@@ -10,8 +10,8 @@ from bot.ports.errors import (
     PriceUnknown,
     Unauthorized,
 )
-from bot.ports.wording import UNREACHABLE
 from bot.wiring.remedy import explain_to_operator
+from bot.wording import UNREACHABLE
 from threads.errors import StoreUnavailable
 from threads.wording import explain
 

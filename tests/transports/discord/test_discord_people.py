@@ -7,7 +7,7 @@ import json
 import anyio
 import pytest
 
-from bot.ports import wording
+from bot import wording
 from bot.ports.errors import ModelUnavailable
 from tests.fakes.discord import BOT, CHANNEL, GUILD, U1, U2, FakeDiscord
 from tests.fakes.discord.people import OTHER_BOT

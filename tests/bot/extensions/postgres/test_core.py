@@ -13,8 +13,8 @@ import anyio
 import psycopg
 import pytest
 
+from bot import wording
 from bot.extensions.postgres.store import PostgresStore
-from bot.ports import wording
 from bot.ports.model import Completion, Usage
 from bot.routing.rate_limit import RateLimiter
 from tests.one_model import OneModel

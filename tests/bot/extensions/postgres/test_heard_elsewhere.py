@@ -27,8 +27,8 @@ from functools import partial
 import anyio
 import pytest
 
+from bot import wording
 from bot.extensions.postgres.store import PostgresStore
-from bot.ports import wording
 from bot.routing.rate_limit import RateLimiter
 from bot.wiring.core import Core
 from tests.bot.extensions.postgres.workers import rows
