@@ -39,5 +39,16 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         stores=("postgres",),
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
+    "slack": BuiltIn(
+        "transports.slack.extension",
+        keys=("transports.slack",),
+        commands={"manifest": "transports.slack.command:manifest"},
+    ),
+    "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
+    "web": BuiltIn(
+        "transports.web.extension",
+        keys=("transports.web",),
+        commands={"web": "transports.web.command:web"},
+    ),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
 }

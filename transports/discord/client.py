@@ -136,7 +136,7 @@ class _Connection(Connection[Rest]):
 class Discord(Client[Options, Rest, _Connection]):
     """One bot."""
 
-    name, scale = "discord", SNOWFLAKES
+    kind, scale = "discord", SNOWFLAKES
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
     """See `transports.discord.api.account.Account`."""
@@ -180,13 +180,15 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
         # Discord allows one session, and several would each get all messages.
         run = partial(connection.link.run, connected)
-        await self._hold("gateway:discord", run, self._supervisor.stand_by)
+        await self._hold(f"gateway:{self.name}", run, self._supervisor.stand_by)
 
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
-        registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
+        registration = CommandRegistration(
+            self._disk, self._data / f"{self.name}-commands.json", self._offload
+        )
         options, me, limits = self._options, await rest.login(), dict[str, int]()
         channels, destinations, answers = (
-            Channels(rest),
+            Channels(rest, self.name),
             Destinations(rest, options.in_place),
             EphemeralAnswers(rest),
         )

@@ -184,7 +184,7 @@ class _Connection(Connection[Web]):
 class Slack(Client[Options, Web, _Connection]):
     """One app in one workspace."""
 
-    name, scale = "slack", STAMPS
+    kind, scale = "slack", STAMPS
     limits: Limits | None = None
     """Those of all workers together, where there are several."""
 
@@ -249,7 +249,7 @@ class Slack(Client[Options, Web, _Connection]):
         options, identity = self._options, await web.identity()
         for clause in missing_scopes(identity.scopes, options.features):
             log.warning("slack.scope_missing: %s; `threadfast manifest slack` has all of them", clause)
-        me = Me(identity.team, identity.user, identity.bot_id, identity.name, options.bots)
+        me = Me(identity.team, identity.user, identity.bot_id, identity.name, options.bots, self.name)
         presence = Presence(
             web,
             team=me.team,

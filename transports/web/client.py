@@ -15,11 +15,11 @@ from starlette.routing import BaseRoute
 from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, message_key
 from threads.store.disk import Offload
 from threads.store.json_file import State
+from transports.base.notices import Notices
 from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
-from transports.web.relay import Notices
 from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState

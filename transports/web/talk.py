@@ -29,12 +29,13 @@ from threads.model import (
     TurnSettled,
     TurnStarted,
 )
+from transports.base.notices import Notices
 from transports.base.text import clean
 from transports.shared.buttons import is_press
 from transports.web.events import Past, history_events, in_order, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
-from transports.web.relay import Notices, Relay
+from transports.web.relay import Relay
 from transports.web.sessions import Person
 from transports.web.stream import Stream
 

@@ -17,7 +17,7 @@ import click
 from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.data_folder import check_folder
 from bot.admin.doctor.machine import check_machine
-from bot.admin.doctor.platforms import check_page, check_platform, check_platforms
+from bot.admin.doctor.platforms import check_platform, check_platforms
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import Screen
@@ -25,6 +25,7 @@ from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.tools import check_playbooks, check_sandbox
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
+from bot.config.transports import served
 from bot.guards.redaction import Masker
 from bot.host.checks import Check, Context, Findings
 from bot.host.extension import extensions_of
@@ -108,7 +109,6 @@ async def all_checks(context: Context) -> list[Check]:
         models_of,
     )
 
-    platforms = context.settings.transports
     return [
         Check("machine", check_machine),
         Check("settings", check_settings),
@@ -121,12 +121,7 @@ async def all_checks(context: Context) -> list[Check]:
         Check("playbooks", check_playbooks),
         *(check for extension in extensions_of(context.settings) for check in extension.checks(context)),
         Check("transports", check_platforms),
-        *([Check("web", check_page)] if platforms.web else []),
-        *(
-            Check(name, partial(check_platform, name))
-            for name in ("slack", "discord")
-            if getattr(platforms, name) is not None
-        ),
+        *(Check(name, partial(check_platform, name)) for name in served(context.settings)),
     ]
 
 

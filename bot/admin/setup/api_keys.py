@@ -20,7 +20,6 @@ PENDING = "THREADFAST_SETUP_KEY"
 
 OWN_FORM = {"anthropic": tokens.ANTHROPIC, "openai": tokens.OPENAI}
 BEGINS = {"anthropic": "sk-ant-", "openai": "sk-"}
-NEVER_A_KEY = {tokens.BOT, tokens.APP, tokens.USER, tokens.ADDRESS}
 
 
 def file_of(provider: str) -> str:
@@ -104,7 +103,9 @@ def _fault(name: str, pasted_text: str, provider: Provider) -> str:
         return "That does not look like a key. Paste the key alone."
     kind = tokens.kind(words[0])
     elsewhere = provider.kind == "openai-compatible" or bool(provider.base_url)
-    never = NEVER_A_KEY if elsewhere else {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
+    never = {form.kind for form in tokens.forms() if form.is_certain or not elsewhere} - {
+        OWN_FORM.get(name, "")
+    }
     if kind in never:
         return f"That is {kind}, not {title(name)}'s key."
     begins = BEGINS.get(name, "")

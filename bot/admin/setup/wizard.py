@@ -10,21 +10,18 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from bot.admin.setup.dialog import Screen
-from bot.admin.setup.discord import DISCORD
 from bot.admin.setup.draft import Draft, owned_by_another
 from bot.admin.setup.models import ModelChoice, ModelSelection
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
-from bot.admin.setup.platforms import Platform, PlatformSetup
-from bot.admin.setup.slack import SLACK
+from bot.admin.setup.platforms import PlatformDraft
 from bot.admin.status.client import find_running_bot
 from bot.config.load import OFFLINE
+from bot.host.extension import transport_kinds
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import ABSENT
 from bot.wiring.app import model_faults, unpriced
 from transports.shared.checks import Finding
-
-PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (SLACK, DISCORD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +58,15 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
         raise ConfigInvalid(write_obstacle)
     _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    platform = PLATFORMS.get(options.platform)
+    kind = transport_kinds().get(options.platform)
+    platform = kind.setup() if kind and kind.setup else None
     chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
     running = find_running_bot(final.loaded().settings.data)
     runs = running != ABSENT
-    if platform:
-        platform_setup = PlatformSetup(platform, final, options, screen, running=runs)
+    if kind and platform:
+        platform_setup = PlatformDraft(kind, platform, final, options, screen, running=running)
         final, findings = platform_setup.run(), platform_setup.findings
         final = AccessSetup(platform, final, options, screen).run()
     if faults := model_faults(final.loaded().settings):

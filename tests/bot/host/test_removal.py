@@ -16,6 +16,9 @@ SETTINGS = {
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
+    "discord": ({"transports": {"discord": {}}}, "transports.discord"),
+    "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
+    "web": ({"transports": {"web": {}}}, "transports.web"),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""
@@ -29,7 +32,7 @@ def without(tmp_path):
         for package in ("bot", "threads", "transports"):
             shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
         for name in names:
-            shutil.rmtree(tmp_path / "bot" / "extensions" / name)
+            shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].module.split(".")[:-1]))
 
         def run(*words: str, said: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
             path = tmp_path / "settings.json"

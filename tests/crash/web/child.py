@@ -17,7 +17,6 @@ import anyio.to_thread
 from bot.config.settings import Settings
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import utc_now
-from bot.wiring.web import ThreadHistory
 from tests.crash import child
 from threads.model import Inbound, Outgoing, Sink
 from threads.store.disk import Disk
@@ -26,6 +25,7 @@ from transports.web import stream, talk
 from transports.web.address import Address
 from transports.web.client import Options, Web
 from transports.web.feed import Event
+from transports.web.page_history import ThreadHistory
 from transports.web.sessions import WebState
 
 

@@ -176,7 +176,8 @@ class Lane:
 class Limits:
     """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by.
 
-    Where several workers call for one app, its rates are *shared*: so much for all of them together.
+    Where several workers call for one app, its rates are *shared*: so much for all of them together. *name* is what
+    the settings call the workspace.
     """
 
     def __init__(
@@ -185,8 +186,9 @@ class Limits:
         *,
         shared: Shared | None = None,
         workers: Callable[[], int] = lambda: 1,
+        name: str = "slack",
     ) -> None:
-        self._clock, self._shared, self.workers = clock, shared, workers
+        self._clock, self._shared, self.workers, self._name = clock, shared, workers, name
         self._methods: dict[str, Lane] = {}
         self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
 
@@ -236,4 +238,4 @@ class Limits:
         return lane
 
     def _lane(self, rate: Rate, name: str) -> Lane:
-        return Lane(Bucket(rate, self._clock()), f"slack {name}", self._shared)
+        return Lane(Bucket(rate, self._clock()), f"{self._name} {name}", self._shared)
