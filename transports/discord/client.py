@@ -36,7 +36,7 @@ from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
 from transports.discord.events.earlier_lines import EarlierLines
-from transports.discord.events.gateway_session import Session
+from transports.discord.events.gateway_session import GatewaySession
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
@@ -139,7 +139,7 @@ class Discord(Client[Options, Rest, _Connection]):
     kind, scale = "discord", SNOWFLAKES
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
-    """See `transports.discord.api.account.Account`."""
+    """See `transports.discord.api.account.BotAccount`."""
     _files: aiohttp.ClientSession
 
     @property
@@ -227,7 +227,14 @@ class Discord(Client[Options, Rest, _Connection]):
             now=self._now,
         )
         session = partial(
-            Session, presence.soon, intake, channels, registration, options.models, limits, self.count_unread
+            GatewaySession,
+            presence.soon,
+            intake,
+            channels,
+            registration,
+            options.models,
+            limits,
+            self.count_unread,
         )
         link = GatewayLink(
             options.token,

@@ -41,7 +41,7 @@ def _options(settings: Settings, given: SlackSettings, environ: Mapping[str, str
 
 
 def _open(host: TransportHost) -> Slack:
-    from transports.slack.api.rate_limits import Limits  # noqa: PLC0415 - as above
+    from transports.slack.api.rate_limits import RateLimits  # noqa: PLC0415 - as above
     from transports.slack.client import Slack  # noqa: PLC0415
 
     settings, store = host.current.settings, host.storage.store
@@ -57,7 +57,7 @@ def _open(host: TransportHost) -> Slack:
     )
     transport.count_unread = host.count_unread
     if settings.store.kind != "files":
-        transport.limits = Limits(shared=store, workers=lambda: store.workers, name=host.name)
+        transport.limits = RateLimits(shared=store, workers=lambda: store.workers, name=host.name)
     return transport
 
 

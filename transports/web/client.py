@@ -23,7 +23,7 @@ from transports.web.guard import Guard
 from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
-from transports.web.talk import History, Talk
+from transports.web.talk import PastThreads, Talk
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Options:
     on_open: Callable[[str], None] = lambda _: None
 
 
-class Web:
+class WebTransport:
     """Serves the page, and what is talked about on it."""
 
     name = "web"
@@ -69,7 +69,7 @@ class Web:
     def __init__(
         self,
         options: Options,
-        history: History,
+        history: PastThreads,
         open_state: Callable[[], Awaitable[State[WebState]]],
         *,
         offload: Offload,

@@ -14,10 +14,10 @@ from transports.web.settings import SETTINGS, WebSettings
 
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
-    from transports.web.client import Web
+    from transports.web.client import WebTransport
 
 
-def _open(host: TransportHost) -> Web:
+def _open(host: TransportHost) -> WebTransport:
     from transports.web.page import make_page  # noqa: PLC0415 - the server: 0.4 s, and only where it is served
 
     return make_page(host)

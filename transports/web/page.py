@@ -22,7 +22,7 @@ from threads.store.json_file import States
 from transports.base.transport import CONSOLE_USER
 from transports.shared.checks import utc_now
 from transports.web.address import Address
-from transports.web.client import Options, Web
+from transports.web.client import Options, WebTransport
 from transports.web.page_history import ThreadHistory
 from transports.web.routes import barred
 from transports.web.sessions import PERSON, Person, Sessions, WebState
@@ -37,7 +37,7 @@ def page_settings(settings: Settings, port: int | None) -> WebSettings:
     return given if port is None else given.model_copy(update={"port": port})
 
 
-def make_page(host: TransportHost) -> Web:
+def make_page(host: TransportHost) -> WebTransport:
     """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
     settings, given, environ, storage = host.current.settings, host.given, host.environ, host.storage
     access = AccessControl(host.current)
@@ -64,7 +64,7 @@ def make_page(host: TransportHost) -> Web:
         owner=Person(id=CONSOLE_USER) if host.on_open else None,
         on_open=host.on_open or (lambda _: None),
     )
-    return Web(
+    return WebTransport(
         options,
         ThreadHistory(settings, environ),
         partial(storage.states.open, "web", WebState()),

@@ -19,7 +19,7 @@ from bot.reports.line_reader import Damage
 from bot.reports.thread import entries, tool_calls
 from bot.store.reader import Reader, Thread
 from bot.tools.labels import tool_finished, tool_started
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import ThreadId, ToolFinished, ToolStarted
 from transports.shared.buttons import is_control
 from transports.web.events import Past
@@ -34,7 +34,7 @@ MOST_TITLES = 5_000
 
 
 class ThreadHistory:
-    """A `transports.web.talk.History`."""
+    """A `transports.web.talk.PastThreads`."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         self._settings, self._environ = settings, environ
@@ -73,7 +73,7 @@ class ThreadHistory:
             count = reader.count(thread)
             end = count if before is None else min(before, count)
             first = max(0, end - most)
-            messages = list[list[Entry]]()
+            messages = list[list[LogEntry]]()
             for entry in entries(reader, thread, Damage(), last=count - first):
                 if entry.kind == "message" or not messages:
                     messages.append([])
@@ -82,7 +82,7 @@ class ThreadHistory:
             return Past(shown, self._tools(reader, thread, shown), first)
 
     def _tools(
-        self, reader: Reader, thread: Thread, messages: Sequence[Sequence[Entry]]
+        self, reader: Reader, thread: Thread, messages: Sequence[Sequence[LogEntry]]
     ) -> dict[str, list[ToolStarted | ToolFinished]]:
         """Return the events of the tools by the message whose turn used them."""
         joined = {end.message_id: end.by for *_, end in messages if end.outcome == "merged"}

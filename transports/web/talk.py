@@ -65,7 +65,7 @@ class TurnBegan(Exception):
     """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
-class History(Protocol):
+class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
     async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
@@ -87,7 +87,7 @@ class Talk:
         self,
         name: str,
         files: Files,
-        history: History,
+        history: PastThreads,
         commands: Mapping[str, str],
         now: Callable[[], datetime],
         most_bytes: int,

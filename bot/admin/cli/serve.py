@@ -71,13 +71,13 @@ def ask(
 
     The exit code is 0 for an answer, 1 without one, and 4 if the answer does not follow the schema.
     """
-    from bot.wiring.ask import Question, run_ask
+    from bot.wiring.ask import AskRequest, run_ask
 
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
     asked = "\n\n".join(filter(None, (" ".join(text).strip(), piped.strip())))
     if not asked:
         raise click.UsageError("Nothing was asked. Give a TEXT, or pipe one in.")
-    question = Question(asked, schema, model, files, thread)
+    question = AskRequest(asked, schema, model, files, thread)
     serve_process(partial(run_ask, question), load(settings_file, data))
 
 

@@ -96,7 +96,7 @@ def init(
     Secrets are typed unseen, or come from the environment, from files, or from a pipe with --yes, one per line. They
     are stored in credentials/ beside the settings. Nothing is written until everything is tested.
     """
-    from bot.admin.setup.dialog import Screen
+    from bot.admin.setup.dialog import SetupScreen
     from bot.admin.setup.wizard import set_up
     from bot.guards.hardening import harden_process
 
@@ -104,7 +104,7 @@ def init(
     repair_terminal()
     options = _options(platform or "", settings_file, flags, as_json=as_json)
     interactive = not options.yes and on_terminal()
-    screen = Screen(interactive=interactive, quiet=as_json)
+    screen = SetupScreen(interactive=interactive, quiet=as_json)
     try:
         done = set_up(options, os.environ, screen)
     except ConfigInvalid as error:

@@ -20,7 +20,7 @@ from bot.admin.doctor.machine import check_machine
 from bot.admin.doctor.platforms import check_platform, check_platforms
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen
+from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.tools import check_playbooks, check_sandbox
 from bot.admin.status.client import find_running_bot
@@ -67,7 +67,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
         ok = not any(finding.state == "fail" for finding in findings)
         click.echo(json.dumps({"ok": ok, "checks": documents}, indent=2))
     else:
-        screen = Screen()
+        screen = DoctorScreen()
         with screen.waiting() as waiting:
             findings = await run_checks(
                 checks, context, lambda finding: screen.tell(mask_finding(finding, context)), waiting

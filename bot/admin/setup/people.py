@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
 from bot.host.setup import PlatformSetup
 from bot.ports.config_error import ConfigInvalid
@@ -18,11 +18,13 @@ ADD_ONE = 'Add an id to settings.json: "access": {{"admins": ["{example}"]}}. Yo
 class AccessSetup:
     """Puts people of a platform into ``access`` of the draft."""
 
-    def __init__(self, setup: PlatformSetup, draft: Draft, options: InitOptions, screen: Screen) -> None:
+    def __init__(
+        self, setup: PlatformSetup, draft: SettingsDraft, options: InitOptions, screen: SetupScreen
+    ) -> None:
         self._setup, self._options, self._screen = setup, options, screen
         self._draft = draft.copy()
 
-    def run(self) -> Draft:
+    def run(self) -> SettingsDraft:
         """Return the draft with these people. Raises `ConfigInvalid` for an option that is not a member id."""
         members = self._setup.people
         users = self._members("users")

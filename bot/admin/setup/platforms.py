@@ -1,6 +1,6 @@
 """Adds a chat platform: its secrets are found or asked for, checked live, and put into the draft.
 
-A secret comes from a file that a flag names, or is found (`Draft.find_secret`), or comes from lines piped in (with
+A secret comes from a file that a flag names, or is found where the draft looks, or comes from lines piped in (with
 ``--yes``) or a paste. All but what the settings refer to is kept in ``credentials/``.
 """
 
@@ -12,8 +12,8 @@ import anyio
 from pydantic import JsonValue
 
 from bot.admin.setup import tokens
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.settings import Settings
@@ -32,9 +32,9 @@ class PlatformDraft:
         self,
         kind: TransportKind,
         setup: PlatformSetup,
-        draft: Draft,
+        draft: SettingsDraft,
         options: InitOptions,
-        screen: Screen,
+        screen: SetupScreen,
         *,
         running: Status | NoStatus,
     ) -> None:
@@ -44,7 +44,7 @@ class PlatformDraft:
         self._secrets: dict[str, str] = {}
         self.findings: list[Finding] = []
 
-    def run(self) -> Draft:
+    def run(self) -> SettingsDraft:
         """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
         self._place()
         self._draft.files.update(self._setup.files(self._settings, self._name))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft, owned_by_another
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft, owned_by_another
 from bot.admin.setup.models import ModelChoice, ModelSelection
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
@@ -51,9 +51,9 @@ class Done:
         }
 
 
-def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
+def set_up(options: InitOptions, environ: Mapping[str, str], screen: SetupScreen) -> Done:
     """Ask, test, write. Raises `ConfigInvalid` and OSError; then nothing has changed."""
-    draft = Draft.open(options.settings, environ)
+    draft = SettingsDraft.open(options.settings, environ)
     if write_obstacle := draft.write_obstacle():
         raise ConfigInvalid(write_obstacle)
     _general(draft, options)
@@ -83,7 +83,7 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
 
 
-def _general(draft: Draft, options: InitOptions) -> None:
+def _general(draft: SettingsDraft, options: InitOptions) -> None:
     """Set the name and the data folder, if they are not the defaults."""
     if options.name and options.name != draft.loaded().settings.name:
         draft.put(options.name, "name", option="--name")
@@ -92,7 +92,7 @@ def _general(draft: Draft, options: InitOptions) -> None:
     draft.loaded()
 
 
-def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
+def _report(screen: SetupScreen, draft: SettingsDraft, written: Sequence[Path], chosen: ModelChoice) -> None:
     if chosen.model == OFFLINE:
         how = (
             "`threadfast init` changes that"
@@ -112,7 +112,7 @@ def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Model
     screen.say(f"Written: {names or draft.credentials.name}{stored}", state="ok")
 
 
-def _next(draft: Draft, options: InitOptions) -> str:
+def _next(draft: SettingsDraft, options: InitOptions) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
     if owned_by_another(draft.path.parent) or owned_by_another(draft.loaded().settings.data):

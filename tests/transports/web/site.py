@@ -22,7 +22,7 @@ from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS
-from transports.web.client import Web
+from transports.web.client import WebTransport
 from transports.web.page import make_page
 from transports.web.routes import TOKEN
 from transports.web.sessions import Person
@@ -34,7 +34,7 @@ OWNER = "you"
 class Site:
     """``web`` is the transport; ``links`` are those that it has told, and ``events`` feeds the admins' pages."""
 
-    web: Web | None = None
+    web: WebTransport | None = None
     events: EventStream = field(default_factory=EventStream)
     links: list[str] = field(default_factory=list)
     opened: anyio.Event = field(default_factory=anyio.Event)

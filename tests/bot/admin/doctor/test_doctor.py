@@ -18,7 +18,7 @@ from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.models import Candidate, check_model, finding_of
 from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen
+from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings
 from bot.config.extensions import settings_model
 from bot.config.settings import Budget
@@ -267,7 +267,7 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
 
 
 def test_on_a_terminal_it_has_marks_and_arrows(monkeypatch, capsys):
-    screen = Screen()
+    screen = DoctorScreen()
     screen.console = Console(width=80, force_terminal=True, color_system=None, highlight=False)
     with screen.waiting() as waiting:
         waiting(["slack"])
