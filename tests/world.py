@@ -352,7 +352,6 @@ def core_parts(
         models=lambda _: model,
         memory=None,
         schedules=None,
-        plays=None,
         permissions=NothingAllowed(),
         asked=NothingAsked(),
         reader=None,

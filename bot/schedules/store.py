@@ -48,7 +48,7 @@ class Schedule(BaseModel):
     def incoming(self, due: datetime) -> Incoming:
         """Return the message of one occurrence; it has the same id each time."""
         thread = ThreadId.parse(self.thread)
-        message_id = scheduled_id(self.id, due, play=self.play)
+        message_id = scheduled_id(self.id, due, command=self.play)
         return Incoming(message_id, thread, self.author, self.text, due.isoformat())
 
     @property

@@ -28,7 +28,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.extension import Host, Running, extensions_of
+from bot.host.extension import Host, OwnTurns, Running, Unfinished, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
@@ -56,6 +56,7 @@ from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.actor.questions import Questions
 from threads.errors import NewerSchema, StoreUnavailable
+from threads.journal.records import PendingMessage
 from threads.model import Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
 
@@ -87,7 +88,7 @@ class _Choice:
 class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
-    ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
+    ``returns`` has the schedules also where people can set none: extensions keep their promises by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
     or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring.
     """
@@ -165,6 +166,15 @@ class ToolSet:
             message = await one.extend(incoming, message) if one.extend else message
         return message
 
+    @property
+    def own_turns(self) -> Mapping[str, OwnTurns]:
+        """Return the turns that extensions answer themselves, by the command."""
+        return {name: own for one in self.running for name, own in one.turns.items()}
+
+    def unfinished(self, pending: PendingMessage) -> Unfinished | None:
+        """Return how far an extension came in the turn of a message, or None."""
+        return next(filter(None, (own.unfinished(pending) for own in self.own_turns.values())), None)
+
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, with those of the extensions around it."""
         for one in self.running:
@@ -228,6 +238,7 @@ async def open_tool_set(
     tool_set.enabled = enabled
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
+    await _open_schedules(tool_set, settings, resources, storage.states)
     host = Host(
         settings,
         environ,
@@ -246,6 +257,10 @@ async def open_tool_set(
         web_fetch=fetch if "web_fetch" in enabled else None,
         post=post,
         offer=tool_set.offer,
+        is_admin=is_admin,
+        schedules=tool_set.returns,
+        ledger=storage.ledger,
+        keep_workspace=storage.store.keep_workspace,
     )
     async with _open_extensions(tool_set, host):
         if "files" in enabled:
@@ -262,7 +277,8 @@ async def open_tool_set(
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
-        await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
+        if "schedule" in enabled:
+            _schedule(tool_set, settings, resources)
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
@@ -395,10 +411,9 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(
-    tool_set: ToolSet, settings: Settings, resources: Resources, states: States, *, tools: bool
+async def _open_schedules(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
 ) -> None:
-    """Open the schedules. Without *tools*, only a parked playbook comes back by them."""
     from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - slow to import
 
     given = settings.schedule
@@ -406,19 +421,12 @@ async def _schedule(
     state = await states.open("schedules", SchedulesFile())
     tool_set.returns = Schedules(state, resources.now, bounds)
     await resources.offload(tool_set.returns.read_zones)
-    if not tools:
-        return
+
+
+def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
     from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415 - off by default
 
-    tool_set.schedules = tool_set.returns
-    tool_set.add(
-        "schedule",
-        SetSchedule(
-            tool_set.schedules,
-            resources.offload,
-            lambda text: parse(text) is not None,
-            given.min_interval_minutes,
-        ),
-        ListSchedules(tool_set.schedules),
-        CancelSchedule(tool_set.schedules),
-    )
+    schedules, minutes = tool_set.returns, settings.schedule.min_interval_minutes
+    sets = SetSchedule(schedules, resources.offload, lambda text: parse(text) is not None, minutes)
+    tool_set.schedules = schedules
+    tool_set.add("schedule", sets, ListSchedules(schedules), CancelSchedule(schedules))

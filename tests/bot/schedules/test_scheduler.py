@@ -206,7 +206,7 @@ async def test_a_parked_playbook_comes_back_however_late(tmp_path, clock):
     clock.ahead += timedelta(days=2)
     async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(30)
-        assert bot.answered == [scheduled_id(schedule.id, at(minutes=15), play=True)]
+        assert bot.answered == [scheduled_id(schedule.id, at(minutes=15), command=True)]
         assert bot.notices == []
 
 
