@@ -45,5 +45,6 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         stores=("postgres",),
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
+    "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
 }

@@ -15,7 +15,6 @@ from typing import Literal, Protocol, get_args
 import anyio
 
 from bot import wording
-from bot.config.settings import Tools
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
@@ -23,8 +22,7 @@ from threads.model import Answer, Incoming, Message, ThreadId, Way
 from threads.scheduled_messages import due_of, is_command
 
 Name = Literal[
-    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
-    "help",
+    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -36,7 +34,6 @@ MEANINGS: Mapping[str, str] = {
     "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
-    "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
@@ -44,13 +41,8 @@ MEANINGS: Mapping[str, str] = {
     "/help": "show this list",
 }
 
-ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule"})
+ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "answer", "memory"})
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
-
-NO_SCHEDULES = (
-    "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
-    "`tools.enabled` in settings.json, beside those that are there (without the key: {usual})."
-)
 
 LOOK_AGAIN_S = 0.2
 """Seconds between checks whether a question is open again, for an answer that came before."""
@@ -106,14 +98,6 @@ class MemoryCommands(Protocol):
 
     async def forget(self, thread: ThreadId, note_id: str, user: str) -> str:
         """Delete a note and confirm it. Raises `StoreUnavailable`."""
-        ...
-
-
-class ScheduleCommands(Protocol):
-    """What commands do with schedules; see `bot.schedules.store.Schedules`."""
-
-    async def command(self, thread: ThreadId, words: str) -> str:
-        """List the thread's schedules, or cancel one. Raises `StoreUnavailable`."""
         ...
 
 
@@ -181,7 +165,7 @@ class AskedQuestions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``memory`` and ``schedules`` are None when they are off.
+    """What commands act on. ``memory`` is None when it is off.
 
     ``models`` returns the models for a message: they depend on its place and its author.
 
@@ -193,7 +177,6 @@ class Controls:
     questions: Questions
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
-    schedules: ScheduleCommands | None
     permissions: Permissions
     asked: AskedQuestions
     troubles: Callable[[], Sequence[str]]
@@ -341,12 +324,6 @@ async def _memory(command: Command, pending: PendingMessage, controls: Controls)
             return "Say /memory, or /memory forget and the id of a note."
 
 
-async def _schedule(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.schedules is None:
-        return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
-    return await controls.schedules.command(pending.incoming.thread, command.words)
-
-
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
     question_id, words = _question_and_words(command)
     answer, thread = (
@@ -434,6 +411,5 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "deny": _decide,
     "answer": _answer,
     "memory": _memory,
-    "schedule": _schedule,
     "help": _help,
 }

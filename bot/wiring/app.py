@@ -281,7 +281,6 @@ class _Bot:
             is_admin=self.access.is_admin,
             models=self.agents.models,
             memory=tool_set.memory,
-            schedules=tool_set.schedules,
             permissions=tool_set.approvals,
             asked=tool_set.questions,
             reader=tool_set.documents,
@@ -342,7 +341,7 @@ class _Bot:
         """
         for transport in self.outboxes:
             scheduler = Scheduler(
-                self.agents.tool_set.returns,
+                self.agents.tool_set.schedules,
                 core.orchestrator.receive,
                 core.journal.knows,
                 self.access.allowed,
@@ -350,7 +349,7 @@ class _Bot:
                 post,
                 [transport],
                 self.current.settings.recovery.max_age_s,
-                only_returns=self.agents.tool_set.schedules is None,
+                only_returns="schedule" not in self.agents.tool_set.enabled,
             )
             tasks.start_soon(self.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
 

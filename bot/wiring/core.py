@@ -22,7 +22,6 @@ from bot.routing.commands import (
     MemoryCommands,
     ModelCommands,
     Permissions,
-    ScheduleCommands,
 )
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
@@ -53,8 +52,8 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory`` and ``schedules`` are None when they are
-    off, and ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from.
+    ``models`` returns the models for a message. ``memory`` is None when it is off, and ``reader``
+    when files are only stored. ``restored`` is the backup that the data folder came from.
     ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
     ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an extension came in the
     turn of a message.
@@ -75,7 +74,6 @@ class Parts:
     is_admin: Callable[[str], bool]
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
-    schedules: ScheduleCommands | None
     permissions: Permissions
     asked: AskedQuestions
     reader: Reader | None
@@ -140,7 +138,6 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         actors.questions,
         parts.models,
         parts.memory,
-        parts.schedules,
         parts.permissions,
         parts.asked,
         parts.troubles,

@@ -36,7 +36,6 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
-from bot.routing.commands import parse
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
@@ -88,7 +87,7 @@ class _Choice:
 class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
-    ``returns`` has the schedules also where people can set none: extensions keep their promises by them.
+    ``schedules`` are open also where people can set none: extensions keep their promises by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
     or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring.
     """
@@ -103,8 +102,7 @@ class ToolSet:
     groups: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
-    schedules: Schedules | None = None
-    returns: Schedules = field(init=False)
+    schedules: Schedules = field(init=False)
     skills: Skills | None = None
     running: list[Running] = field(default_factory=list)
     sandbox: str = "off"
@@ -258,7 +256,7 @@ async def open_tool_set(
         post=post,
         offer=tool_set.offer,
         is_admin=is_admin,
-        schedules=tool_set.returns,
+        schedules=tool_set.schedules,
         ledger=storage.ledger,
         keep_workspace=storage.store.keep_workspace,
     )
@@ -277,8 +275,6 @@ async def open_tool_set(
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
-        if "schedule" in enabled:
-            _schedule(tool_set, settings, resources)
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
@@ -419,14 +415,5 @@ async def _open_schedules(
     given = settings.schedule
     bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
     state = await states.open("schedules", SchedulesFile())
-    tool_set.returns = Schedules(state, resources.now, bounds)
-    await resources.offload(tool_set.returns.read_zones)
-
-
-def _schedule(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
-    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415 - off by default
-
-    schedules, minutes = tool_set.returns, settings.schedule.min_interval_minutes
-    sets = SetSchedule(schedules, resources.offload, lambda text: parse(text) is not None, minutes)
-    tool_set.schedules = schedules
-    tool_set.add("schedule", sets, ListSchedules(schedules), CancelSchedule(schedules))
+    tool_set.schedules = Schedules(state, resources.now, bounds)
+    await resources.offload(tool_set.schedules.read_zones)

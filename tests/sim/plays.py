@@ -126,10 +126,8 @@ class SimTools:
     """What playbooks use of a `bot.wiring.tool_set.ToolSet`."""
 
     tools: Collection[Tool]
-    returns: Schedules
     spill: Callable[..., Awaitable[str]]
     memory: None = None
-    schedules: None = None
 
     async def extend(self, _: Incoming, message: Message) -> Message:
         """Add nothing: no extension is open."""
@@ -205,7 +203,7 @@ async def with_plays(
     """Return the parts of a core that plays too, and the schedules by which parked runs come back."""
     settings, ledger = chain.terms.settings, chain.terms.accounts.ledger
     returns = Schedules(await states.open("schedules", SchedulesFile()), parts.now)
-    current, own = CurrentSettings(settings), SimTools(tools, returns, _spill)
+    current, own = CurrentSettings(settings), SimTools(tools, _spill)
     agents = Agents(current, chain, own, SimInstructions(), parts.store, ledger, lambda tell: tell)
     admin, keep = AccessControl(current).is_admin, parts.store.keep_workspace
     given = {name: getattr(resources, name) for name in ("now", "offload", "work")}

@@ -64,10 +64,8 @@ def check_playbooks(files: tuple[Path, ...], settings_file: Path | None, data: P
         checked, problems = len(files), [fault for file in files for fault in _faults(file, known)]
     else:
         entries = _library(settings_file, data).read_all()
-        checked, problems = (
-            len(entries),
-            [f"{one.file_name}: {fault}" for one in entries for fault in one.faults],
-        )
+        checked = len(entries)
+        problems = [f"{one.file_name}: {fault}" for one in entries for fault in one.faults]
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

@@ -28,7 +28,7 @@ from bot.llm.policies.structured_output import FittingModels
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ToolError
 from bot.ports.model import TurnModel
-from bot.schedules.store import Schedule, Schedules
+from bot.schedules.store import RETURN, Schedule, Schedules
 from threads.journal.records import PendingMessage
 from threads.model import File, ThreadId, Turn
 
@@ -157,4 +157,4 @@ class _Returns:
 
 def _source(run: Run) -> str:
     """Return what identifies one return of a run."""
-    return f"{run.id} return {run.returns}"
+    return f"{run.id}{RETURN}{run.returns}"

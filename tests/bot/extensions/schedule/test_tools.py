@@ -3,15 +3,16 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
-from bot.routing.commands import parse
+from bot.extensions.schedule.commands import NO_SCHEDULES, obey
+from bot.extensions.schedule.tools import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from bot.schedules.store import Schedules, SchedulesFile
-from bot.tools.schedule import CancelSchedule, ListSchedules, ScheduleArguments, SetSchedule
 from tests.sim.loop import virtual_time
 from tests.tool_context import make_toolbox, tool_context, unheard
-from tests.world import ANN, T1, T2, FaultyDisk, inline, state_file
+from tests.world import ANN, T1, T2, FaultyDisk, inline, message, state_file
 from threads.model import Author, ToolCall
 
 START = datetime(2026, 11, 22, 11, tzinfo=UTC)
@@ -28,7 +29,7 @@ class Harness:
         state = state_file(folder / "schedules.json", SchedulesFile(), self.disk)
         self.schedules = Schedules(state, lambda: START)
         tools = [
-            SetSchedule(self.schedules, inline, lambda text: parse(text) is not None, 15),
+            SetSchedule(self.schedules, inline, 15),
             ListSchedules(self.schedules),
             CancelSchedule(self.schedules),
         ]
@@ -190,3 +191,15 @@ def test_a_rule_can_be_made_of_when_and_what():
     arguments = ScheduleArguments(text="Say hi.", cron="0 9 * * *", zone="UTC")
     assert arguments.subject() == "0 9 * * * UTC: Say hi."
     assert [SetSchedule.risk, ListSchedules.risk, CancelSchedule.risk] == ["write", "read", "write"]
+
+
+async def test_the_command_lists_and_cancels(harness):
+    command, here, elsewhere = partial(obey, harness.schedules), message(thread=T1), message(thread=T2)
+    assert await command("", here) == NO_SCHEDULES
+    await harness.call("schedule", text="Tell me.", cron="0 * * * *", zone="Europe/Berlin")
+    [schedule] = harness.schedules.all
+    assert "next on Sun 22 Nov 13:00 Europe/Berlin" in await command("list", here)
+    assert await command("list", elsewhere) == NO_SCHEDULES
+    assert "no such" in await command(f"cancel {schedule.id}", elsewhere)
+    assert await command(f"cancel {schedule.id.upper()}", here) == "Cancelled: Tell me."
+    assert "/schedule cancel ID" in await command("dance", here)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from bot.ports.errors import ToolDenied, ToolError, ToolInvalidInput, ToolNotFound
 from bot.ports.tool import Arguments, ToolContext
+from bot.routing.commands import parse
 from bot.schedules.store import Schedule, Schedules
 from bot.schedules.times import HORIZON, find_zone, format_time, parse_cron, parse_time, within_a_year
 from threads.errors import StoreUnavailable
@@ -73,13 +74,11 @@ class CancelArguments(Arguments):
 class SetSchedule:
     """``min_minutes`` is the shortest time between two occurrences.
 
-    ``is_command`` returns whether a text would be a command if a person wrote it: a model must not schedule commands,
-    such as approvals.
+    A text that would be a command if a person wrote it is refused: a model must not schedule approvals.
     """
 
     schedules: Schedules
     offload: Offload
-    is_command: Callable[[str], bool]
     min_minutes: int
     name: ClassVar[str] = "schedule"
     description: ClassVar[str] = (
@@ -96,7 +95,7 @@ class SetSchedule:
                 "A scheduled message cannot schedule others.",
                 suggestion="Say what should be scheduled; a person can ask for it.",
             )
-        if self.is_command(arguments.text):
+        if parse(arguments.text):
             raise ToolDenied(
                 "A command cannot be scheduled: only people give commands.",
                 suggestion="Schedule a message in words.",
