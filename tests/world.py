@@ -351,8 +351,6 @@ def core_parts(
         is_admin=lambda _: False,
         models=lambda _: model,
         memory=None,
-        schedules=None,
-        plays=None,
         permissions=NothingAllowed(),
         asked=NothingAsked(),
         reader=None,

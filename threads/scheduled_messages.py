@@ -2,7 +2,7 @@
 
 The id names the schedule and the occurrence: ``schedule-<schedule>-<seconds since 1970>``. It is always the same for
 an occurrence, so the journal takes each only once. No platform knows such an id. It begins with ``play-`` if a person
-scheduled a playbook: only then the text is a command. A stage of a playbook appends its own name to the id.
+scheduled a command: only then the text is one. A part of its turn appends its own name to the id.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ QUOTED = 200
 _ID = re.compile(r"(play-)?schedule-[a-z0-9]{1,64}-([0-9]{1,11})(?:\.[a-z0-9_.-]+)?", re.ASCII)
 
 
-def scheduled_id(schedule: str, due: datetime, *, play: bool = False) -> str:
-    """Return the id of the message that is due at that time, to the second. *play*: a person scheduled a playbook."""
-    return f"{'play-' if play else ''}schedule-{schedule}-{int(due.timestamp())}"
+def scheduled_id(schedule: str, due: datetime, *, command: bool = False) -> str:
+    """Return the id of the message that is due at that time, to the second. *command*: a person scheduled one."""
+    return f"{'play-' if command else ''}schedule-{schedule}-{int(due.timestamp())}"
 
 
 def due_of(message_id: str) -> datetime | None:
@@ -29,8 +29,8 @@ def due_of(message_id: str) -> datetime | None:
     return datetime.fromtimestamp(int(found[2]), UTC) if found else None
 
 
-def plays(message_id: str) -> bool:
-    """Return whether a person scheduled a playbook with this message."""
+def is_command(message_id: str) -> bool:
+    """Return whether a person scheduled a command with this message."""
     found = _ID.fullmatch(message_id)
     return found is not None and found[1] is not None
 

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 class BuiltIn:
     """An extension that comes with the program: its module, and what is asked for by name.
 
-    These are its keys in settings.json, its names in `tools.enabled` and `store.kind`, and its commands of the
-    program, each with the place of its `click` command. So a command is found without loading every extension, and a
-    setting of one that is not here is told as such.
+    These are its keys in settings.json, its names in `tools.enabled` and `store.kind`, its commands of the program,
+    each with the place of its `click` command, and its JSON Schemas, each with the place of what returns it. So they
+    are found without loading every extension, and a setting of one that is not here is told as such.
     """
 
     module: str
@@ -21,6 +21,7 @@ class BuiltIn:
     tools: Sequence[str] = ()
     stores: Sequence[str] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_here(self) -> bool:
@@ -34,11 +35,17 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         keys=("mcp_servers",),
         commands={"mcp": "bot.extensions.mcp.command:mcp"},
     ),
+    "playbooks": BuiltIn(
+        "bot.extensions.playbooks.extension",
+        commands={"playbooks": "bot.extensions.playbooks.command:playbooks"},
+        schemas={"playbook": "bot.extensions.playbooks.definition:json_schema"},
+    ),
     "postgres": BuiltIn(
         "bot.extensions.postgres.extension",
         stores=("postgres",),
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
+    "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
     "slack": BuiltIn(
         "transports.slack.extension",
         keys=("transports.slack",),

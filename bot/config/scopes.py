@@ -75,7 +75,7 @@ class Effective:
     day_limits: Mapping[str, float] = field(default_factory=dict)
 
     def override(self, scope: Scope, name: str = OVERRIDE) -> Effective:
-        """Return these settings with one more scope on top of all, such as that of a stage of a playbook.
+        """Return these settings with one more scope on top of all, such as that of a part of a turn.
 
         What is made from settings is remembered by this object: keep it for as long as it is used.
         """

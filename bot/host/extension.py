@@ -12,11 +12,12 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
 | a sink of turn events         | ``observers``                        | a running bot                          |
+| turns of its command          | `Running.turns`                      | people in a thread                     |
 | what does not work now        | `Running.troubles`                   | status, health, `/status`              |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
-| commands of the program       | its row in `BUILT_IN`                | the command line                       |
+| commands, JSON Schemas        | its row in `BUILT_IN`                | the command line, `threadfast schema`  |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
-| checks                        | ``checks``                           | `threadfast doctor`                    |
+| checks                        | ``checks``, ``faults``               | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
 All of it is optional. The module of an extension is imported by every command, so whatever is slow to import stands
@@ -25,10 +26,10 @@ in its functions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bot.config.extensions import installed, installed_for, missing_words
 from bot.config.parts import SettingsPart
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from bot.budget.accounts import SpendingLedger
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
+    from bot.host.agents import Agents
     from bot.host.checks import Check, Context, Findings
     from bot.host.setup import PlatformSetup
     from bot.host.storage import Resources, Storage
@@ -51,10 +54,12 @@ if TYPE_CHECKING:
     from bot.observe.turn_events import Sink as Observer
     from bot.ports.status import Status
     from bot.ports.tool import Tool, ToolContext
+    from bot.schedules.store import Schedules
     from bot.store.reader import SharedReader
     from bot.tools.files.write import Writer
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
+    from threads.journal.records import PendingMessage
     from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
@@ -87,6 +92,9 @@ class Host:
     `tools.enabled`, of everybody or of a scope.
 
     ``offer`` replaces the tools of one group, also where the model has them already: from the next turn on.
+
+    ``is_admin`` takes the id of a person. ``schedules`` send messages to a thread at a time, ``ledger`` counts what
+    calls cost, and ``keep_workspace`` makes the files of a thread as durable as its conversation.
     """
 
     settings: Settings
@@ -106,6 +114,42 @@ class Host:
     web_fetch: WebFetch | None
     post: Callable[[Outgoing], Awaitable[object]]
     offer: Callable[[str, Sequence[Tool]], None]
+    is_admin: Callable[[str], bool]
+    schedules: Schedules
+    ledger: SpendingLedger
+    keep_workspace: Callable[[ThreadId], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """How far an extension came in a turn before a restart.
+
+    The turn may take ``time_s`` seconds. It asks people as the message ``asks_as``. If it ``continues``, the restart
+    is no attempt: it waits for a person, or came further than at the start before.
+    """
+
+    time_s: float
+    asks_as: str
+    continues: bool
+
+
+class OwnTurns(Protocol):
+    """The turns of a thread command that an extension answers in the model's place, within limits of its own.
+
+    ``is_turn`` returns whether these words need a turn now, ``stops`` whether they mean `/stop`. ``run`` answers a
+    turn as `threads.model.Run` does. ``unfinished`` knows its turns after a restart. ``forget`` drops what is kept of
+    a thread, because its conversation begins anew; it may raise `threads.errors.StoreUnavailable`.
+    """
+
+    def is_turn(self, thread: ThreadId, words: str) -> bool: ...
+
+    def stops(self, thread: ThreadId, words: str) -> bool: ...
+
+    async def run(self, turn: Turn, agents: Agents) -> str: ...
+
+    def unfinished(self, pending: PendingMessage) -> Unfinished | None: ...
+
+    async def forget(self, thread: ThreadId) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +158,8 @@ class Running:
 
     ``tools`` are its tools by group: a name in `tools.enabled`, or for tools of its own making (``GROUP__NAME``) the
     name of where they come from. ``obey`` carries out a thread command: it gets the words after the command and
-    returns the reply; it may raise `threads.errors.StoreUnavailable`.
+    returns the reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is
+    answered with; such a command is about a thread, and its ``is_turn`` does not count.
 
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
     before the model sees it. ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call
@@ -123,6 +168,7 @@ class Running:
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
     obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
+    turns: Mapping[str, OwnTurns] = field(default_factory=dict)
     troubles: Callable[[], str] = lambda: ""
     prepare: Callable[[Turn], Awaitable[str]] | None = None
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
@@ -187,8 +233,8 @@ class Extension:
 
     ``transports`` are chat platforms by the name of their kind. ``open`` is a block around the running bot; it yields
     None where the settings ask for nothing. ``observers`` is the same for a sink of the bot's events. ``stores`` has
-    stores by the `store.kind` that names them. ``checks`` returns its checks for `threadfast doctor`, and ``groups``
-    where tools of its own making come from.
+    stores by the `store.kind` that names them. ``checks`` returns its checks for `threadfast doctor`, ``faults`` what
+    `threadfast check` finds wrong beside the settings. ``groups`` returns where tools of its own making come from.
     """
 
     name: str
@@ -201,6 +247,7 @@ class Extension:
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
     stores: Mapping[str, StoreKind] = field(default_factory=dict)
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
+    faults: Callable[[Settings], Iterable[str]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,13 +14,14 @@ import click
 from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from bot.config.load import Loaded
     from bot.config.settings import Settings
     from bot.guards.redaction import Masker
     from threads.store.json_file import States
+    from transports.base.transport import Transport
 
 settings_option = click.option(
     "--settings",
@@ -106,8 +107,21 @@ def fail(text: str) -> NoReturn:
     sys.exit(1)
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The parts of the program that commands of extensions use, and that are put together above them."""
+
+    states_beside: Callable[[Settings, Mapping[str, str]], AbstractAsyncContextManager[States]]
+    serve: Callable[[Settings, Transport], Awaitable[None]]
+
+
 def states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAsyncContextManager[States]:
     """Return the small values of the store, for a command beside a running bot; raises `ConfigInvalid` on entry."""
-    opens: Callable[[Settings, Mapping[str, str]], AbstractAsyncContextManager[States]]
-    opens = click.get_current_context().find_root().obj
-    return opens(settings, environ)
+    program: Program = click.get_current_context().find_root().obj
+    return program.states_beside(settings, environ)
+
+
+async def serve(settings: Settings, transport: Transport) -> None:
+    """Run a bot that serves this transport alone until it ends, without an environment, so without a secret."""
+    program: Program = click.get_current_context().find_root().obj
+    await program.serve(settings, transport)

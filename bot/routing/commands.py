@@ -1,6 +1,7 @@
 """Commands in threads: `/stop`, `!stop`, a bare "stop", and the rest. Control commands never queue behind a turn.
 
-Some commands are turns of their own and do queue: `/compact` and `/play` call the model, and `/retry` asks it again.
+Some commands are turns of their own and do queue: `/compact` calls the model, `/retry` asks it again, and some of
+extensions have work to do.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ from typing import Literal, Protocol, get_args
 import anyio
 
 from bot import wording
-from bot.config.settings import Tools
 from threads.actor.questions import Questions
 from threads.actor.registry import Registry
 from threads.journal.records import PendingMessage
 from threads.model import Answer, Incoming, Message, ThreadId, Way
-from threads.scheduled_messages import due_of, plays
+from threads.scheduled_messages import due_of, is_command
 
 Name = Literal[
-    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "schedule",
-    "play", "help",
+    "stop", "status", "new", "model", "usage", "approve", "deny", "answer", "compact", "retry", "memory", "help",
 ]  # fmt: skip
 
 MEANINGS: Mapping[str, str] = {
@@ -35,8 +34,6 @@ MEANINGS: Mapping[str, str] = {
     "/usage": "show tokens and cost, and the limits",
     "/compact": "summarise the earlier part of this conversation to make room",
     "/memory [forget ID]": "list what I remember here, or forget a note",
-    "/schedule [cancel ID]": "list the schedules of this thread, or cancel one",
-    "/play [NAME …]": "list the playbooks, or play one; also `status`, `stop`, `skip`, `retry [STAGE]` and `at`",
     "/approve [ID] [always | AMOUNT]": "answer my question with yes; if several are open, the one with this ID",
     "/deny [ID | all | always]": "answer with no, to one or to all, or revoke what is always allowed here",
     "/answer [ID] TEXT": "answer a question that asks for words; this allows nothing",
@@ -44,15 +41,8 @@ MEANINGS: Mapping[str, str] = {
     "/help": "show this list",
 }
 
-ABOUT_A_THREAD = frozenset(
-    {"new", "compact", "retry", "approve", "deny", "answer", "memory", "schedule", "play"}
-)
+ABOUT_A_THREAD = frozenset({"new", "compact", "retry", "approve", "deny", "answer", "memory"})
 """Commands that need a thread. Some platforms also accept slash commands in a channel."""
-
-NO_SCHEDULES = (
-    "Nothing can be scheduled here: that is off. Whoever runs this bot turns it on by adding `schedule` to "
-    "`tools.enabled` in settings.json, beside those that are there (without the key: {usual})."
-)
 
 LOOK_AGAIN_S = 0.2
 """Seconds between checks whether a question is open again, for an answer that came before."""
@@ -111,45 +101,34 @@ class MemoryCommands(Protocol):
         ...
 
 
-class ScheduleCommands(Protocol):
-    """What commands do with schedules; see `bot.schedules.store.Schedules`."""
+class OwnTurns(Protocol):
+    """What commands do with turns that an extension answers itself; see `bot.host.extension.OwnTurns`."""
 
-    async def command(self, thread: ThreadId, words: str) -> str:
-        """List the thread's schedules, or cancel one. Raises `StoreUnavailable`."""
-        ...
+    def is_turn(self, thread: ThreadId, words: str) -> bool: ...
 
+    def stops(self, thread: ThreadId, words: str) -> bool: ...
 
-class PlayCommands(Protocol):
-    """What commands do with playbooks; see `bot.playbooks.commands.PlayCommands`."""
-
-    def is_playing(self, thread: ThreadId) -> bool:
-        """Return whether a stage runs in the thread now."""
-        ...
-
-    def is_turn(self, thread: ThreadId, words: str) -> bool:
-        """Return whether the words after `/play` need a turn of their own."""
-        ...
-
-    async def command(self, incoming: Incoming, words: str) -> str:
-        """Carry out a command that is no turn. Raises `StoreUnavailable`."""
-        ...
-
-    async def drop(self, thread: ThreadId) -> None:
-        """Remove the thread's run. Raises `StoreUnavailable`."""
-        ...
+    async def forget(self, thread: ThreadId) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionCommand:
     """A command that an extension brings; see `bot.host.extension.ThreadCommand`.
 
-    ``obey`` gets the words after it and returns the reply. It may raise `StoreUnavailable`.
+    ``obey`` gets the words after it and returns the reply. It may raise `StoreUnavailable`. Without it the reply is
+    ``off``. With ``own`` the extension answers the turns of the command too.
     """
 
     usage: str
     meaning: str
-    is_turn: Callable[[str], bool]
-    obey: Callable[[str, Incoming], Awaitable[str]]
+    off: str
+    needs_turn: Callable[[str], bool]
+    obey: Callable[[str, Incoming], Awaitable[str]] | None = None
+    own: OwnTurns | None = None
+
+    def is_turn(self, thread: ThreadId, words: str) -> bool:
+        """Return whether the words after it need a turn of the thread."""
+        return self.own.is_turn(thread, words) if self.own else self.needs_turn(words)
 
 
 ExtensionCommands = Mapping[str, ExtensionCommand]
@@ -186,7 +165,7 @@ class AskedQuestions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What commands act on. ``memory``, ``schedules`` and ``plays`` are None when they are off.
+    """What commands act on. ``memory`` is None when it is off.
 
     ``models`` returns the models for a message: they depend on its place and its author.
 
@@ -198,8 +177,6 @@ class Controls:
     questions: Questions
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
-    schedules: ScheduleCommands | None
-    plays: PlayCommands | None
     permissions: Permissions
     asked: AskedQuestions
     troubles: Callable[[], Sequence[str]]
@@ -209,14 +186,24 @@ class Controls:
 
     def is_control(self, command: Command, incoming: Incoming) -> bool:
         """Return whether a command is carried out at once, beside any turn."""
-        if command.name == "play" and self.plays and incoming.thread.root:
-            return not self.plays.is_turn(incoming.thread, command.words)
-        return not (self.is_turn(command) and incoming.thread.root)
+        return not (self.is_turn(command, incoming.thread) and incoming.thread.root)
 
-    def is_turn(self, command: Command) -> bool:
-        """Return whether a command needs the model, wherever it was given."""
-        theirs = None if command.name else self.extensions.get(command.typed)
-        return theirs.is_turn(command.words) if theirs else command.is_turn
+    def is_turn(self, command: Command, thread: ThreadId) -> bool:
+        """Return whether a command needs a turn of its thread, wherever it was given."""
+        theirs = self.extension_of(command)
+        return theirs.is_turn(thread, command.words) if theirs else command.is_turn
+
+    def extension_of(self, command: Command | None) -> ExtensionCommand | None:
+        """Return the extension's command that this one is, or None."""
+        return self.extensions.get(command.typed) if command and not command.name else None
+
+    def as_turn(self, incoming: Incoming) -> Incoming:
+        """Return the message of a command that is a turn, with what that turn does first."""
+        command = command_of(incoming)
+        if command and command.name == "compact":
+            return replace(incoming, first="compact", control=True)
+        theirs = self.extension_of(command)
+        return replace(incoming, first="command") if theirs and theirs.own else incoming
 
     def decides(self, who: str, asker: str) -> bool:
         """Return whether a person may decide about another person's request."""
@@ -261,20 +248,12 @@ def retried(words: str) -> tuple[str, *tuple[Way, ...]]:
 def command_of(incoming: Incoming) -> Command | None:
     """Return the command in a message.
 
-    A scheduled message has none, because a model could have written it, unless a person scheduled a playbook.
+    A scheduled message has none, because a model could have written it, unless an extension scheduled its command.
     """
     if due_of(incoming.id) is None:
         return parse(incoming.text)
-    command = parse(incoming.text) if plays(incoming.id) else None
-    return command if command and command.name == "play" else None
-
-
-def as_turn(incoming: Incoming) -> Incoming:
-    """Return the message of a command that is a turn, with what that turn does first."""
-    command = command_of(incoming)
-    if command and command.name == "compact":
-        return replace(incoming, first="compact", control=True)
-    return replace(incoming, first="play") if command and command.name == "play" else incoming
+    command = parse(incoming.text) if is_command(incoming.id) else None
+    return command if command and not command.name else None
 
 
 async def obey(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -283,12 +262,13 @@ async def obey(command: Command, pending: PendingMessage, controls: Controls) ->
     if in_channel and (command.name in ABOUT_A_THREAD or (command.name == "model" and command.words)):
         return wording.IN_ITS_THREAD
     if command.name == "":
-        if theirs := controls.extensions.get(command.typed):
-            return (
-                wording.IN_ITS_THREAD
-                if controls.is_turn(command)
-                else await theirs.obey(command.words, pending.incoming)
-            )
+        if theirs := controls.extension_of(command):
+            thread, own = pending.incoming.thread, theirs.own
+            if in_channel and (own or theirs.is_turn(thread, command.words)):
+                return wording.IN_ITS_THREAD
+            if own and own.stops(thread, command.words):
+                return await _stop(command, pending, controls)
+            return await theirs.obey(command.words, pending.incoming) if theirs.obey else theirs.off
         close = get_close_matches(command.typed, [*get_args(Name), *controls.extensions], n=1)
         hint = f" Did you mean /{close[0]}?" if close else ""
         hint += f" {wording.HOW_TO_ASK}" if in_channel else ""
@@ -311,8 +291,8 @@ async def _status(_: Command, pending: PendingMessage, controls: Controls) -> st
 
 async def _new(_: Command, pending: PendingMessage, controls: Controls) -> str:
     if await controls.registry.forget(pending.incoming.thread):
-        if controls.plays:
-            await controls.plays.drop(pending.incoming.thread)
+        for own in filter(None, (one.own for one in controls.extensions.values())):
+            await own.forget(pending.incoming.thread)
         return "I put our conversation aside. This is a fresh start."
     return "I still have something to answer here. Say /stop first, then /new."
 
@@ -342,20 +322,6 @@ async def _memory(command: Command, pending: PendingMessage, controls: Controls)
             return await controls.memory.forget(thread, note_id, pending.incoming.author.id)
         case _:
             return "Say /memory, or /memory forget and the id of a note."
-
-
-async def _schedule(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.schedules is None:
-        return NO_SCHEDULES.format(usual=", ".join(Tools.model_fields["enabled"].default))
-    return await controls.schedules.command(pending.incoming.thread, command.words)
-
-
-async def _play(command: Command, pending: PendingMessage, controls: Controls) -> str:
-    if controls.plays is None:
-        return "There are no playbooks here."
-    if command.words.split()[:1] == ["stop"] and controls.plays.is_playing(pending.incoming.thread):
-        return await _stop(command, pending, controls)
-    return await controls.plays.command(pending.incoming, command.words)
 
 
 async def _decide(command: Command, pending: PendingMessage, controls: Controls) -> str:
@@ -445,7 +411,5 @@ _ACTIONS: Mapping[str, Callable[[Command, PendingMessage, Controls], Awaitable[s
     "deny": _decide,
     "answer": _answer,
     "memory": _memory,
-    "schedule": _schedule,
-    "play": _play,
     "help": _help,
 }

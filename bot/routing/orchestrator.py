@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from bot import wording
 from bot.ports.errors import CapabilityMissing
 from bot.routing.admission import Admission
-from bot.routing.commands import Command, Controls, as_turn, command_of, obey, parse, retried, take_typed
+from bot.routing.commands import Command, Controls, command_of, obey, parse, retried, take_typed
 from bot.routing.rate_limit import RateLimiter
 from bot.routing.thread_tasks import ThreadTasks
 from threads.actor.recovery import Plan
@@ -140,7 +140,7 @@ class Orchestrator:
             self._end_together([pending], ending)
         else:
             if command:
-                pending.incoming = as_turn(pending.incoming)
+                pending.incoming = self._controls.as_turn(pending.incoming)
             try:
                 self._registry.tell(pending)
             except MailboxFull:

@@ -86,7 +86,7 @@ class Scheduler:
 
     ``has_access`` returns whether the author may use the bot, ``within_budget`` whether today's budget of scheduled
     turns has anything left. ``post_notice`` raises `PostFailed`. Only schedules of ``transports`` are delivered, and
-    with ``only_returns`` only those that let a parked playbook go on.
+    with ``only_returns`` only those by which an extension keeps a promise.
     """
 
     schedules: Schedules
@@ -175,7 +175,7 @@ class Scheduler:
     def _latest(self, schedule: Schedule, now: datetime) -> datetime | None:
         """Return the last occurrence up to *now*, or None if it is older than ``max_age_s``.
 
-        A parked playbook comes back however late it is: it was promised, and it is one-shot.
+        A promise is kept however late it is, and it is one-shot.
         """
         if schedule.is_return:
             return schedule.next_at

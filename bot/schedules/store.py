@@ -21,12 +21,15 @@ from threads.model import Author, Incoming, ThreadId
 from threads.scheduled_messages import scheduled_id, shortened
 from threads.store.json_file import JsonState, State
 
+RETURN = " return "
+"""Stands in the source of a schedule by which an extension keeps a promise."""
+
 
 class Schedule(BaseModel):
     """``source`` is the call that made it. ``times`` is the number of remaining occurrences, None without a limit.
 
     ``last_at`` is the last delivered occurrence. ``barred`` means that the thread was told that the author
-    may not use the bot any more. ``play`` means that a person scheduled a playbook, so its text is a command.
+    may not use the bot any more. ``play`` means that a person scheduled a command, and the text is one.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -48,13 +51,13 @@ class Schedule(BaseModel):
     def incoming(self, due: datetime) -> Incoming:
         """Return the message of one occurrence; it has the same id each time."""
         thread = ThreadId.parse(self.thread)
-        message_id = scheduled_id(self.id, due, play=self.play)
+        message_id = scheduled_id(self.id, due, command=self.play)
         return Incoming(message_id, thread, self.author, self.text, due.isoformat())
 
     @property
     def is_return(self) -> bool:
-        """Whether it lets a parked playbook go on. That is possible also where people can schedule nothing."""
-        return self.play and not self.cron and self.text.startswith("/play retry")
+        """Whether an extension keeps a promise by it. That is possible also where people can schedule nothing."""
+        return self.play and not self.cron and RETURN in self.source
 
     def after(self, moment: datetime) -> Schedule | None:
         """Return the schedule with its first occurrence after *moment*, or None if it is over."""
@@ -161,24 +164,6 @@ class Schedules:
             await self.save({found.id: None})
             return found
 
-    async def command(self, thread: ThreadId, words: str) -> str:
-        """Run ``/schedule [cancel ID]`` and return the reply. Raises `StoreUnavailable`."""
-        match words.split():
-            case [] | ["list"]:
-                return self.listing(thread)
-            case ["cancel", schedule_id]:
-                if cancelled := await self.cancel(thread, schedule_id.lower()):
-                    return f"Cancelled: {shortened(cancelled.text)}"
-                return f"There is no such schedule here.\n{_HINT}"
-            case _:
-                return _HINT
-
-    def listing(self, thread: ThreadId) -> str:
-        """Return the thread's schedules, one a line."""
-        found = self.in_thread(thread)
-        lines = [f"{schedule.id}: {self.describe(schedule)}" for schedule in found]
-        return "\n".join([*lines, _HINT]) if found else NO_SCHEDULES
-
     def describe(self, schedule: Schedule) -> str:
         """Return in words what is sent when."""
         now = self.now()
@@ -227,10 +212,6 @@ class Schedules:
                     f"There are {len(schedules)} schedules {whose} already, and no more are allowed.",
                     suggestion="Say so; one of them can be cancelled.",
                 )
-
-
-NO_SCHEDULES = 'Nothing is scheduled here. Ask me to, for example "remind me on Monday at 9 to call Ann".'
-_HINT = "/schedule cancel ID cancels one."
 
 
 def _unused_id(new: Schedule, known: Sequence[Schedule]) -> str:

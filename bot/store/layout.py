@@ -95,6 +95,9 @@ KINDS = (
     Kind("before-*/**", "what a restore replaced", None, Step.NEVER),
 )
 
+WRITTEN_BY_ADMIN = ("skills", "playbooks")
+"""Folders of files that others may read."""
+
 SIDECAR = ".broken"
 """Damaged lines of one of our files, set aside. Copied last."""
 

@@ -22,6 +22,7 @@ from bot.agent.prompt.user_message import UserMessages, no_memory
 from bot.budget.accounts import SpendingLedger
 from bot.config.scopes import CurrentSettings, Effective, Place
 from bot.config.settings import Settings
+from bot.host.agents import ChangeOf
 from bot.llm.policies.structured_output import FittingModels
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.model import Request
@@ -63,7 +64,7 @@ class Agents:
         if answer := await self.tool_set.prepare(turn):
             return answer
         schema = self.schema_of(turn.incoming) if self.schema_of else None
-        agent = await self.agent_for(self.current.at(Place.of(turn.incoming)))
+        agent = await self.usual(turn.incoming)
         return await replace(agent, empty=replace(agent.empty, output_schema=schema)).run(turn)
 
     async def agent_for(self, effective: Effective, tools: Collection[str] | None = None) -> Agent:
@@ -90,6 +91,21 @@ class Agents:
                 faults.append(f"scopes.{name}: {error}")
         if faults:
             raise ConfigInvalid("\n".join(faults))
+
+    async def usual(self, incoming: Incoming, tools: Collection[str] | None = None) -> Agent:
+        """Return the agent of a message's place and author."""
+        return await self.agent_for(self.current.at(Place.of(incoming)), tools)
+
+    def models_under(
+        self, change: ChangeOf, incoming: Incoming, tools: Collection[str] | None, *, chosen: bool
+    ) -> ModelChain:
+        """Return the models for a message under changed settings; see `bot.host.agents.Agents`."""
+        effective = self.current.at(Place.of(incoming))
+        chain = self.chain_for(replace(effective, settings=change(effective.settings)), tools)
+        if not chosen:
+            chain = chain.without_choices()
+            chain.check()
+        return chain
 
     def models(self, incoming: Incoming) -> ModelChain:
         """Return the models of a message's place and author."""

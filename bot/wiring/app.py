@@ -23,7 +23,7 @@ from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_an
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
-from bot.host.extension import Running, ThreadCommand, thread_commands
+from bot.host.extension import thread_commands
 from bot.host.storage import Resources, Storage
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import audio_price_fix, price_fix
@@ -33,7 +33,7 @@ from bot.observe.live_parts import LiveParts
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.routing.access import AccessControl
-from bot.routing.commands import ExtensionCommand, ExtensionCommands, as_turn
+from bot.routing.commands import ExtensionCommand, ExtensionCommands, command_of
 from bot.routing.rate_limit import RateLimiter
 from bot.schedules.scheduler import Scheduler
 from bot.store.learned_servers import LearnedServers, ServersFile
@@ -51,7 +51,6 @@ from bot.wiring.model_chain import (
     terms_of,
     used,
 )
-from bot.wiring.playbooks import Playbooks, open_playbooks
 from bot.wiring.reload import Reload
 from bot.wiring.remedy import explain_to_operator
 from bot.wiring.store import leaving, make_storage
@@ -59,7 +58,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Outgoing, ThreadId, Turn, TurnLimits
+from threads.model import Outgoing, ThreadId, Turn, TurnLimits
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -163,7 +162,6 @@ async def serve(
                 schema_of,
             )
             agents.check(settings)
-            playbooks = await open_playbooks(agents, access, resources, storage.states, settings)
             link = partial(_link, transports)
             escalation = Escalation(tasks, settings.escalation, post, link, storage.now, storage.claim_report)
             bot = _Bot(
@@ -174,7 +172,6 @@ async def serve(
                 transports,
                 outboxes,
                 agents,
-                playbooks,
                 reload,
                 escalation,
                 await storage.restored(),
@@ -245,7 +242,6 @@ class _Bot:
     transports: Sequence[Transport]
     outboxes: Mapping[str, Outbox]
     agents: Agents
-    playbooks: Playbooks
     reload: Reload | None
     escalation: Escalation
     restore: Restored | None
@@ -285,8 +281,6 @@ class _Bot:
             is_admin=self.access.is_admin,
             models=self.agents.models,
             memory=tool_set.memory,
-            schedules=tool_set.schedules,
-            plays=self.playbooks.commands,
             permissions=tool_set.approvals,
             asked=tool_set.questions,
             reader=tool_set.documents,
@@ -295,14 +289,16 @@ class _Bot:
             escalate=self.escalation.failed,
             on_feedback=tool_set.audit.record_feedback,
             on_stop=partial(record_stop, tool_set.audit),
-            extensions=extension_commands(settings, tool_set.running),
+            extensions=extension_commands(settings, tool_set),
             on_questions=tool_set.attach_open_questions,
+            unfinished=tool_set.unfinished,
         )
 
     async def run(self, turn: Turn) -> str:
-        """Answer a turn, or play its playbook."""
-        plays = as_turn(turn.incoming).first == "play" and not turn.known_answer  # also after an edit
-        return await (self.playbooks.player.run(turn) if plays else self.agents.run(turn))
+        """Answer a turn, or let the extension whose command it is."""
+        command = None if turn.known_answer else command_of(turn.incoming)  # also after an edit
+        own = self.agents.tool_set.own_turns.get(command.typed) if command and not command.name else None
+        return await (own.run(turn, self.agents) if own else self.agents.run(turn))
 
     def _explain(self, error: Exception, pending: PendingMessage, reference: str) -> str:
         """Return the text about a failure for the thread. For an admin it says how to fix it."""
@@ -338,14 +334,14 @@ class _Bot:
     def start_schedules(
         self, tasks: TaskGroup, core: Core, post: Callable[[Outgoing], Awaitable[str]]
     ) -> None:
-        """Start the tasks that send scheduled messages when they are due, or only let parked playbooks go on.
+        """Start the tasks that send scheduled messages when they are due, or only what extensions have promised.
 
         Each transport has its own: a process that serves only some of them, such as a chat in the terminal beside the
         workers, must not keep the others from sending theirs.
         """
         for transport in self.outboxes:
             scheduler = Scheduler(
-                self.agents.tool_set.returns,
+                self.agents.tool_set.schedules,
                 core.orchestrator.receive,
                 core.journal.knows,
                 self.access.allowed,
@@ -353,7 +349,7 @@ class _Bot:
                 post,
                 [transport],
                 self.current.settings.recovery.max_age_s,
-                only_returns=self.agents.tool_set.schedules is None,
+                only_returns="schedule" not in self.agents.tool_set.enabled,
             )
             tasks.start_soon(self.store.hold, f"schedules {transport}", scheduler.run, lambda: None)
 
@@ -405,21 +401,14 @@ def _resources(offload: Offload, mask: Masker, observing: Observing) -> Resource
     return Resources(PosixDisk(), offload, work, utc_now, mask, observing)
 
 
-def extension_commands(settings: Settings, running: Sequence[Running]) -> ExtensionCommands:
+def extension_commands(settings: Settings, tool_set: ToolSet) -> ExtensionCommands:
     """Return the commands of the extensions; those of one that is not open say so."""
-    obeyed = {name: obey for one in running for name, obey in one.obey.items()}
-
-    def closed(command: ThreadCommand) -> Callable[[str, Incoming], Awaitable[str]]:
-        async def say(_words: str, _incoming: Incoming) -> str:
-            return command.off
-
-        return say
-
+    obey = {name: obey for one in tool_set.running for name, obey in one.obey.items()}
+    turns = tool_set.own_turns
     return {
-        command.name: ExtensionCommand(
-            command.usage, command.meaning, command.is_turn, obeyed.get(command.name) or closed(command)
-        )
-        for command in thread_commands(settings)
+        name: ExtensionCommand(one.usage, one.meaning, one.off, one.is_turn, obey.get(name), turns.get(name))
+        for one in thread_commands(settings)
+        for name in [one.name]
     }
 
 

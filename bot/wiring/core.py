@@ -11,8 +11,8 @@ from functools import partial
 from anyio.abc import TaskGroup
 
 from bot.config.settings import Recovery
+from bot.host.extension import Unfinished
 from bot.observe.turn_events import Observing
-from bot.playbooks.commands import PlayCommands
 from bot.ports.status import UP
 from bot.routing.admission import Admission, Allowed
 from bot.routing.commands import (
@@ -22,7 +22,6 @@ from bot.routing.commands import (
     MemoryCommands,
     ModelCommands,
     Permissions,
-    ScheduleCommands,
 )
 from bot.routing.orchestrator import Orchestrator
 from bot.routing.rate_limit import RateLimiter
@@ -53,10 +52,11 @@ log = logging.getLogger(__name__)
 class Parts:
     """The parts of a core. ``outboxes`` are those of the served transports, by name.
 
-    ``models`` returns the models for a message. ``memory``, ``schedules`` and ``plays`` are None when they
-    are off, and ``reader`` when files are only stored. ``restored`` is the backup that the data folder came from.
+    ``models`` returns the models for a message. ``memory`` is None when it is off, and ``reader``
+    when files are only stored. ``restored`` is the backup that the data folder came from.
     ``explain`` returns the text about a failure for the thread, and ``escalate`` reports it to the operators.
-    ``on_questions`` gets the open questions of all threads.
+    ``on_questions`` gets the open questions of all threads. ``unfinished`` returns how far an extension came in the
+    turn of a message.
     """
 
     store: Store
@@ -74,8 +74,6 @@ class Parts:
     is_admin: Callable[[str], bool]
     models: Callable[[Incoming], ModelCommands]
     memory: MemoryCommands | None
-    schedules: ScheduleCommands | None
-    plays: PlayCommands | None
     permissions: Permissions
     asked: AskedQuestions
     reader: DocumentReader | None
@@ -86,6 +84,7 @@ class Parts:
     on_stop: Callable[[PendingMessage, int, int], None]
     extensions: ExtensionCommands = field(default_factory=dict)
     on_questions: Callable[[Questions], None] = lambda _: None
+    unfinished: Callable[[PendingMessage], Unfinished | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,6 @@ async def open_core(tasks: TaskGroup, parts: Parts) -> Core:
         actors.questions,
         parts.models,
         parts.memory,
-        parts.schedules,
-        parts.plays,
         parts.permissions,
         parts.asked,
         parts.troubles,
@@ -206,8 +203,8 @@ class _Taker:
 
 def _turn_s(parts: Parts, pending: PendingMessage) -> float:
     """Return the seconds that the turn of a message from before the start may take."""
-    play_s = parts.plays.runs.time_s(pending) if parts.plays else 0.0
-    return max(play_s, parts.limits.turn_timeout_s)
+    own = parts.unfinished(pending)
+    return max(own.time_s if own else 0.0, parts.limits.turn_timeout_s)
 
 
 def _continues(parts: Parts, pending: PendingMessage) -> bool:
@@ -215,12 +212,8 @@ def _continues(parts: Parts, pending: PendingMessage) -> bool:
     thread = pending.incoming.thread
     if _is_asked(parts, thread, pending.incoming.id):
         return True
-    if parts.plays is None:
-        return False
-    runs = parts.plays.runs
-    return _is_asked(parts, thread, runs.stage_id(pending)) or runs.continues(
-        pending, parts.recovery.max_age_s
-    )
+    own = parts.unfinished(pending)
+    return own is not None and (own.continues or _is_asked(parts, thread, own.asks_as))
 
 
 def _is_asked(parts: Parts, thread: ThreadId, message_id: str) -> bool:

@@ -28,7 +28,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.extension import Host, Running, extensions_of
+from bot.host.extension import Host, OwnTurns, Running, Unfinished, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
@@ -36,7 +36,6 @@ from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ToolError
 from bot.ports.tool import Tool, ToolContext
-from bot.routing.commands import parse
 from bot.tools.approvals import Approvals, ApprovalsFile
 from bot.tools.ask_person import AskingPermits, AskPerson
 from bot.tools.files.attach import Attach
@@ -56,6 +55,7 @@ from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.actor.questions import Questions
 from threads.errors import NewerSchema, StoreUnavailable
+from threads.journal.records import PendingMessage
 from threads.model import Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
 
@@ -87,7 +87,7 @@ class _Choice:
 class ToolSet:
     """The tools, and the parts of them that the rest of the bot uses.
 
-    ``returns`` has the schedules also where people can set none: parked playbooks come back by them.
+    ``schedules`` are open also where people can set none: extensions keep their promises by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
     or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring.
     """
@@ -102,8 +102,7 @@ class ToolSet:
     groups: dict[str, str] = field(default_factory=dict)
     off: dict[str, str] = field(default_factory=dict)
     memory: Memory | None = None
-    schedules: Schedules | None = None
-    returns: Schedules = field(init=False)
+    schedules: Schedules = field(init=False)
     skills: Skills | None = None
     running: list[Running] = field(default_factory=list)
     sandbox: str = "off"
@@ -164,6 +163,15 @@ class ToolSet:
         for one in self.running:
             message = await one.extend(incoming, message) if one.extend else message
         return message
+
+    @property
+    def own_turns(self) -> Mapping[str, OwnTurns]:
+        """Return the turns that extensions answer themselves, by the command."""
+        return {name: own for one in self.running for name, own in one.turns.items()}
+
+    def unfinished(self, pending: PendingMessage) -> Unfinished | None:
+        """Return how far an extension came in the turn of a message, or None."""
+        return next(filter(None, (own.unfinished(pending) for own in self.own_turns.values())), None)
 
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, with those of the extensions around it."""
@@ -228,6 +236,7 @@ async def open_tool_set(
     tool_set.enabled = enabled
     egress = Egress(settings.tools.private_hosts)
     fetch = WebFetch(HttpClient(egress, resources.work, agent=settings.name), tool_set.documents)
+    await _open_schedules(tool_set, settings, resources, storage.states)
     host = Host(
         settings,
         environ,
@@ -246,6 +255,10 @@ async def open_tool_set(
         web_fetch=fetch if "web_fetch" in enabled else None,
         post=post,
         offer=tool_set.offer,
+        is_admin=is_admin,
+        schedules=tool_set.schedules,
+        ledger=storage.ledger,
+        keep_workspace=storage.store.keep_workspace,
     )
     async with _open_extensions(tool_set, host):
         if "files" in enabled:
@@ -262,7 +275,6 @@ async def open_tool_set(
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
         if "skills" in enabled:
             await _skills(tool_set, settings, resources)
-        await _schedule(tool_set, settings, resources, storage.states, tools="schedule" in enabled)
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
         tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
@@ -395,30 +407,13 @@ async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) ->
         log.error("audit.lost: %s", error)  # noqa: TRY400 - the disk says why
 
 
-async def _schedule(
-    tool_set: ToolSet, settings: Settings, resources: Resources, states: States, *, tools: bool
+async def _open_schedules(
+    tool_set: ToolSet, settings: Settings, resources: Resources, states: States
 ) -> None:
-    """Open the schedules. Without *tools*, only a parked playbook comes back by them."""
     from bot.schedules.store import ScheduleLimits, Schedules, SchedulesFile  # noqa: PLC0415 - slow to import
 
     given = settings.schedule
     bounds = ScheduleLimits(given.max_per_thread, given.max_per_user)
     state = await states.open("schedules", SchedulesFile())
-    tool_set.returns = Schedules(state, resources.now, bounds)
-    await resources.offload(tool_set.returns.read_zones)
-    if not tools:
-        return
-    from bot.tools.schedule import CancelSchedule, ListSchedules, SetSchedule  # noqa: PLC0415 - off by default
-
-    tool_set.schedules = tool_set.returns
-    tool_set.add(
-        "schedule",
-        SetSchedule(
-            tool_set.schedules,
-            resources.offload,
-            lambda text: parse(text) is not None,
-            given.min_interval_minutes,
-        ),
-        ListSchedules(tool_set.schedules),
-        CancelSchedule(tool_set.schedules),
-    )
+    tool_set.schedules = Schedules(state, resources.now, bounds)
+    await resources.offload(tool_set.schedules.read_zones)

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import bot.playbooks.player
-import bot.wiring.playbooks
+import bot.extensions.playbooks.player
+import bot.extensions.playbooks.plays
 import threads.journal.journal
 from bot.budget.accounts import Account, ReservedCall
 from bot.budget.budgets import Budgets, Call, Commit, OverLimit, Pace, Policy, Reserve
 from bot.budget.ledger import Ledger as SpendingLedger
+from bot.extensions.playbooks import transitions
+from bot.extensions.playbooks.player import Player, Spending, new_run
+from bot.extensions.playbooks.run_state import Failure, Run, Sign
+from bot.extensions.playbooks.runs import Runs
 from bot.llm.policies.queue import CallQueue
-from bot.playbooks import transitions
-from bot.playbooks.player import Player, Spending, new_run
-from bot.playbooks.run_state import Failure, Run, Sign
-from bot.playbooks.runs import Runs
 from bot.ports.model import Usage
 from bot.schedules.store import Schedule, Schedules
 from tests.explorer.mutants import MUTANTS as explorer
@@ -318,7 +318,7 @@ def attempts_without_a_bound() -> Plant:
             return transitions.failed(run, failure, errors)
         return run.model_copy(update={"attempt": run.attempt + 1})
 
-    return patch.object(bot.playbooks.player, "failed", stubborn)
+    return patch.object(bot.extensions.playbooks.player, "failed", stubborn)
 
 
 def returns_without_a_bound() -> Plant:
@@ -345,10 +345,10 @@ def parked_for_ever() -> Plant:
 def money_anew_in_each_turn() -> Plant:
     """A run that comes back may spend the money of the whole playbook again, and each stage that of those before."""
 
-    async def poor(self: object, key: str) -> Spending:
+    async def poor(ledger: object, key: str) -> Spending:
         return Spending()
 
-    return patch.multiple(bot.wiring.playbooks._Money, spending=poor)
+    return patch.object(bot.extensions.playbooks.plays, "spending_of", poor)
 
 
 def money_of_a_stage_ignored() -> Plant:

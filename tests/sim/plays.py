@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 from anyio.abc import TaskGroup
@@ -20,21 +21,21 @@ from pydantic import JsonValue
 from bot.agent.prompt.compaction import INSTRUCTION
 from bot.config.scopes import CurrentSettings
 from bot.config.settings import Tools
+from bot.extensions.playbooks.definition import Playbook
+from bot.extensions.playbooks.folder import Entry
+from bot.extensions.playbooks.parsing import parse_playbook
+from bot.extensions.playbooks.plays import open_plays
 from bot.host.storage import Resources
-from bot.playbooks.definition import Playbook
-from bot.playbooks.folder import Entry
-from bot.playbooks.parsing import parse_playbook
 from bot.ports.model import Request
 from bot.ports.tool import Arguments, Tool, ToolContext
 from bot.routing.access import AccessControl
-from bot.routing.commands import as_turn
+from bot.routing.commands import ExtensionCommand, command_of
 from bot.schedules.scheduler import Scheduler
 from bot.schedules.store import Schedules, SchedulesFile
 from bot.tools.gate import Toolbox
 from bot.wiring.agents import Agents
 from bot.wiring.core import Core, Parts
 from bot.wiring.model_chain import ModelChain
-from bot.wiring.playbooks import open_playbooks
 from tests.tool_context import make_toolbox
 from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
 from threads.store.json_file import States
@@ -111,7 +112,7 @@ _VISIT = re.compile(r"(.+)\.([a-z]+)\.(\d+)\.(\d+)")
 
 
 class Shelf:
-    """A `bot.playbooks.folder.Library` in memory."""
+    """A `bot.extensions.playbooks.folder.Library` in memory."""
 
     def read_all(self) -> list[Entry]:
         return [Entry(f"{name}.yaml", playbook) for name, playbook in PLAYBOOKS.items()]
@@ -125,10 +126,8 @@ class SimTools:
     """What playbooks use of a `bot.wiring.tool_set.ToolSet`."""
 
     tools: Collection[Tool]
-    returns: Schedules
     spill: Callable[..., Awaitable[str]]
     memory: None = None
-    schedules: None = None
 
     async def extend(self, _: Incoming, message: Message) -> Message:
         """Add nothing: no extension is open."""
@@ -204,16 +203,27 @@ async def with_plays(
     """Return the parts of a core that plays too, and the schedules by which parked runs come back."""
     settings, ledger = chain.terms.settings, chain.terms.accounts.ledger
     returns = Schedules(await states.open("schedules", SchedulesFile()), parts.now)
-    current, own = CurrentSettings(settings), SimTools(tools, returns, _spill)
+    current, own = CurrentSettings(settings), SimTools(tools, _spill)
     agents = Agents(current, chain, own, SimInstructions(), parts.store, ledger, lambda tell: tell)
-    opened = await open_playbooks(agents, AccessControl(current), resources, states, settings)
-    player, usual = replace(opened.player, playbooks=Shelf()), parts.run
+    admin, keep = AccessControl(current).is_admin, parts.store.keep_workspace
+    given = {name: getattr(resources, name) for name in ("now", "offload", "work")}
+    given |= {
+        "states": states,
+        "schedules": returns,
+        "ledger": ledger,
+        "is_admin": admin,
+        "keep_workspace": keep,
+    }
+    host = SimpleNamespace(settings=settings, enabled=frozenset(), **given)
+    plays, usual = replace(await open_plays(host), playbooks=Shelf()), parts.run
 
     async def run(turn: Turn) -> str:
-        plays = as_turn(turn.incoming).first == "play" and not turn.known_answer
-        return await (player.run(turn) if plays else usual(turn))
+        command = None if turn.known_answer else command_of(turn.incoming)
+        is_play = command is not None and command.typed == "play"
+        return await (plays.run(turn, agents) if is_play else usual(turn))
 
-    return replace(parts, run=run, plays=replace(opened.commands, playbooks=Shelf())), returns
+    command = ExtensionCommand("/play", "play", "", lambda _: False, plays.command, plays)
+    return replace(parts, run=run, extensions={"play": command}, unfinished=plays.unfinished), returns
 
 
 async def _spill(workspace: Path, name: str, text: str, *, outside: bool) -> str:

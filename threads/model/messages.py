@@ -53,8 +53,8 @@ Way = Literal["compact", "new", "without-files"]
 class Incoming:
     """A message that a person sent to a thread. ``id`` is the platform's. ``sent_at`` is UTC, ISO 8601.
 
-    ``first`` changes the conversation before the message is served, or plays a playbook. Such a message gets a turn
-    of its own. If it is a ``control``, that is all it does, and no model reads it.
+    ``first`` changes the conversation before the message is served; a "command" is answered in the model's place.
+    Such a message gets a turn of its own. If it is a ``control``, that is all it does, and no model reads it.
     ``alias`` is a second id that the platform may deliver the same message with. A ``stale`` message was missed while
     the bot was down, and is too old to answer.
     ``without_files``: its person leaves out all files, also those of the lines before it.
@@ -68,7 +68,7 @@ class Incoming:
     author: Author
     text: str
     sent_at: str = ""
-    first: Way | Literal["play", ""] = ""
+    first: Way | Literal["command", ""] = ""
     control: bool = False
     via: Via = "direct"
     files: tuple[Attachment, ...] = ()

@@ -134,5 +134,5 @@ class TurnLimits:
     busy: Literal["steer", "queue"] = "steer"
 
     def turn_s(self, incoming: Incoming) -> float:
-        """Return the seconds that a turn may take. A playbook has limits of its own."""
-        return math.inf if incoming.first == "play" else self.turn_timeout_s
+        """Return the seconds that a turn may take. A command in the model's place has its own limits."""
+        return math.inf if incoming.first == "command" else self.turn_timeout_s

@@ -16,17 +16,18 @@ import click
 from bot.admin.cli.backup import backup, restore
 from bot.admin.cli.extensions import extensions
 from bot.admin.cli.health import doctor, events, status
-from bot.admin.cli.playbooks import playbooks
 from bot.admin.cli.reports import audit, dead_letters, usage, why
 from bot.admin.cli.serve import ask, chat, run
 from bot.admin.cli.setup import check, init, schema
 from bot.admin.cli.threads import threads
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
+from bot.host.invocation import Program
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
     from threads.store.json_file import States
+    from transports.base.transport import Transport
 
 EX_INTERRUPTED = 130
 
@@ -78,7 +79,7 @@ def main(ctx: click.Context) -> None:
     # Otherwise pydantic looks through every package for a plugin.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     normalize_proxies(os.environ)
-    ctx.obj = _states_beside
+    ctx.obj = Program(_states_beside, _serve)
 
 
 def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAsyncContextManager[States]:
@@ -87,8 +88,15 @@ def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAs
     return states_beside(settings, environ)
 
 
+async def _serve(settings: Settings, transport: Transport) -> None:
+    from bot.wiring.app import serve
+    from bot.wiring.chat import with_owner
+
+    await serve(with_owner(settings), {}, model=settings.model, make_transports=lambda _: [transport])
+
+
 for command in (
-    init, chat, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
+    init, chat, ask, run, status, events, check, doctor, threads, why, usage, dead_letters, audit,
     backup, restore, schema, extensions,
 ):  # fmt: skip
     main.add_command(command)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bot.admin.cli.terminal_repair import repair_terminal
+from bot.config.built_in_extensions import BUILT_IN
 from bot.host.invocation import (
     data_option,
     find_settings,
@@ -183,7 +185,7 @@ def _flag(name: str) -> str:
 )
 @click.option("--person", metavar="ID", default="", help="With --for: what holds there for this person.")
 def check(settings_file: Path | None, as_json: bool, place: str, person: str) -> None:
-    """Check the settings, the secrets they refer to, and the playbooks. Nothing is started or contacted.
+    """Check the settings, the secrets they refer to, and what extensions read. Nothing is started or contacted.
 
     It also shows what the tool profile and the policy mean together.
     """
@@ -191,8 +193,7 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
     from bot.config.transports import served
-    from bot.host.extension import transport_kinds
-    from bot.playbooks.folder import Library
+    from bot.host.extension import extensions_of, transport_kinds
     from bot.wiring.app import model_faults, model_warnings
 
     if person and not place:
@@ -202,7 +203,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
         loaded = read(find_settings(settings_file), environ=os.environ)
         faults = check_start(loaded.settings, loaded.environ, transports=True)
         faults += model_faults(loaded.settings)
-        faults += [f"playbooks: {fault}" for fault in Library.of(loaded.settings).problems()]
+        for one in extensions_of(loaded.settings):
+            faults += [f"{one.name}: {fault}" for fault in one.faults(loaded.settings)]
         warnings = model_warnings(loaded.settings)
     except ConfigInvalid as error:
         if not as_json:
@@ -245,20 +247,23 @@ def _print_place(settings: Settings, place: str, person: str, *, as_json: bool) 
         click.echo(table(found))
 
 
-@click.command()
-@click.option("--events", is_flag=True, help="Of a line of `threadfast events` instead.")
-@click.option("--playbook", is_flag=True, help="Of a playbook instead.")
-def schema(*, events: bool, playbook: bool) -> None:
+OF_EXTENSIONS = [
+    click.Option([f"--{name}", "of"], flag_value=place, help=f"Of a {name} instead.")
+    for extension in BUILT_IN.values()
+    if extension.is_here
+    for name, place in extension.schemas.items()
+]
+"""The flags of `threadfast schema` for what extensions read."""
+
+
+@click.command(params=OF_EXTENSIONS)
+@click.option(
+    "--events",
+    "of",
+    flag_value="bot.observe.event_lines:event_schema",
+    help="Of a line of `threadfast events` instead.",
+)
+def schema(of: str | None) -> None:
     """Print the JSON Schema of settings.json."""
-    if events:
-        from bot.observe.event_lines import event_schema
-
-        print_json(event_schema())
-    elif playbook:
-        from bot.playbooks.definition import json_schema as playbook_schema
-
-        print_json(playbook_schema())
-    else:
-        from bot.config.load import json_schema
-
-        print_json(json_schema())
+    module, _, function = (of or "bot.config.load:json_schema").partition(":")
+    print_json(getattr(import_module(module), function)())

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from bot.host.checks import Context, Findings
-from bot.store.layout import Step, files_of
+from bot.store.layout import WRITTEN_BY_ADMIN, Step, files_of
 from transports.shared.checks import Finding, State
 
 OPEN = stat.S_IRWXG | stat.S_IRWXO
@@ -119,7 +119,7 @@ def too_open(data: Path) -> Iterator[Path]:
         for step in Step
         if step is not Step.FILES
         for path in files_of(data, step)
-        if (_is_secret(path) if step is Step.NEVER else path.parts[0] not in ("skills", "playbooks"))
+        if (_is_secret(path) if step is Step.NEVER else path.parts[0] not in WRITTEN_BY_ADMIN)
     )
     for path in islice(ours, MOST_FILES):
         if not path.is_symlink() and path.stat().st_mode & OPEN:

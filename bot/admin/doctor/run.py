@@ -22,7 +22,7 @@ from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings, unreadable
-from bot.admin.doctor.tools import check_playbooks, check_sandbox
+from bot.admin.doctor.tools import check_sandbox
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.config.transports import served
@@ -118,7 +118,6 @@ async def all_checks(context: Context) -> list[Check]:
         *model_checks(await models_of(context.settings, context.environ)),
         Check("transcription", check_transcription),
         Check("sandbox", check_sandbox),
-        Check("playbooks", check_playbooks),
         *(check for extension in extensions_of(context.settings) for check in extension.checks(context)),
         Check("transports", check_platforms),
         *(Check(name, partial(check_platform, name)) for name in served(context.settings)),

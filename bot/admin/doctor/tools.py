@@ -1,4 +1,4 @@
-"""Checks the sandbox and the playbooks."""
+"""Checks the sandbox."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 from bot.config.scopes import enabled_anywhere
 from bot.host.checks import Context, Findings
-from bot.playbooks.folder import Library
-from bot.reports.safe_text import flat
 from transports.shared.checks import Finding, State
 
 
@@ -30,16 +28,3 @@ async def check_sandbox(context: Context) -> Findings:
         yield Finding("sandbox", "warn", sandbox.why, meaning, 'Set tools.sandbox to "auto".')
     else:
         yield Finding("sandbox", "ok", sandbox.why)
-
-
-async def check_playbooks(context: Context) -> Findings:
-    entries = await context.offload(Library.of(context.settings).read_all)
-    for entry in entries:
-        if entry.faults:
-            more = f"; and {len(entry.faults) - 1} more" if len(entry.faults) > 1 else ""
-            found = flat(f"{entry.file_name}: {entry.faults[0]}{more}")
-            fix = "Correct it. `threadfast playbooks check` lists all faults with their lines."
-            names = (entry.file_name, entry.faults[0])
-            yield Finding("playbooks", "fail", found, "Nobody can play it.", fix, names)
-    if valid := sum(not entry.faults for entry in entries):
-        yield Finding("playbooks", "ok", f"{valid} valid")

@@ -1,4 +1,4 @@
-"""Files that only their owner may change, such as skills and playbooks: they are trusted like the system prompt."""
+"""Files that only their owner may change, such as skills: they are trusted like the system prompt."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ SETTINGS = {
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
     "web": ({"transports": {"web": {}}}, "transports.web"),
+    "schedule": ({"tools": {"enabled": ["files", "schedule"]}}, "tools.enabled[1]: schedule"),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""
@@ -48,7 +49,7 @@ def without(tmp_path):
     return copied
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_of_an_extension_that_is_not_here_says_whose_it_is(without, name):
     settings, key = SETTINGS[name]
     run = without(name)
@@ -60,10 +61,19 @@ def test_a_setting_of_an_extension_that_is_not_here_says_whose_it_is(without, na
     assert listed.stdout.count("\n  brings ") == len(BUILT_IN) - 1
 
 
+def test_without_playbooks_a_play_is_an_unknown_command(without):
+    run = without("playbooks")
+    assert run("check").returncode == 0
+    said = run("chat", said="/play odd\n/new\n/help\n")
+    assert "I do not know /play." in said.stdout
+    assert "/play" not in said.stdout.partition("/help lists what I know.")[2]
+    assert run("playbooks", "list").returncode == 2
+
+
 def test_without_any_extension_the_program_starts_chats_and_explains_itself(without):
     run = without(*BUILT_IN)
     said = run("chat", said="list\n", tools={"enabled": ["files"]})
     assert said.returncode == 0, said.stderr
     assert said.stdout.strip()
     assert "console:" in run("threads", "list").stdout
-    assert "mcp" not in run("--help").stdout.split()
+    assert not {"mcp", "playbooks"} & {*run("--help").stdout.split()}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bot import wording as sentences
-from bot.playbooks.stage import failure_from
 from bot.ports.errors import AllProvidersFailed, ModelUnavailable, ToolDenied, ToolError, report
 from bot.ports.tool import error_body
 from threads import wording
@@ -57,8 +56,6 @@ def test_one_function_says_everywhere_whether_there_is_a_way_on():
             assert told.recoverable, f"{leaf.code} can be tried again, and no report may deny it"
         if isinstance(coded, ToolError):
             assert error_body(coded)["error"]["recoverable"] == told.recoverable, leaf.code
-        else:
-            assert failure_from(coded).recoverable == told.recoverable, leaf.code
     outage = AllProvidersFailed(ModelUnavailable("down"), [])
     assert report(outage, "", datetime.now(UTC)).recoverable
     assert not report(ToolDenied("no"), "", datetime.now(UTC)).recoverable

@@ -11,7 +11,7 @@ import pytest
 from bot.config.settings import Recovery
 from bot.ports.errors import ToolDenied
 from bot.schedules.scheduler import Scheduler
-from bot.schedules.store import NO_SCHEDULES, Schedule, ScheduleLimits, Schedules, SchedulesFile
+from bot.schedules.store import RETURN, Schedule, ScheduleLimits, Schedules, SchedulesFile
 from tests.sim.loop import virtual_time
 from tests.world import (
     ANN,
@@ -201,12 +201,12 @@ async def test_of_recent_missed_occurrences_the_last_comes_late(tmp_path, clock)
 async def test_a_parked_playbook_comes_back_however_late(tmp_path, clock):
     async with running_bot(tmp_path, clock=clock) as bot:
         schedule = await bot.schedules.add(
-            once("/play retry two", minutes=15).model_copy(update={"play": True})
+            once("/play retry two", source=f"r{RETURN}1", minutes=15).model_copy(update={"play": True})
         )
     clock.ahead += timedelta(days=2)
     async with running_bot(tmp_path, clock=clock) as bot:
         await anyio.sleep(30)
-        assert bot.answered == [scheduled_id(schedule.id, at(minutes=15), play=True)]
+        assert bot.answered == [scheduled_id(schedule.id, at(minutes=15), command=True)]
         assert bot.notices == []
 
 
@@ -362,7 +362,6 @@ async def test_a_zone_whose_rules_changed_moves_what_comes_next_and_one_that_is_
         await anyio.sleep(3700)
         assert len(bot.answered) == 2
         assert [s.text for s in bot.schedules.all] == ["Tell me."]
-        assert "gone" not in bot.schedules.listing(T1)
 
 
 async def test_schedules_of_a_transport_that_does_not_run_rest(tmp_path, clock):
@@ -520,17 +519,6 @@ async def test_a_damaged_file_is_put_aside_and_the_bot_starts(tmp_path, rest):
     async with running_bot(tmp_path) as bot:
         assert bot.schedules.all == ()
         assert (tmp_path / "schedules.json.broken").exists()
-
-
-async def test_the_command_lists_and_cancels(tmp_path):
-    async with running_bot(tmp_path) as bot:
-        command = bot.schedules.command
-        assert await command(T1, "") == NO_SCHEDULES
-        schedule = await bot.schedules.add(hourly(zone="Europe/Berlin"))
-        assert "next on Sun 22 Nov 13:00 Europe/Berlin" in await command(T1, "list")
-        assert "no such" in await command(T2, f"cancel {schedule.id}")
-        assert await command(T1, f"cancel {schedule.id.upper()}") == "Cancelled: Tell me."
-        assert "/schedule cancel ID" in await command(T1, "dance")
 
 
 def test_an_answer_begins_with_what_it_answers_in_one_line_that_is_not_long():

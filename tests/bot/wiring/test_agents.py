@@ -16,7 +16,6 @@ from bot.config.scopes import CurrentSettings, Place
 from bot.config.settings import Scope
 from bot.guards.redaction import Masker
 from bot.observe.turn_events import Observing
-from bot.playbooks.references import TOOLS
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.tool import Arguments
 from bot.store.model_choice import ModelChoices, ModelsFile
@@ -150,10 +149,3 @@ async def test_tools_of_a_server_reach_each_agent_that_may_have_them_also_late(t
     assert everybody == {"github__act", "tickets__act"}
     assert (some, none) == ({"github__act"}, set())
     assert {name for name in tools_of(late) if "__" in name} == some
-
-
-async def test_a_playbook_knows_the_tools_of_every_group(tmp_path, monkeypatch):
-    given = {"model": "offline/demo", "tools": {"enabled": list(TOOLS)}}
-    async with open_harness(tmp_path, monkeypatch, **given) as harness:
-        groups = harness.tools.groups
-    assert {group: tuple(sorted(t for t, g in groups.items() if g == group)) for group in TOOLS} == TOOLS

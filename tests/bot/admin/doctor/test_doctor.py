@@ -320,34 +320,6 @@ def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatc
     assert "Traceback" not in result.output
 
 
-def test_a_playbook_with_a_fault_is_told_with_its_place(settings_file, tmp_path, capsys):
-    folder = tmp_path / "data" / "playbooks"
-    folder.mkdir(parents=True, mode=0o700)
-    (tmp_path / "data").chmod(0o700)
-    for name, text in (
-        ("good.yaml", GOOD),
-        ("bad.yaml", GOOD.replace("prompt", "promt").replace("good", "bad")),
-    ):
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o600)
-    assert run(settings_file, as_json=True) == 1
-    told = [one for one in json.loads(capsys.readouterr().out)["checks"] if one["name"] == "playbooks"]
-    assert [(one["state"], one["found"][:16]) for one in told] == [
-        ("fail", "bad.yaml: stage "),
-        ("ok", "1 valid"),
-    ]
-    assert "threadfast playbooks check" in told[0]["fix"]
-
-
-GOOD = """\
-name: good
-description: A playbook.
-stages:
-  - name: only
-    act: {prompt: Do it.}
-"""
-
-
 @pytest.mark.parametrize(
     ("provider", "environ", "found"),
     [

@@ -5,11 +5,11 @@ import signal
 import anyio
 import pytest
 
+from tests.bot.extensions.playbooks.test_process import EVERYTHING_PASSED, SUCCESS, Model, place
+from tests.bot.extensions.playbooks.test_story import asked, settings, stalled, text, unrecoverable, write
 from tests.fakes import openai as o
 from tests.patience import WITHIN_S
 from tests.serving import KEYS, Chat, serving
-from tests.stories.test_playbooks import asked, settings, stalled, text, unrecoverable, write
-from tests.stories.test_playbooks_process import EVERYTHING_PASSED, SUCCESS, Model, place
 from tests.stories.test_run_process import environ, running
 
 pytestmark = pytest.mark.anyio
