@@ -133,12 +133,16 @@ def model_for(document: Document) -> type[Settings]:
     return settings_model(named, instances_in(document, installed(named).kinds))
 
 
-@cache
 def settings_model(named: tuple[str, ...] = (), instances: Instances = ()) -> type[Settings]:
     """Return the model of settings.json with the parts of these extensions; one that fails keeps its key as it is.
 
-    *instances* are the transports with a name of their own.
+    *instances* are the transports with a name of their own. The same arguments give the same model.
     """
+    return _model(named, instances)
+
+
+@cache
+def _model(named: tuple[str, ...], instances: Instances) -> type[Settings]:
     here = installed(named)
     parts = {part.path: part for part in (*here.parts, *transport_parts(here.kinds, instances))}
     for path in (f"extensions.{name}" for name in named):

@@ -105,7 +105,7 @@ def test_the_example_holds_every_key_there_is() -> None:
 def test_no_file_at_all_means_defaults_in_the_working_directory(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     loaded = load(None, environ={})
-    placed = Settings().model_copy(update={"data": tmp_path / "data"})
+    placed = settings_model()().model_copy(update={"data": tmp_path / "data"})
     assert loaded == Loaded(placed, environ={"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")})
 
 

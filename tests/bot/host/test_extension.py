@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from bot.admin.cli import main
+from bot.config import extensions
 from bot.config.built_in_extensions import BUILT_IN
-from bot.config.extensions import installed, settings_model
+from bot.config.extensions import installed
 from bot.config.load import load
 from bot.config.settings import Settings
 from bot.host.extension import extensions_of, thread_commands
@@ -69,7 +70,7 @@ def install(tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.endswith("_extension")]:
         del sys.modules[name]
     installed.cache_clear()
-    settings_model.cache_clear()
+    extensions._model.cache_clear()
 
 
 @pytest.fixture
