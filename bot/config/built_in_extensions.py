@@ -40,4 +40,5 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
+    "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

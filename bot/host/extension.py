@@ -10,12 +10,13 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | a command in threads          | ``thread_commands``, `Running`       | people in a thread                     |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
 | a sink of turn events         | ``observers``                        | a running bot                          |
 | what does not work now        | `Running.troubles`                   | status, health, `/status`              |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands of the program       | its row in `BUILT_IN`                | the command line                       |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
-| checks                        | ``checks``                           | `threadfast doctor`                    |
+| checks                        | ``checks``, ``warnings``             | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
 All of it is optional. The module of an extension is imported by every command, so whatever is slow to import stands
@@ -24,10 +25,10 @@ in its functions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bot.config.extensions import installed_for, missing_words
 from bot.config.parts import SettingsPart
@@ -38,18 +39,22 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from bot.budget.accounts import Account
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
     from bot.host.checks import Check, Context
     from bot.host.storage import Resources, Storage
+    from bot.llm.adapters.http_client import SharedHttp
+    from bot.llm.catalog import Catalog
     from bot.observe.turn_events import Sink as Observer
+    from bot.ports.model import Model
     from bot.ports.tool import Tool, ToolContext
     from bot.store.reader import SharedReader
     from bot.tools.files.write import Writer
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
-    from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
+    from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
 
@@ -101,6 +106,24 @@ class Host:
     offer: Callable[[str, Sequence[Tool]], None]
 
 
+class PlaceModels(Protocol):
+    """The models where a turn takes place. ``catalog`` knows what they cost there, ``http`` connects to them.
+
+    ``with_policies`` returns a model that an extension makes, with the budget, the retries, the keys and the queue of
+    all others, for one turn. It is made for each key of its provider; it has to reserve and commit what a call costs.
+    """
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def http(self) -> SharedHttp: ...
+
+    async def with_policies(
+        self, turn: Turn, name: str, metered: Callable[[Account, int], Model]
+    ) -> Model: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """What an extension brings to a running bot.
@@ -110,8 +133,9 @@ class Running:
     returns the reply; it may raise `threads.errors.StoreUnavailable`.
 
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
-    before the model sees it. ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call
-    signs in, by the group of the tool.
+    before the model sees it. ``to_text`` returns a file that came with a message with its text, or as it is.
+    ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of
+    the tool.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
@@ -119,6 +143,7 @@ class Running:
     troubles: Callable[[], str] = lambda: ""
     prepare: Callable[[Turn], Awaitable[str]] | None = None
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
+    to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None
     receiving: Callable[[Sink], Sink] | None = None
     sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
 
@@ -142,7 +167,8 @@ class Extension:
 
     ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
     the same for a sink of the bot's events. ``stores`` has stores by the `store.kind` that names them. ``checks``
-    returns its checks for `threadfast doctor`, and ``groups`` where tools of its own making come from.
+    returns its checks for `threadfast doctor`, ``warnings`` what is odd in settings that can be used, and ``groups``
+    where tools of its own making come from.
     """
 
     name: str
@@ -155,6 +181,7 @@ class Extension:
     stores: Mapping[str, StoreKind] = field(default_factory=dict)
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
+    warnings: Callable[[Settings], Iterable[str]] = lambda _: ()
 
 
 def extensions_of(settings: Settings) -> Sequence[Extension]:

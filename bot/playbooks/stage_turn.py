@@ -131,8 +131,8 @@ class StageTurn:
     async def attachments(self, incoming: Incoming) -> Sequence[File]:
         return await self.playing.attachments(incoming)
 
-    async def recording(self, file: File) -> bytes:
-        return await self.playing.recording(file)
+    async def bytes_of(self, file: File) -> bytes:
+        return await self.playing.bytes_of(file)
 
     async def with_text(self, file: File, text: str) -> File:
         return await self.playing.with_text(file, text)

@@ -28,7 +28,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
-from bot.host.extension import Host, Running, extensions_of
+from bot.host.extension import Host, PlaceModels, Running, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
 from bot.observe.logs import mask_in_logs
@@ -56,7 +56,7 @@ from bot.tools.web.tool import WebFetch
 from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.actor.questions import Questions
 from threads.errors import NewerSchema, StoreUnavailable
-from threads.model import Incoming, Message, Outgoing, Sink, Turn
+from threads.model import File, Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
 
 if TYPE_CHECKING:
@@ -164,6 +164,12 @@ class ToolSet:
         for one in self.running:
             message = await one.extend(incoming, message) if one.extend else message
         return message
+
+    async def read_files(self, turn: Turn, files: Sequence[File], models: PlaceModels) -> list[File]:
+        """Return files with the text of those that extensions read."""
+        for to_text in filter(None, (one.to_text for one in self.running)):
+            files = [await to_text(turn, file, models) for file in files]
+        return [*files]
 
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, with those of the extensions around it."""

@@ -103,7 +103,6 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
 async def all_checks(context: Context) -> list[Check]:
     """Return every check, in the order of the report."""
     from bot.admin.doctor.models import (  # noqa: PLC0415 - the wiring of everything: 1 s
-        check_transcription,
         model_checks,
         models_of,
     )
@@ -116,7 +115,6 @@ async def all_checks(context: Context) -> list[Check]:
         Check("records", check_records),
         Check("bot", check_running_bot),
         *model_checks(await models_of(context.settings, context.environ)),
-        Check("transcription", check_transcription),
         Check("sandbox", check_sandbox),
         Check("playbooks", check_playbooks),
         *(check for extension in extensions_of(context.settings) for check in extension.checks(context)),

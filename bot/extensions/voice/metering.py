@@ -21,9 +21,10 @@ from dataclasses import dataclass, replace
 
 from bot.budget.accounts import Account, ReservedCall
 from bot.budget.money import micros
-from bot.llm.catalog import AudioRate, audio_price_fix
+from bot.extensions.voice.prices import AudioRate, audio_price_fix
+from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.ports.errors import PriceUnknown
-from bot.ports.model import AudioUsage, Completion, ModelWrapper, Request, Usage
+from bot.ports.model import Completion, ModelWrapper, Request, Usage
 from threads.model import OnEvent
 from threads.wording import code_of
 
@@ -72,7 +73,7 @@ class MeteredTranscription(ModelWrapper):
         rate = self.rate()
         if rate is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {audio_price_fix(self.name)}")
-        most = longest(request.recording.size if request.recording else 0)
+        most = longest(request.file.size if isinstance(request, TranscriptionRequest) else 0)
         opened = await self.account.reserve(self.name, micros(rate(most)) if rate else 0)
         sent = False
 
