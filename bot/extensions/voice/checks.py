@@ -15,9 +15,8 @@ async def check_transcription(given: Transcription, context: Context) -> Finding
     """Check the key and the price. The model is not asked: there is nothing to transcribe."""
     settings = context.settings
     faults = await context.offload(partial(check_used, settings, context.environ, transports=False))
-    mine = [
-        fault for fault in faults if fault.startswith(f"providers.{given.model.partition('/')[0]}.api_key")
-    ]
+    key = f"providers.{given.model.partition('/')[0]}.api_key"
+    mine = [fault for fault in faults if fault.startswith(key)]
     if mine and context.has_all_links:
         yield Finding("transcription", "warn", f"{given.model}: {mine[0]}", "The running bot can.", AS_ROOT)
     elif mine:

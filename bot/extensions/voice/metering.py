@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bot.budget.accounts import Account, ReservedCall
+from bot.budget.accounts import Account
 from bot.budget.money import micros
 from bot.extensions.voice.prices import AudioRate, audio_price_fix
 from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
@@ -77,6 +77,11 @@ class MeteredTranscription(ModelWrapper):
         opened = await self.account.reserve(self.name, micros(rate(most)) if rate else 0)
         sent = False
 
+        def commit(charged: AudioUsage, counted: AudioUsage, code: str) -> None:
+            """Charge a call, and count only those tokens that the provider has counted."""
+            usage = Usage(input=counted.input, output=counted.output)
+            self.account.commit(opened, usage, None if rate is None else micros(rate(charged)), code)
+
         def meter(usage: Usage) -> None:
             nonlocal sent
             sent = True
@@ -86,20 +91,8 @@ class MeteredTranscription(ModelWrapper):
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
-            self._commit(opened, rate, most if sent else AudioUsage(), AudioUsage(), code)
+            commit(most if sent else AudioUsage(), AudioUsage(), code)
             raise
         counted = completion.usage if isinstance(completion.usage, AudioUsage) else AudioUsage()
-        self._commit(opened, rate, completed(counted, most), counted, "ok")
+        commit(completed(counted, most), counted, "ok")
         return completion
-
-    def _commit(
-        self,
-        opened: ReservedCall,
-        rate: AudioRate | None,
-        charged: AudioUsage,
-        counted: AudioUsage,
-        code: str,
-    ) -> None:
-        """Charge a call, and count only those tokens that the provider has counted."""
-        usage = Usage(input=counted.input, output=counted.output)
-        self.account.commit(opened, usage, None if rate is None else micros(rate(charged)), code)

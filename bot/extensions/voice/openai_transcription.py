@@ -107,13 +107,12 @@ def _seconds(value: object) -> float:
 
 def _refused(error: BaseException) -> bool:
     """Return whether the call cost nothing: it did not get there, or the provider answered with an error."""
+    causes = {type(why).__name__ for why in (error.__cause__, error.__cause__ and error.__cause__.__cause__)}
     match error:
         case ModelTimeout():
-            causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-            return "status" in error.fields or "ConnectTimeout" in {type(why).__name__ for why in causes}
+            return "status" in error.fields or "ConnectTimeout" in causes
         case ModelConnection():
-            causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-            return error.alone or "ConnectError" in {type(why).__name__ for why in causes}
+            return error.alone or "ConnectError" in causes
         case ModelUnavailable():
             return "status" in error.fields
         case ProviderError():

@@ -64,17 +64,16 @@ class Transcripts:
 
     async def _transcribe(self, turn: Turn, file: File, models: PlaceModels) -> File:
         await turn.tell(ToolStarted(LISTENING, file.name, file.path, wording.listening(file.audio)))
-        ok = False
+        heard: File | None = None
         try:
-            text = await self._text_of(turn, file, models)
-            heard = await self._with_text(turn, file, text) if text else None
-            ok = heard is not None
+            if text := await self._text_of(turn, file, models):
+                heard = await self._with_text(turn, file, text)
         except (ProviderError, PriceUnknown, OSError) as error:
             ids = {"thread_id": str(turn.incoming.thread), "message_id": turn.incoming.id}
             log.warning("transcription.failed: %s", error, extra={**ids, **error_fields(error)})
             return _unheard(file, wording.not_transcribed(error))
         finally:
-            await turn.tell(ToolFinished(LISTENING, ok, file.path))
+            await turn.tell(ToolFinished(LISTENING, heard is not None, file.path))
         return heard or _unheard(file, wording.NOTHING_SAID)
 
     async def _text_of(self, turn: Turn, file: File, models: PlaceModels) -> str:
