@@ -39,6 +39,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         stores=("postgres",),
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
+    "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

@@ -385,10 +385,6 @@ class Tools(Section):
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
     )
-    sandbox: Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"] = Field(
-        default="auto",
-        description="Where shell runs; off disables it, unsafe-host gives no protection at all.",
-    )
 
 
 class Links(Section):

@@ -12,7 +12,8 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
 | what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
 | a sink of turn events         | ``observers``                        | a running bot                          |
-| what does not work now        | `Running.troubles`                   | status, health, `/status`              |
+| what does not work now        | `Running.troubles`, `Running.off`    | status, health, `/status`              |
+| what status says of it        | `Running.facts`                      | status, the page                       |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands of the program       | its row in `BUILT_IN`                | the command line                       |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
@@ -129,7 +130,8 @@ class Running:
     """What an extension brings to a running bot.
 
     ``tools`` are its tools by group: a name in `tools.enabled`, or for tools of its own making (``GROUP__NAME``) the
-    name of where they come from. ``obey`` carries out a thread command: it gets the words after the command and
+    name of where they come from. Those that are ``off`` cannot work here, for a reason. ``facts`` are what status
+    says of it, by name. ``obey`` carries out a thread command: it gets the words after the command and
     returns the reply; it may raise `threads.errors.StoreUnavailable`.
 
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
@@ -139,6 +141,8 @@ class Running:
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
+    off: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
     obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
     troubles: Callable[[], str] = lambda: ""
     prepare: Callable[[Turn], Awaitable[str]] | None = None

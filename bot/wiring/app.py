@@ -328,7 +328,7 @@ class _Bot:
             core.journal,
             self.agents.chain.circuits,
             lambda: self.accounts().spend(),
-            self.agents.tool_set.sandbox,
+            self.agents.tool_set.facts,
             troubles,
             self.resources.mask,
             self.agents.chain.prepare,
@@ -446,8 +446,7 @@ def unpriced(settings: Settings) -> list[str]:
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in used(settings) if catalog.rate(name) is None]
     warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
-    theirs = (extension.warnings(settings) for extension in extensions_of(settings))
-    return [*warnings, *chain.from_iterable(theirs)]
+    return [*warnings, *chain.from_iterable(one.warnings(settings) for one in extensions_of(settings))]
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

@@ -16,6 +16,7 @@ SETTINGS = {
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
+    "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
