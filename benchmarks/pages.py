@@ -40,7 +40,7 @@ from threads.model import (
     TurnEvent,
     TurnSettled,
 )
-from transports.web.client import Web
+from transports.web.client import WebTransport
 from transports.web.sessions import Person
 
 TURNS, PAGES, DEAF = 50, 200, 20
@@ -68,7 +68,7 @@ class Slow(Instant):
 class Timed:
     """Notes when turns end, and shows them on the page."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: WebTransport) -> None:
         self._web, self._ends = web, dict[str, anyio.Event]()
         self.name, self.capabilities = web.name, web.capabilities
         self.post, self.find, self.serve, self.reconnected = web.post, web.find, web.serve, web.reconnected
@@ -108,7 +108,7 @@ async def _round(core: Core, room: Timed, count: int) -> tuple[list[float], floa
 
 
 @asynccontextmanager
-async def _bot(data: Path, deltas: int) -> AsyncIterator[tuple[Core, Timed, Web]]:
+async def _bot(data: Path, deltas: int) -> AsyncIterator[tuple[Core, Timed, WebTransport]]:
     data.mkdir()
     web = transport(data)
     room = Timed(web)
@@ -120,7 +120,7 @@ async def _bot(data: Path, deltas: int) -> AsyncIterator[tuple[Core, Timed, Web]
 
 
 @asynccontextmanager
-async def _pages(web: Web) -> AsyncIterator[Process]:
+async def _pages(web: WebTransport) -> AsyncIterator[Process]:
     """Open the pages from another process, and yield it once all are open."""
     cookies = {}
     for person in {place(number).channel for number in range(TURNS)}:

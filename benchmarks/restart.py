@@ -27,7 +27,7 @@ from threads.delivery import LATE_POST_S
 from threads.journal.journal import FileJournal
 from threads.journal.ports import NullTaker
 from threads.journal.records import Intent, PendingMessage, Received, Record
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.model import Message, Text
 from threads.store.checksummed_lines import encode
 from threads.store.context import Line, line_adapter
@@ -52,7 +52,7 @@ def _folders(data: Path, threads: int) -> None:
     context = b"".join(encode(line_adapter(), Line(m)) for m in (user_message(message(0, 0)), said))
     at = utc_now().isoformat(timespec="milliseconds")
     history = b"".join(
-        encode(entry_adapter(), Entry(at=at, kind=kind, message_id="0-0", text=ANSWER))
+        encode(entry_adapter(), LogEntry(at=at, kind=kind, message_id="0-0", text=ANSWER))
         for kind in ("message", "reply", "settled")
     )
     for thread in range(threads):

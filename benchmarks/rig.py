@@ -25,7 +25,6 @@ from tests.world import core_parts
 from threads.model import (
     Author,
     Incoming,
-    Limits,
     Message,
     OnEvent,
     Outcome,
@@ -35,6 +34,7 @@ from threads.model import (
     TextDelta,
     ThreadId,
     TurnEvent,
+    TurnLimits,
     TurnSettled,
 )
 from threads.store.disk import PosixDisk
@@ -44,7 +44,7 @@ from transports.base.transport import Capabilities, Transport
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
 
-LIMITS = Limits(idle_timeout_s=3600)
+LIMITS = TurnLimits(idle_timeout_s=3600)
 
 
 USAGE = Usage(1_000, 50)
@@ -128,7 +128,7 @@ async def running(
     room: Transport,
     model: OneModel,
     *,
-    limits: Limits = LIMITS,
+    limits: TurnLimits = LIMITS,
 ) -> AsyncIterator[Core]:
     """Run a bot over *data* until the block ends, with the threads and the garbage collector of the product."""
     gc.set_threshold(*COLLECT_AFTER)

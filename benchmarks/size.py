@@ -33,9 +33,9 @@ class Part:
 
 
 PARTS = {
-    "core": Part(("bot", "threads", "transports"), 32_000, 22_000, EXTENSIONS),
-    "product": Part(("bot", "threads", "transports"), 48_400, 40_000),
-    "tests": Part(("tests",), 72_800, 58_000),
+    "core": Part(("bot", "threads", "transports"), 31_600, 22_000, EXTENSIONS),
+    "product": Part(("bot", "threads", "transports"), 48_650, 40_000),
+    "tests": Part(("tests",), 72_950, 58_000),
 }
 
 

@@ -22,9 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if missing := [path for path in NOT_QUICK if not (TESTS / path).exists()]:
+        raise pytest.UsageError(f"tests/not_quick.txt names what is not there: {', '.join(missing)}")
     if config.getoption("quick"):
-        if missing := [path for path in NOT_QUICK if not (TESTS / path).exists()]:
-            raise pytest.UsageError(f"tests/not_quick.txt names what is not there: {', '.join(missing)}")
         settings.load_profile("quick")
     elif config.option.markexpr == "slow":
         settings.load_profile("others")

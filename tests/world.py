@@ -35,7 +35,6 @@ from threads.file_store import FileStore
 from threads.model import (
     Author,
     Incoming,
-    Limits,
     Message,
     OnEvent,
     Outcome,
@@ -45,6 +44,7 @@ from threads.model import (
     ThreadId,
     ToolCall,
     TurnEvent,
+    TurnLimits,
     TurnSettled,
 )
 from threads.store.attachments import AttachmentStore
@@ -316,7 +316,7 @@ def core_parts(
     files = FileStore(data, disk, offload=offload, journal_offload=journal_offload or offload, now=now)
     store = changes.get("store", files)
 
-    limits, recovery = changes.get("limits", Limits()), changes.get("recovery", Recovery())
+    limits, recovery = changes.get("limits", TurnLimits()), changes.get("recovery", Recovery())
 
     def workspace(thread: ThreadId) -> Path:
         return thread_folder(data, thread) / "workspace"

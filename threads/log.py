@@ -37,7 +37,7 @@ REPAIRED_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """One line. ``author`` is the person's id, blank for the bot. A notice that is ``closed`` was a question.
 
     ``outcome``, ``by`` and ``spent`` are for ``settled``. ``files``, their names and sizes in bytes, and ``quoted``,
@@ -62,13 +62,13 @@ class Entry:
 
 
 @cache
-def entry_adapter() -> TypeAdapter[Entry]:
+def entry_adapter() -> TypeAdapter[LogEntry]:
     """Return the validator of log lines, built on first use."""
-    return TypeAdapter(Entry)
+    return TypeAdapter(LogEntry)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class TurnWork:
     """Lines for a log by message id. Those under ``""`` are always written. ``then`` is called afterwards."""
 
     path: Path
@@ -83,28 +83,28 @@ class Log:
         self._disk, self._offload = disk, offload
         self._path = lru_cache(MAX_CHECKED)(lambda thread: folder(thread) / "log.jsonl")
         self._group = GroupWriter(self._commit)
-        self._refused: list[Work] = []
+        self._refused: list[TurnWork] = []
         self._checked: set[Path] = set()  # logs that end with a complete line
 
-    def put(self, thread: ThreadId, entries: list[Entry], then: Callable[[], None]) -> Batch[Work]:
+    def put(self, thread: ThreadId, entries: list[LogEntry], then: Callable[[], None]) -> Batch[TurnWork]:
         """Begin to append the entries. *then* is called when the kernel has them.
 
         If the disk refuses, the lines wait for the next write. The message does not fail.
         """
-        return self._group.put(Work(self._path(thread), {"": _encode(entries)}, then))
+        return self._group.put(TurnWork(self._path(thread), {"": _encode(entries)}, then))
 
     def repair(
-        self, thread: ThreadId, settled: dict[str, list[Entry]], then: Callable[[], None]
-    ) -> Batch[Work]:
+        self, thread: ThreadId, settled: dict[str, list[LogEntry]], then: Callable[[], None]
+    ) -> Batch[TurnWork]:
         """As `put`, for the entries of each message, by its id, that the log does not show as settled."""
         lines = {message_id: _encode(entries) for message_id, entries in settled.items()}
-        return self._group.put(Work(self._path(thread), lines, then))
+        return self._group.put(TurnWork(self._path(thread), lines, then))
 
     async def run(self) -> None:
         """Write until cancelled. The next start adds what was not written."""
         await self._group.run()
 
-    async def _commit(self, work: list[Work]) -> None:
+    async def _commit(self, work: list[TurnWork]) -> None:
         work = [*self._refused, *work]
         refused = await self._offload(self._write, work)
         self._refused = list(refused)[-MAX_WAITING:]
@@ -118,9 +118,9 @@ class Log:
                 len(refused) - len(self._refused),
             )
 
-    def _write(self, work: list[Work]) -> dict[Work, None]:
+    def _write(self, work: list[TurnWork]) -> dict[TurnWork, None]:
         """Append the lines, and return in their order the works that a log refused."""
-        refused: dict[Work, None] = {}
+        refused: dict[TurnWork, None] = {}
         behind = set[Path]()  # later lines must not overtake those that a log refused
         for one in work:
             try:
@@ -164,10 +164,10 @@ class Log:
         return {entry.message_id for entry in found if entry.kind == "settled"}
 
 
-def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
+def log_entries(pending: PendingMessage, end: Settled) -> list[LogEntry]:
     """Return the log entries of a settled message: what was said, asked and answered, and the outcome."""
     received, intent, message_id = pending.received, pending.intent, pending.received.message_id
-    question = Entry(
+    question = LogEntry(
         at=received.at,
         kind="message",
         message_id=message_id,
@@ -176,7 +176,7 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
         quoted=received.quoted,
         files=tuple((file.name, file.size) for file in received.files),
     )
-    outcome = Entry(
+    outcome = LogEntry(
         at=end.at,
         kind="settled",
         message_id=message_id,
@@ -187,29 +187,29 @@ def log_entries(pending: PendingMessage, end: Settled) -> list[Entry]:
         spent=end.spent,
     )
     said = [
-        Entry(at=end.at, kind="notice", message_id=message_id, text=asked.text, closed=asked.closed)
+        LogEntry(at=end.at, kind="notice", message_id=message_id, text=asked.text, closed=asked.closed)
         for asked in pending.asked
     ]
     if end.shown:
-        said.append(Entry(at=end.at, kind="reply", message_id=message_id, text=end.shown))
+        said.append(LogEntry(at=end.at, kind="reply", message_id=message_id, text=end.shown))
     if intent is None:
         return [question, *said, outcome]
     posted = pending.platform_id
     kind = "notice" if intent.post == "refusal" else intent.post
-    answer = Entry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
+    answer = LogEntry(at=end.at, kind=kind, message_id=message_id, text=intent.text, platform_id=posted)
     return [question, *said, answer, outcome]
 
 
-def _encode(entries: list[Entry]) -> bytes:
+def _encode(entries: list[LogEntry]) -> bytes:
     return b"".join(encode(entry_adapter(), entry) for entry in entries)
 
 
-def entries(disk: Disk, path: Path) -> Iterator[Entry]:
+def entries(disk: Disk, path: Path) -> Iterator[LogEntry]:
     """Return the readable lines of a log. Damaged lines are skipped. A missing file is an empty log."""
     yield from readable(read_or_empty(disk, path))
 
 
-def readable(data: bytes) -> Iterator[Entry]:
+def readable(data: bytes) -> Iterator[LogEntry]:
     """Return the entries in a log's bytes."""
     for line in scan(data).good:
         try:

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from threads.journal.ports import Taker, Write
 from threads.journal.records import Ledger, Record
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import Deleted, Edited, Incoming, Message, Outcome, StopRequest, ThreadId
 from threads.store.context import Loaded
 from threads.store.mark_file import MarkStore
@@ -101,14 +101,16 @@ class Context(Protocol):
         ...
 
 
-class History(Protocol):
+class ThreadLog(Protocol):
     """The history of each thread, for people and for search. *then* is called once an entry is written."""
 
-    def put(self, thread: ThreadId, entries: list[Entry], then: Callable[[], None]) -> object:
+    def put(self, thread: ThreadId, entries: list[LogEntry], then: Callable[[], None]) -> object:
         """Begin to append the entries of a settled message."""
         ...
 
-    def repair(self, thread: ThreadId, settled: dict[str, list[Entry]], then: Callable[[], None]) -> object:
+    def repair(
+        self, thread: ThreadId, settled: dict[str, list[LogEntry]], then: Callable[[], None]
+    ) -> object:
         """Append the entries of each message, by its id, that the history does not show as settled."""
         ...
 
@@ -120,7 +122,7 @@ class Store(Protocol):
     def journal(self) -> Journal: ...
 
     @property
-    def history(self) -> History: ...
+    def history(self) -> ThreadLog: ...
 
     async def open(self, transports: Iterable[str]) -> None:
         """Read the pending messages. Raises OSError, or `NewerSchema` if a newer version wrote them."""

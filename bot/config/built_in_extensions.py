@@ -40,6 +40,17 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
     "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
+    "slack": BuiltIn(
+        "transports.slack.extension",
+        keys=("transports.slack",),
+        commands={"manifest": "transports.slack.command:manifest"},
+    ),
+    "discord": BuiltIn("transports.discord.extension", keys=("transports.discord",)),
+    "web": BuiltIn(
+        "transports.web.extension",
+        keys=("transports.web",),
+        commands={"web": "transports.web.command:web"},
+    ),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
     "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

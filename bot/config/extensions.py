@@ -19,9 +19,10 @@ from pydantic import JsonValue
 from pydantic.fields import FieldInfo
 
 from bot.config.built_in_extensions import BUILT_IN
-from bot.config.document import Document, everywhere, object_in, path_of
+from bot.config.document import Document, everywhere, object_in, path_of, plain
 from bot.config.parts import SettingsPart, with_parts
 from bot.config.settings import Section, Settings
+from bot.config.transports import Instances, Kinds, instances_in, transport_faults, transport_parts
 
 GROUP = "threadfast.extensions"
 
@@ -35,6 +36,9 @@ class HasSettings(Protocol):
 
     @property
     def settings(self) -> Sequence[SettingsPart[Any]]: ...
+
+    @property
+    def transports(self) -> Kinds: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class Installed:
         """The parts of settings.json that they bring."""
         for extension in self.extensions.values():
             yield from extension.settings
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of transports that they bring, by name."""
+        return {name: kind for one in self.extensions.values() for name, kind in one.transports.items()}
 
     def owner_of(self, path: str) -> str:
         """Return the extension of the program that a key belongs to and that is not here; "" if there is none."""
@@ -118,11 +127,20 @@ class NoSettings(Section):
     """An extension that is named and has no settings: ``{}``."""
 
 
+def model_for(document: Document) -> type[Settings]:
+    """Return the model of a settings file: its parts are those of the extensions and transports that it names."""
+    named = named_in(document)
+    return settings_model(named, instances_in(document, installed(named).kinds))
+
+
 @cache
-def settings_model(named: tuple[str, ...] = ()) -> type[Settings]:
-    """Return the model of settings.json with the parts of these extensions; one that fails keeps its key as it is."""
+def settings_model(named: tuple[str, ...] = (), instances: Instances = ()) -> type[Settings]:
+    """Return the model of settings.json with the parts of these extensions; one that fails keeps its key as it is.
+
+    *instances* are the transports with a name of their own.
+    """
     here = installed(named)
-    parts = {part.path: part for part in here.parts}
+    parts = {part.path: part for part in (*here.parts, *transport_parts(here.kinds, instances))}
     for path in (f"extensions.{name}" for name in named):
         is_here = path.removeprefix("extensions.") in here.extensions
         form = NoSettings if is_here else JsonValue
@@ -142,15 +160,25 @@ def extension_faults(document: Document, here: Installed) -> Iterator[str]:
         yield f"extensions.{name}: {fault}"
     for part in here.parts:
         yield from part.faults(document)
-    kind = object_in(document.get("store")).get("kind")
-    if isinstance(kind, str) and (owner := here.missing_store(kind)):
-        yield f"store.kind: {missing_words(kind, owner)}"
+    yield from transport_faults(document, here.kinds)
+    for name, kind in instances_in(document, here.kinds):
+        if kind not in here.kinds:
+            yield f"{path_of(('transports', name, 'kind'))}: {_unknown_kind(kind, here)}"
+    store = object_in(document.get("store")).get("kind")
+    if isinstance(store, str) and (owner := here.missing_store(store)):
+        yield f"store.kind: {missing_words(store, owner)}"
     missing = here.missing_tools()
     for place, given in everywhere(document):
         enabled = object_in(given.get("tools")).get("enabled")
         for i, tool in enumerate(enabled if isinstance(enabled, list) else []):
             if isinstance(tool, str) and tool in missing:
                 yield f"{path_of((*place, 'tools', 'enabled', i))}: {missing_words(tool, missing[tool])}"
+
+
+def _unknown_kind(kind: str, here: Installed) -> str:
+    if f"transports.{kind}" in (key for built_in in BUILT_IN.values() for key in built_in.keys):
+        return missing_words(kind, kind)
+    return f'no platform is called "{plain(kind)}"; there are {", ".join(sorted(here.kinds))}'
 
 
 def missing_words(key: str, extension: str) -> str:

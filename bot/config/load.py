@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from itertools import islice
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from bot.config.extensions import (
     installed,
     installed_for,
     missing_words,
+    model_for,
     named_in,
     settings_model,
 )
@@ -38,6 +38,7 @@ from bot.config.settings import (
     built_in_providers,
     section_in,
 )
+from bot.config.transports import served
 from bot.ports.config_error import ConfigInvalid
 
 CREDENTIALS = "credentials"
@@ -118,8 +119,8 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
     """Load these bytes as `load` does, as the content of *path*."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     document = _parse(data, path)
-    named = named_in(document)
-    model, here = settings_model(named), installed(named)
+    here = installed(named_in(document))
+    model = model_for(document)
     settings, faults, unknown = _validate(data, model)
     faults += [*repeated_faults(data), *_cross_faults(document), *extension_faults(document, here)]
     if settings is None or faults:
@@ -166,14 +167,14 @@ def references(settings: Settings) -> dict[str, str]:
     for name, provider in settings.providers.items():
         found[f"providers.{name}.api_key"] = provider.api_key
         found |= {f"providers.{name}.api_keys[{n}]": key for n, key in enumerate(provider.api_keys)}
-    if slack := settings.transports.slack:
-        found["transports.slack.bot_token"] = slack.bot_token
-        found["transports.slack.app_token"] = slack.app_token
-    if discord := settings.transports.discord:
-        found["transports.discord.token"] = discord.token
+    here = installed_for(settings)
+    for name, given in served(settings).items():
+        found |= {
+            f"transports.{name}.{key}": getattr(given, key) for key in here.kinds[given.kind].settings.secrets
+        }
     if settings.store.kind != "files":
         found["store.dsn"] = settings.store.dsn
-    for part in installed_for(settings).parts:
+    for part in here.parts:
         found |= {f"{part.path}.{path}": value for path, value in part.references(part.of(settings)).items()}
     return {path: reference for path, reference in found.items() if reference}
 
@@ -230,15 +231,21 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
         try:
             resolve_secret(known[path], environ)
         except ConfigInvalid as error:
-            faults.append(f"{path}: {error}{_setup_hint(path)}")
+            faults.append(f"{path}: {error}{_setup_hint(path, settings)}")
     return [*faults, *_keyless(settings, theirs)]
 
 
-def _setup_hint(path: str) -> str:
+def _setup_hint(path: str, settings: Settings) -> str:
     """Return which setup stores a missing secret, or a blank."""
-    section, _, rest = path.partition(".")
-    platform = {"providers": "", "transports": f" {rest.partition('.')[0]}"}.get(section)
-    return "" if platform is None else f", or let `threadfast init{platform}` ask for it and store it"
+    section, name, *_ = path.split(".")
+    if section == "transports":
+        kind = served(settings)[name].kind
+        platform = f" {kind}" if kind == name else f" {kind} --as {name}"
+    elif section == "providers":
+        platform = ""
+    else:
+        return ""
+    return f", or let `threadfast init{platform}` ask for it and store it"
 
 
 def _keyless(settings: Settings, models: Iterable[str]) -> Iterator[str]:
@@ -250,7 +257,11 @@ def _keyless(settings: Settings, models: Iterable[str]) -> Iterator[str]:
 
 def json_schema() -> dict[str, JsonValue]:
     """Return the JSON Schema of settings.json; the same for the same version of the program."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **settings_model().model_json_schema()}
+    schema = settings_model().model_json_schema()
+    transports = schema["$defs"]["Transports"]
+    forms = [given["anyOf"][0] for given in transports["properties"].values()]
+    transports["additionalProperties"] = {"anyOf": forms, "required": ["kind"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _read(path: Path, limit: int, subject: str, missing: str) -> bytes:
@@ -327,6 +338,8 @@ def _unknown_key(location: tuple[str | int, ...], root: type[Section], here: Ins
         section = (section_in(field.annotation) if field else None) or section
     known = [field.alias or name for name, field in section.model_fields.items()]
     hint = near(str(location[-1]), known)
+    if location[:-1] == ("transports",):
+        hint += ', and a name of your own says what it is, as in "kind": "slack"'
     return f"{path}: unknown key{hint and f'; {hint}'}"
 
 
@@ -358,7 +371,6 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
         *_param_faults(document, providers),
-        *_web_faults(object_in(object_in(document.get("transports")).get("web"))),
     ]
 
 
@@ -417,27 +429,3 @@ def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, Jso
     for path, provider, entry, priced in places:
         params = object_in(object_in(entry).get("params"))
         yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)
-
-
-def _web_faults(web: Mapping[str, JsonValue]) -> Iterator[str]:
-    """Check that nobody on the way can read along: a page that other machines reach needs TLS."""
-    certificate, key, public_url = (web.get(name) for name in ("tls_certificate", "tls_key", "public_url"))
-    if (certificate is None) != (key is None):
-        yield "transports.web: tls_certificate and tls_key go together"
-    if isinstance(public_url, str) and not public_url.startswith(
-        ("https://", "http://127.", "http://localhost")
-    ):
-        yield "transports.web.public_url: must be an https address"
-    host = web.get("host", "127.0.0.1")
-    if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:
-        yield (
-            "transports.web.host: other machines can reach this address; give tls_certificate and tls_key, or, "
-            "behind a reverse proxy with TLS, public_url"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

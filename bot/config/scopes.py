@@ -3,6 +3,7 @@
 | scope            | covers                                                  |
 |------------------|---------------------------------------------------------|
 | none             | everything: the keys outside of ``scopes``              |
+| ``slack``        | all of one transport, by its name in ``transports``     |
 | ``slack:T1``     | a workspace                                             |
 | ``discord:G1``   | a guild; ``discord:@me`` is all direct messages         |
 | ``slack:T1:C1``  | a channel                                               |
@@ -58,7 +59,7 @@ class Place:
     def scopes(self) -> tuple[str, ...]:
         """Return the names of the scopes that can cover it, the most specific last."""
         workspace = f"{self.transport}:{self.workspace}"
-        return workspace, f"{workspace}:{self.channel}", f"user:{self.person}"
+        return self.transport, workspace, f"{workspace}:{self.channel}", f"user:{self.person}"
 
 
 @dataclass(frozen=True, eq=False)

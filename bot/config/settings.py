@@ -21,18 +21,16 @@ WEEK_S = 7 * 24 * 3600
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+")
 PLAIN = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+/[^\s\x00-\x1f\x7f-\x9f]+")
-SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
-CHANNEL = re.compile(r"[a-z]+:[^\s:]*:[^\s:]+")
+CHANNEL = re.compile(r"[a-z][a-z0-9_-]*:[^\s:]*:[^\s:]+")
 TEXT = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]*")
-SCOPE = re.compile(
-    r"user:[^\s\x00-\x1f]+|(?!slack:[CDG][A-Z0-9]{6,}$)(slack|discord|web|console):[^\s:]+(:[^\s:]+)?"
-)
-"""A channel of Slack alone would be taken for a workspace, which never writes."""
+SCOPE = re.compile(r"user:[^\s\x00-\x1f]+|(?!user\b)[a-z][a-z0-9_-]{0,30}(:[^\s:]+){0,2}")
 
 WEB_ADDRESS = re.compile(r"(https?|wss?)://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[!$->A-~]*)?")
 
 
-def _matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
+def matches(pattern: re.Pattern[str], words: str) -> AfterValidator:
+    """Return a check of a whole text; its fault says *words*."""
+
     def check(value: str | Path) -> str | Path:
         if not pattern.fullmatch(str(value)):
             raise PydanticCustomError("form", words)
@@ -49,22 +47,22 @@ def _no_secret(value: str) -> str:
 
 Secret = Annotated[
     str,
-    _matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
+    matches(REFERENCE, 'must be "env:NAME" or "file:PATH": never write the secret itself here'),
     AfterValidator(_no_secret),
     Field(json_schema_extra={"pattern": "^(env|file):"}),
 ]
-ModelName = Annotated[str, _matches(MODEL_NAME, 'must be "provider/model"')]
+ModelName = Annotated[str, matches(MODEL_NAME, 'must be "provider/model"')]
 Url = Annotated[
     str,
-    _matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
+    matches(WEB_ADDRESS, "must be a plain http(s) or ws(s) address, with no user, query or fragment"),
 ]
-Name = Annotated[str, _matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
+Name = Annotated[str, matches(PLAIN, "must be some text, without control characters"), Field(max_length=200)]
 Text = Annotated[
     str,
-    _matches(TEXT, "must be some text, without control characters but line breaks and tabs"),
+    matches(TEXT, "must be some text, without control characters but line breaks and tabs"),
     Field(max_length=64_000),
 ]
-Folder = Annotated[Path, _matches(PLAIN, "must be a path, without control characters")]
+Folder = Annotated[Path, matches(PLAIN, "must be a path, without control characters")]
 Names = tuple[Name, ...]
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -260,7 +258,7 @@ class Failover(Section):
 
 
 class Escalation(Section):
-    channel: Annotated[Name, _matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
+    channel: Annotated[Name, matches(CHANNEL, 'must be "transport:workspace:channel"')] | None = Field(
         default=None,
         description="Channel for failures of all models, and for transports that disconnect and come back: "
         '"slack:T1:C1".',
@@ -490,80 +488,16 @@ class Scope(Section):
 
 ScopeName = Annotated[
     str,
-    _matches(
+    matches(
         SCOPE,
-        'must be "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD", "discord:GUILD:CHANNEL" or "user:ID" '
-        "(Slack's ids of teams begin with T or E)",
+        'must be a transport, as "slack", a part of it, as "slack:TEAM", "slack:TEAM:CHANNEL", "discord:GUILD" or '
+        '"discord:GUILD:CHANNEL", or "user:ID"',
     ),
 ]
 
 
-class Prompt(Section):
-    """One of the prompts that Slack offers in a new conversation."""
-
-    title: Annotated[Name, Field(max_length=75)] = Field(description="Text on the button.")
-    message: Name = Field(description="Message that pressing it sends.")
-
-
-class Slack(Section):
-    bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
-    app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
-    command: Annotated[str, _matches(SLASH, "must be a slash and lower case letters")] | None = Field(
-        default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
-    )
-    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
-        default=(
-            Prompt(title="What can you do?", message="What can you do for me here?"),
-            Prompt(title="Summarise a text", message="Summarise the text that I send next."),
-        ),
-        description="Offered in a new conversation, at most four.",
-    )
-    feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
-    stream_in_channels: bool = Field(
-        default=True, description="Stream there too: the asker sees it live, the others when it is whole."
-    )
-    bots: Names = Field(default=(), description="Ids of other bots that it answers.")
-
-
-class Discord(Section):
-    token: Secret = Field(default="env:DISCORD_TOKEN", description="Reference to the bot token.")
-    api_base_url: Url | None = Field(default=None, description="Ends in /api/v10; null uses Discord's own.")
-    gateway_url: Url | None = Field(default=None, description="Gateway address; null uses Discord's own.")
-    streaming: Literal["edits", "progress", "off"] = Field(
-        default="edits", description="While a turn runs: the text as it grows, what its tools do, or nothing."
-    )
-    reactions: bool = Field(default=True, description="Mark messages as taken, done and failed.")
-    typing: bool = Field(default=True, description="Show that the bot is typing.")
-    feedback: bool = Field(default=False, description="Thumbs under each answer, kept in the audit.")
-    in_place: Names = Field(
-        default=(), description="Channel ids where a mention is answered by a reply, without a thread."
-    )
-    bots: Names = Field(default=(), description="Ids of other bots that it answers when they mention it.")
-
-
-class Web(Section):
-    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
-
-    host: Name = Field(
-        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
-    )
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
-    public_url: Url | None = Field(
-        default=None, description="What people type when a reverse proxy stands before the page."
-    )
-    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
-    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
-    files: Folder | None = Field(
-        default=None,
-        description="Folder of the files that people and the bot send; null is `web` in the data folder.",
-    )
-
-
 class Transports(Section):
-    slack: Slack | None = Field(default=None, description="Served if present; null is not served.")
-    discord: Discord | None = Field(default=None, description="Served if present; null is not served.")
-    web: Web | None = Field(default=None, description="Served if present; null is not served.")
+    """The chat platforms that are served, each under its name. `bot.config.transports` has what a name may mean."""
 
 
 class Store(Section):

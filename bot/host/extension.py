@@ -8,6 +8,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 |-------------------------------|--------------------------------------|----------------------------------------|
 | its part of settings.json     | ``settings``                         | `check`, every start, `schema`         |
 | a command in threads          | ``thread_commands``, `Running`       | people in a thread                     |
+| a chat platform               | ``transports``                       | `run`, `init`, `doctor`, `check`       |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
 | what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
@@ -31,9 +32,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bot.config.extensions import installed_for, missing_words
+from bot.config.extensions import installed, installed_for, missing_words
 from bot.config.parts import SettingsPart
+from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
+from bot.config.transports import TransportSettings
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -44,12 +47,15 @@ if TYPE_CHECKING:
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
-    from bot.host.checks import Check, Context
+    from bot.host.checks import Check, Context, Findings
+    from bot.host.setup import PlatformSetup
     from bot.host.storage import Resources, Storage
     from bot.llm.adapters.http_client import SharedHttp
     from bot.llm.catalog import Catalog
+    from bot.observe.event_stream import EventStream
     from bot.observe.turn_events import Sink as Observer
     from bot.ports.model import Model
+    from bot.ports.status import Status
     from bot.ports.tool import Tool, ToolContext
     from bot.store.reader import SharedReader
     from bot.tools.files.write import Writer
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
     from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
+    from transports.base.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,44 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
+class TransportHost:
+    """What a transport is made of. ``name`` is what the settings call it, and ``given`` its part of them.
+
+    ``models`` are those that a thread may choose. ``count_unread`` counts what people see and the bot cannot read, by
+    its kind. ``status`` and ``events`` are those of this process. ``on_open``, if somebody started the program by
+    hand, is called with a link to what is served.
+    """
+
+    name: str
+    given: Any
+    current: CurrentSettings
+    environ: Mapping[str, str]
+    storage: Storage
+    models: Sequence[str]
+    count_unread: Callable[[str], None]
+    status: Callable[[], Status | None]
+    events: EventStream
+    on_open: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransportKind:
+    """A chat platform. The settings may name it several times, each with its own part of them.
+
+    ``open`` makes a transport; it raises `ConfigInvalid` for a secret that cannot be read. ``checks`` looks at the
+    transport of a name for `doctor`, and may raise the same. ``about`` says in a few words what is served by its name
+    and settings, and ``needs`` what has to be in the environment. ``setup`` is how `threadfast init` sets one up.
+    """
+
+    settings: TransportSettings
+    open: Callable[[TransportHost], Transport]
+    checks: Callable[[Context, str], Findings]
+    about: Callable[[str, Any], str] = lambda name, _: name
+    needs: str = ""
+    setup: Callable[[], PlatformSetup] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreKind:
     """Where everything is kept in place of files: one store that many workers share.
 
@@ -169,16 +214,17 @@ class StoreKind:
 class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
-    ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
-    the same for a sink of the bot's events. ``stores`` has stores by the `store.kind` that names them. ``checks``
-    returns its checks for `threadfast doctor`, ``warnings`` what is odd in settings that can be used, and ``groups``
-    where tools of its own making come from.
+    ``transports`` are chat platforms by the name of their kind. ``open`` is a block around the running bot; it yields
+    None where the settings ask for nothing. ``observers`` is the same for a sink of the bot's events. ``stores`` has
+    stores by the `store.kind` that names them. ``checks`` returns its checks for `threadfast doctor`, ``warnings``
+    what is odd in settings that can be used, and ``groups`` where tools of its own making come from.
     """
 
     name: str
     about: str
     page: str = ""
     settings: Sequence[SettingsPart[Any]] = ()
+    transports: Mapping[str, TransportKind] = field(default_factory=dict)
     thread_commands: Sequence[ThreadCommand] = ()
     open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None
@@ -191,6 +237,13 @@ class Extension:
 def extensions_of(settings: Settings) -> Sequence[Extension]:
     """Return the extensions that serve these settings."""
     return [one for one in installed_for(settings).extensions.values() if isinstance(one, Extension)]
+
+
+def transport_kinds(settings: Settings | None = None) -> Mapping[str, TransportKind]:
+    """Return the chat platforms by name: all of the program, and those that the settings name."""
+    here = installed_for(settings) if settings else installed()
+    mine = (one for one in here.extensions.values() if isinstance(one, Extension))
+    return {name: kind for one in mine for name, kind in one.transports.items()}
 
 
 def store_kind(settings: Settings) -> StoreKind | None:

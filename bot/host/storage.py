@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,10 +13,13 @@ from bot.guards.redaction import Masker
 from bot.observe.audit import Append, AuditRecord, ignore
 from bot.observe.turn_events import Observing
 from bot.store.restored_answers import Restored
+from threads.model import ThreadId
 from threads.ports import Store
 from threads.store.disk import Disk, Offload
 from threads.store.json_file import States
-from transports.web.relay import Notices
+from transports.base.notices import Notices
+
+log = logging.getLogger(__name__)
 
 Claim = Callable[[str, float], Awaitable[bool]]
 """Returns whether this process is to report something: no other one did so within so many seconds."""
@@ -62,3 +66,19 @@ class Storage:
     """Returns what is wrong with the store now, for people; blank if nothing is."""
     claim_report: Claim = always
     """Returns whether this process is to report something to the operators."""
+
+
+async def recent_threads(store: Store, transport: str, within_s: float, most: int) -> Sequence[ThreadId]:
+    """Return the recent threads of a transport.
+
+    If they are unknown, the bot starts without: only older threads are not caught up.
+    """
+    try:
+        return await store.recent(transport, within_s, most)
+    except OSError as error:
+        log.error(  # noqa: TRY400 - the disk says why
+            "transport.recent_unknown: the recent threads of %s cannot be listed, going on without: %s",
+            transport,
+            error,
+        )
+        return []

@@ -27,7 +27,7 @@ from pydantic import JsonValue
 
 from bot.guards.redaction import Masker
 from bot.observe.event_lines import KINDS, encode
-from bot.observe.event_stream import EventStream, Wanted
+from bot.observe.event_stream import EventStream, WantedKinds
 from bot.observe.logs import cleaned
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.En
 class Following:
     """A request: which events, after which number, and whether to go on with new ones."""
 
-    wanted: Wanted
+    wanted: WantedKinds
     since: int | None
     follow: bool
 
@@ -71,7 +71,7 @@ class EventServer:
             return "since must be the seq of an event"
         if self.followers >= MOST_FOLLOWERS:
             return f"{MOST_FOLLOWERS} others follow the events already"
-        wanted = Wanted(frozenset(given.get("kind", ())), given.get("thread", [""])[-1])
+        wanted = WantedKinds(frozenset(given.get("kind", ())), given.get("thread", [""])[-1])
         return Following(wanted, int(since) if since else None, "follow" in given)
 
     async def stream(self, stream: ByteStream, peer: h11.Connection, asked: Following) -> None:

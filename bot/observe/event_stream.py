@@ -54,7 +54,7 @@ _Event = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedKinds:
     """Which events to read: of these kinds, and of this thread (its id, or the end of it). Empty is all."""
 
     kinds: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ class Wanted:
         )
 
 
-EVERYTHING = Wanted()
+EVERYTHING = WantedKinds()
 
 
 class EventStream:
@@ -112,7 +112,7 @@ class EventStream:
             self._news = None
 
     async def read(
-        self, wanted: Wanted = EVERYTHING, since: int | None = None, *, follow: bool = True
+        self, wanted: WantedKinds = EVERYTHING, since: int | None = None, *, follow: bool = True
     ) -> AsyncGenerator[Sequence[EventLine], None]:
         """Yield the lines after the number *since*, some at a time; without *follow* only those that are there."""
         self._thread = threading.get_ident()

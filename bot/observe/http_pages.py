@@ -15,11 +15,11 @@ request within 5 s, and at most 16 are served at once. Anything else is closed. 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from json import dumps
 
 import anyio
 import h11
@@ -40,29 +40,29 @@ _GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.En
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HttpPage:
     body: bytes
     status: int = 200
     kind: str = PLAIN
 
 
-Pages = Mapping[str, Callable[[], Page]]
+Pages = Mapping[str, Callable[[], HttpPage]]
 Metrics = Callable[[Status], tuple[bytes, str]]
 """Returns what Prometheus reads, and its content type."""
 
 
 def pages(watchdog: Watchdog, metrics: Metrics | None) -> Pages:
-    def verdict(trouble: str) -> Page:
-        return Page(f"{trouble or 'ok'}\n".encode(), 503 if trouble else 200)
+    def verdict(trouble: str) -> HttpPage:
+        return HttpPage(f"{trouble or 'ok'}\n".encode(), 503 if trouble else 200)
 
-    def scrape(metrics: Metrics) -> Page:
+    def scrape(metrics: Metrics) -> HttpPage:
         body, kind = metrics(watchdog.status())
-        return Page(body, kind=kind)
+        return HttpPage(body, kind=kind)
 
     own: Pages = {
         "/healthz": lambda: verdict(watchdog.fault),
         "/readyz": lambda: verdict(watchdog.unready),
-        "/status": lambda: Page(json.dumps(watchdog.status().document()).encode(), kind="application/json"),
+        "/status": lambda: HttpPage(dumps(watchdog.status().document()).encode(), kind="application/json"),
     }
     return own if metrics is None else {**own, "/metrics": lambda: scrape(metrics)}
 
@@ -104,7 +104,7 @@ class PageServer:
             wanted = self._events.parse(query)
             if not isinstance(wanted, str):
                 return partial(self._events.stream, stream, peer, wanted)
-            page = Page(f"{wanted}\n".encode(), 400)
+            page = HttpPage(f"{wanted}\n".encode(), 400)
         else:
             page = self._page(event)
         headers = {
@@ -119,19 +119,19 @@ class PageServer:
         await stream.send(response)
         return None
 
-    def _page(self, request: h11.Request) -> Page:
+    def _page(self, request: h11.Request) -> HttpPage:
         if self._checks_host and _host(request) not in LOOPBACK:
-            return Page(b"use a loopback host name\n", 403)
+            return HttpPage(b"use a loopback host name\n", 403)
         if request.method not in (b"GET", b"HEAD"):
-            return Page(b"this page is read-only\n", 405)
+            return HttpPage(b"this page is read-only\n", 405)
         page = self._pages.get(request.target.decode("ascii").partition("?")[0])
         if page is None:
-            return Page(b"no such page\n", 404)
+            return HttpPage(b"no such page\n", 404)
         try:
             return page()
         except Exception:  # the boundary of a page: a failing page must not end the bot
             log.exception("health.page_failed")
-            return Page(b"this page failed; see the log\n", 500)
+            return HttpPage(b"this page failed; see the log\n", 500)
 
 
 def _host(request: h11.Request) -> str:

@@ -44,11 +44,11 @@ class PlaceReport:
 
 
 def place_of(text: str, person: str) -> Place | None:
-    """Parse "transport:workspace" or "transport:workspace:channel". Returns None for anything else."""
+    """Parse "transport", "transport:workspace" or "transport:workspace:channel". Returns None for anything else."""
     if not SCOPE.fullmatch(text) or text.startswith("user:"):
         return None
-    transport, workspace, *channel = text.split(":")
-    return Place(transport, workspace, "".join(channel), person)
+    transport, workspace, channel = [*text.split(":"), "", ""][:3]
+    return Place(transport, workspace, channel, person)
 
 
 def report(settings: Settings, place: Place) -> PlaceReport:

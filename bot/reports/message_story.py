@@ -12,7 +12,7 @@ from bot.reports.safe_text import flat, plain
 from bot.reports.thread import ToolUse, entries, in_json, journal, tools_used
 from bot.store.reader import Reader, Thread
 from threads.journal.records import Intent, Posted, Received, Record, Settled, Started
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import ThreadId, message_key, with_quoted
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _from_log(reader: Reader, thread: Thread, word: str, about: set[str]) -> Fou
     return found
 
 
-def _of_entry(entry: Entry) -> Event:
+def _of_entry(entry: LogEntry) -> Event:
     ref = f" (ref {entry.correlation_id})" if entry.correlation_id else ""
     match entry.kind:
         case "message":

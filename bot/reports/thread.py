@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from bot.reports.line_reader import Damage, records
 from bot.store.reader import Reader, Thread, Wait
 from threads.journal.records import Received, Record, Settled, record_adapter
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.model import ToolCall, ToolResult, with_quoted
 from threads.store.context import line_adapter
 
@@ -55,7 +55,7 @@ def entries(
     last: int | None = None,
     having: Sequence[bytes] = (),
     wait: Wait | None = None,
-) -> Iterator[Entry]:
+) -> Iterator[LogEntry]:
     """Return the lines of a thread's log, those of its last messages, or those that hold one of these pieces.
 
     With *wait* it never ends: whenever there is no more, it waits and looks again.
@@ -166,7 +166,7 @@ def waiting(reader: Reader, thread: str) -> list[Received]:
     return list(found.values())
 
 
-def as_value(entry: Entry, used: Sequence[ToolUse]) -> dict[str, object]:
+def as_value(entry: LogEntry, used: Sequence[ToolUse]) -> dict[str, object]:
     """Return a line for JSON; a message comes with the tools that were *used* for it."""
     value = asdict(entry)
     del value["v"]

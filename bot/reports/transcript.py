@@ -10,7 +10,7 @@ from typing import Literal, TextIO
 from bot.reports.safe_text import flat, line, plain
 from bot.reports.thread import ToolUse, as_value
 from bot.store.reader import WorkspaceFile
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import with_quoted
 
 BOT = "Threadfast"
@@ -28,12 +28,12 @@ class Transcript:
     """A thread: its log's lines, the tools used for each message, its files, and what hides secrets in all of it."""
 
     thread: str
-    entries: Iterable[Entry]
+    entries: Iterable[LogEntry]
     used: Mapping[str, Sequence[ToolUse]]
     files: Sequence[WorkspaceFile]
     mask: Mask
 
-    def value(self, entry: Entry) -> object:
+    def value(self, entry: LogEntry) -> object:
         """Return a line for JSON."""
         return mask_strings(as_value(entry, self.used.get(entry.message_id, ())), self.mask)
 
@@ -80,7 +80,7 @@ def pieces(transcript: Transcript) -> Iterator[Piece]:
             yield Piece("tool", f"{plain(one.tool)} {arguments}{failed}", style)
 
 
-def _outcome(entry: Entry) -> str:
+def _outcome(entry: LogEntry) -> str:
     by = f" with {plain(entry.by)}" if entry.by else ""
     code = f", {entry.code}" if entry.code else ""
     ref = f"  (ref {entry.correlation_id})" if entry.correlation_id else ""

@@ -69,7 +69,7 @@ KINDS = (
     Kind("questions.json", "questions to people, and their answers", 1, Step.STATE),
     Kind("playbooks.json", "the last run of a playbook in each thread", 1, Step.STATE),
     Kind("mcp.json", "what MCP servers offer", 1, Step.STATE),
-    Kind("discord-commands.json", "which commands Discord was told of", 1, Step.STATE),
+    Kind("*-commands.json", "which commands Discord was told of", 1, Step.STATE),
     Kind("MEMORY.md", "what is always known", None, Step.STATE),
     Kind("IDENTITY.md", "who the bot is, written by the admin", None, Step.STATE),
     Kind("channels/*/*/MEMORY.md", "what is known in a channel", None, Step.STATE),

@@ -63,7 +63,7 @@ Way = Literal["retry", "sign in", "other input", "go on without"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RecoveryOffer:
     """``may_have_run``: the call may have had effects before it failed. ``at``: the failure at which to ask."""
 
     ways: tuple[Way, ...]
@@ -71,16 +71,16 @@ class Offer:
     may_have_run: bool = False
 
 
-OFFERS: Mapping[str, Offer] = {
-    "mcp_unavailable": Offer(("retry", "go on without"), 1, may_have_run=True),
-    "tool_timeout": Offer(("retry", "other input", "go on without"), 2, may_have_run=True),
-    "tool_rate_limited": Offer(("retry", "go on without"), 2),
-    "tool_not_found": Offer(("other input", "go on without"), 2),
-    SignInNeeded.code: Offer(("sign in", "other input", "go on without"), 1),
+OFFERS: Mapping[str, RecoveryOffer] = {
+    "mcp_unavailable": RecoveryOffer(("retry", "go on without"), 1, may_have_run=True),
+    "tool_timeout": RecoveryOffer(("retry", "other input", "go on without"), 2, may_have_run=True),
+    "tool_rate_limited": RecoveryOffer(("retry", "go on without"), 2),
+    "tool_not_found": RecoveryOffer(("other input", "go on without"), 2),
+    SignInNeeded.code: RecoveryOffer(("sign in", "other input", "go on without"), 1),
 }
 
 
-_OFFERED: Mapping[RecoveryChoice, Mapping[str, Offer]] = {
+_OFFERED: Mapping[RecoveryChoice, Mapping[str, RecoveryOffer]] = {
     "sign_in": {SignInNeeded.code: OFFERS[SignInNeeded.code]},
     "ask": OFFERS,
     "model": {},

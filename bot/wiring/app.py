@@ -59,7 +59,7 @@ from bot.wiring.tool_set import ToolSet, open_tool_set
 from threads import wording
 from threads.errors import TransportFatal, TransportRejected
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Limits, Outgoing, ThreadId, Turn
+from threads.model import Incoming, Outgoing, ThreadId, Turn, TurnLimits
 from threads.ports import Store
 from threads.store.attachments import AttachmentStore
 from threads.store.data_folder import lock_data_folder
@@ -457,9 +457,9 @@ async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outg
     return await outbox.post(replace(outgoing, text=mask(outgoing.text)))
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> TurnLimits:
     given = settings.limits
-    return Limits(
+    return TurnLimits(
         mailbox=given.mailbox,
         running_turns=given.max_running_turns,
         running_turns_per_user=given.max_running_turns_per_user,

@@ -21,7 +21,7 @@ from transports.console import BAD_NAME, Console, OneQuestion, is_thread_name, r
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskRequest:
     """``thread`` is the name of a conversation to continue, blank for a new one. A blank ``model`` is the default.
 
     The answer must follow the JSON Schema in the file ``schema``, if there is one.
@@ -34,7 +34,7 @@ class Question:
     thread: str = ""
 
 
-async def run_ask(question: Question, settings: Settings, environ: Mapping[str, str]) -> int:
+async def run_ask(question: AskRequest, settings: Settings, environ: Mapping[str, str]) -> int:
     """Ask, print the answer, and return the exit code. Raises as `bot.wiring.app.serve`."""
     if question.thread and not is_thread_name(question.thread):
         raise ConfigInvalid(f"--thread {question.thread}: {BAD_NAME}")

@@ -32,7 +32,8 @@ from bot.wiring.model_chain import offered, used
 from bot.wiring.reload import Reload
 from bot.wiring.verify_models import verify_all
 from threads.model import ThreadId
-from transports.console import CONSOLE_USER, Console
+from transports.base.transport import CONSOLE_USER
+from transports.console import Console
 
 LOG = "threadfast.log"
 LOG_BYTES = 5_000_000

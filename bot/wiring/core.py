@@ -38,10 +38,10 @@ from threads.actor.turn import ActorParts
 from threads.delivery import Delivery, Outlet
 from threads.errors import error_fields
 from threads.journal.records import PendingMessage, Settled
-from threads.model import Feedback, FollowUp, Incoming, Limits, Run, ThreadId, Turn
+from threads.model import Feedback, FollowUp, Incoming, Run, ThreadId, Turn, TurnLimits
 from threads.ports import Journal, Store
 from threads.store.attachments import AttachmentStore
-from threads.store.thread_files import Reader, ThreadFiles
+from threads.store.thread_files import DocumentReader, ThreadFiles
 from threads.wording import first_cause
 from transports.base.transport import Transport
 from transports.shared.delivery.outbox import Outbox
@@ -66,7 +66,7 @@ class Parts:
     observing: Observing
     outboxes: Mapping[str, Outbox]
     run: Run
-    limits: Limits
+    limits: TurnLimits
     rates: RateLimiter
     recovery: Recovery
     restored: Restored | None
@@ -78,7 +78,7 @@ class Parts:
     plays: PlayCommands | None
     permissions: Permissions
     asked: AskedQuestions
-    reader: Reader | None
+    reader: DocumentReader | None
     troubles: Callable[[], Sequence[str]]
     explain: Callable[[Exception, PendingMessage, str], str]
     escalate: Callable[[Exception, ThreadId, str], None]

@@ -28,7 +28,7 @@ from zlib import crc32
 import anyio
 import anyio.to_thread
 
-from bot.extensions.postgres.session import Row, Session
+from bot.extensions.postgres.session import DatabaseSession, Row
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.postgres.worker import WorkerLost
 from bot.guards.policy import Policy
@@ -45,7 +45,7 @@ from tests.tool_context import make_toolbox
 from tests.world import core_parts, state_file
 from threads import delivery
 from threads.journal import journal
-from threads.model import Limits, Message, OnEvent, Text, TextDelta, ToolCall
+from threads.model import Message, OnEvent, Text, TextDelta, ToolCall, TurnLimits
 from threads.store.data_folder import FolderTaken, lock_data_folder
 from threads.store.disk import Disk, File, PosixDisk
 from threads.store.disk_threads import DiskThreads
@@ -177,9 +177,9 @@ class DyingFile:
 
 def dying_session(die_at: int, fate: random.Random) -> Callable[..., Awaitable[list[Row]]]:
     """Return what runs statements until the one numbered *die_at*: the process dies before it, or once it is committed."""
-    send, before, left = Session.try_once, fate.random() < 0.5, count(die_at, -1)
+    send, before, left = DatabaseSession.try_once, fate.random() < 0.5, count(die_at, -1)
 
-    async def run(session: Session, statement: str, parameters: Sequence[object]) -> list[Row]:
+    async def run(session: DatabaseSession, statement: str, parameters: Sequence[object]) -> list[Row]:
         last = next(left) == 1
         if last and before:
             die()
@@ -195,13 +195,13 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run(args: argparse.Namespace, make: Make, model: Paced, base: Limits) -> None:
+async def run(args: argparse.Namespace, make: Make, model: Paced, base: TurnLimits) -> None:
     stop = Stop(random.Random(f"{args.seed} drain").choice(DRAINS_S))
     work = partial(serve, args, make, model, base, stop)
     await (stop.run(work) if args.stops else work())
 
 
-async def serve(args: argparse.Namespace, make: Make, model: Paced, base: Limits, stop: Stop) -> None:
+async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLimits, stop: Stop) -> None:
     fate = random.Random(args.seed)
     disk = DyingDisk(args.die_at, fate) if args.die_at and not args.store else PosixDisk()
     store = PostgresStore(args.store, args.data, name="w", version="1", now=utc_now) if args.store else None
@@ -265,7 +265,7 @@ async def announce(transport: Transport) -> None:
 def main(
     make: Make,
     model: Paced = Echo(),
-    limits: Limits = Limits(running_turns=12, turn_timeout_s=1.5),
+    limits: TurnLimits = TurnLimits(running_turns=12, turn_timeout_s=1.5),
 ) -> None:
     """Run the bot over the transport that *make* gives, with this *model*."""
     parser = argparse.ArgumentParser()
@@ -290,7 +290,7 @@ def main(
     model.brisk = args.brisk
     print("STARTING", flush=True)
     if args.store and args.die_at:
-        Session.try_once = dying_session(args.die_at, random.Random(args.seed))
+        DatabaseSession.try_once = dying_session(args.die_at, random.Random(args.seed))
     try:
         anyio.run(run, args, make, model, limits)
     except FolderTaken as error:

@@ -37,7 +37,7 @@ async def test_kills_lose_nothing_and_show_nothing_twice(good):
     _, report = good
     assert report.violations == []
     assert report.exits == [-signal.SIGKILL] * 8
-    assert report.counts["answered"] > 50
+    assert report.counts["answered"] > 10
     assert report.counts["questions"] > 0
 
 

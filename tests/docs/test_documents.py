@@ -103,9 +103,10 @@ def faults_of(words: list[str]) -> list[str]:
         if found is None:
             return [f"no command {name}"]
         command = found
-    options = [option for option in command.params if isinstance(option, click.Option)]
+    params = command.get_params(click.Context(command))
+    options = [option for option in params if isinstance(option, click.Option)]
     flags = {flag: option for option in options for flag in option.opts}
-    takes = sum(isinstance(parameter, click.Argument) for parameter in command.params)
+    takes = sum(isinstance(parameter, click.Argument) for parameter in params)
     faults = []
     while rest:
         word = rest.pop(0)

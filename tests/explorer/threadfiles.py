@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 
 from threads.errors import StoreUnavailable
-from threads.log import Entry, Log, entries
+from threads.log import Log, LogEntry, entries
 from threads.model import Message, Text, ToolCall, ToolResult
 from threads.store import disk as disks
 from threads.store.checksummed_lines import read_line, scan
@@ -148,7 +148,7 @@ async def conversation(disk: ModelDisk, scenario: ContextScenario, *, short: boo
             return  # the disk refuses for good
 
 
-Line = tuple[Path, Entry]
+Line = tuple[Path, LogEntry]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class LogScenario:
     """A killed process loses no line; a power cut may, but what is left is sound, in order, and can be added to."""
 
     added: list[Added] = field(default_factory=list)
-    before: dict[Path, list[Entry]] = field(default_factory=dict)
+    before: dict[Path, list[LogEntry]] = field(default_factory=dict)
 
     async def add(self, disk: ModelDisk, log: Log, folder: Path, *names: str) -> None:
         lines = tuple(entry_of(name, kind) for name in names for kind in ("message", "settled"))
@@ -173,7 +173,7 @@ class LogScenario:
     def stage(self, at: int) -> Hashable:
         return reached(self.added, at)
 
-    async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> dict[Path, list[Entry]]:
+    async def judge(self, disk: ModelDisk, at: int, *, power: bool) -> dict[Path, list[LogEntry]]:
         found = {}
         for folder in (FOLDER, OTHER):
             sure = [*self.before.get(folder, ())]
@@ -217,8 +217,8 @@ class LogScenario:
         return scenario
 
 
-def entry_of(name: str, kind: str) -> Entry:
-    return Entry(
+def entry_of(name: str, kind: str) -> LogEntry:
+    return LogEntry(
         at="2026-11-21T10:00:00+00:00",
         kind="settled" if kind == "settled" else "message",
         message_id=name,
@@ -226,7 +226,7 @@ def entry_of(name: str, kind: str) -> Entry:
     )
 
 
-def ordered_in(part: Sequence[Entry], whole: Sequence[Entry]) -> bool:
+def ordered_in(part: Sequence[LogEntry], whole: Sequence[LogEntry]) -> bool:
     """Say whether *part* can be had from *whole* by leaving some out."""
     rest = iter(whole)
     return all(any(entry == other for other in rest) for entry in part)

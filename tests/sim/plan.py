@@ -9,7 +9,7 @@ import errno
 import random
 from dataclasses import dataclass, field
 
-from threads.model import Author, Deleted, Edited, Inbound, Incoming, Limits, ThreadId
+from threads.model import Author, Deleted, Edited, Inbound, Incoming, ThreadId, TurnLimits
 
 from .disk import WRITING, Faults
 from .record import Record, Sent
@@ -44,7 +44,7 @@ class Rates:
 
 @dataclass(slots=True)
 class Plan:
-    limits: Limits
+    limits: TurnLimits
     find: bool
     events: list[tuple[float, Inbound]]
     lives: list[tuple[int, bool]]
@@ -101,8 +101,8 @@ def _threads(rng: random.Random) -> list[ThreadId]:
     return [ThreadId("sim", "W", f"C{place // 2}", f"{place}.0") for place in range(count)]
 
 
-def _limits(rng: random.Random, busy: str) -> Limits:
-    return Limits(
+def _limits(rng: random.Random, busy: str) -> TurnLimits:
+    return TurnLimits(
         mailbox=rng.choice((20, 20, 2, 3)),
         running_turns=rng.choice((256, 256, 1, 2)),
         running_turns_per_user=rng.choice((4, 4, 1)),

@@ -26,7 +26,7 @@ from tests.tool_context import make_toolbox
 from tests.world import Platform, core_parts, inline, message, says
 from threads.delivery import LATE_POST_S
 from threads.errors import StoreUnavailable, TransportUnavailable
-from threads.model import Deleted, Edited, Incoming, Limits, Outgoing, ThreadId
+from threads.model import Deleted, Edited, Incoming, Outgoing, ThreadId, TurnLimits
 from threads.store.disk import PosixDisk
 from transports.base.transport import Capabilities
 
@@ -140,7 +140,7 @@ class Workers:
                         offload=inline,
                         now=clock,
                         store=store,
-                        limits=Limits(mailbox=100),
+                        limits=TurnLimits(mailbox=100),
                     )
                     self._cores[place] = await open_core(tasks, parts)
                     await death.wait()

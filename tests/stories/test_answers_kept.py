@@ -13,7 +13,7 @@ from tests.sim.loop import virtual_time
 from tests.world import T1, FaultyDisk, Platform, Scripted, calls, message, running, says
 from threads import wording
 from threads.errors import StoreUnavailable, TransportUnavailable
-from threads.model import Deleted, Edited, Limits, Message, Outgoing, ThreadId, Waiting
+from threads.model import Deleted, Edited, Message, Outgoing, ThreadId, TurnLimits, Waiting
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -52,7 +52,7 @@ async def test_an_older_message_does_not_swallow_an_answer_that_was_never_posted
         return says("five")
 
     model = Scripted(one, says("two"), five)
-    async with running(tmp_path, platform, model, limits=Limits(mailbox=1), disk=disk) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(mailbox=1), disk=disk) as bot:
         await bot.orchestrator.receive(message(1))
         await began.wait()
         for n in (2, 3, 4):  # one waits, one is being refused, one shares the next refusal
@@ -135,7 +135,7 @@ async def test_an_edit_counts_of_a_message_that_a_turn_took_in_and_could_not_set
         return calls("list_files", path=".")
 
     model = Scripted(first, says("two"))
-    async with running(tmp_path, platform, model, disk=disk, limits=Limits(turn_timeout_s=60)) as bot:
+    async with running(tmp_path, platform, model, disk=disk, limits=TurnLimits(turn_timeout_s=60)) as bot:
         await bot.orchestrator.receive(message(1))
         await began.wait()
         await bot.orchestrator.receive(message(2, "before"))

@@ -29,7 +29,7 @@ from tests.world import (
     says,
 )
 from threads.errors import FileUnavailable
-from threads.model import Attachment, Image, Incoming, Limits, Text
+from threads.model import Attachment, Image, Incoming, Text, TurnLimits
 from threads.store.attachments import MAX_NAME, paths, safe_name
 from threads.store.data_folder import thread_folder
 from threads.store.image_header import MAX_BYTES, read_header
@@ -124,7 +124,7 @@ async def test_a_file_that_cannot_be_had_is_told_to_the_person_and_the_model_and
 ):
     platform, started = Giving(F1=content), anyio.current_time()
     incoming = with_files(Attachment("F1", "big.zip", "", size))
-    sent = await answer(tmp_path, platform, incoming, limits=Limits(attachment_bytes=1_000_000))
+    sent = await answer(tmp_path, platform, incoming, limits=TurnLimits(attachment_bytes=1_000_000))
     assert platform.texts == [f"I could not read big.zip: {why}\n\nok"]
     assert f"> big.zip could not be read: {why}" in sent.text
     assert kept(tmp_path) == {}

@@ -17,7 +17,7 @@ from tests.bot.llm.herd import gated
 from tests.one_model import OneModel, Only
 from tests.world import Platform, message, running, says
 from threads import wording
-from threads.model import Author, Limits, ThreadId, Waiting
+from threads.model import Author, ThreadId, TurnLimits, Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +71,7 @@ async def tell_all(bot, events) -> None:
 
 async def test_three_bad_threads_cost_the_197_others_nothing_but_their_own_slots(tmp_path):
     platform, model = Platform(), Poisoned()
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=3, mailbox=MAILBOX)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(running_turns=3, mailbox=MAILBOX)) as bot:
         await bot.orchestrator.receive(sent("hung"))
         await model.hung.wait()
         await tell_all(bot, [sent("flood", n) for n in range(FLOOD)])
@@ -167,7 +167,7 @@ async def test_waiting_threads_are_served_in_turn_however_much_one_of_them_wants
     model.let_go.set()
     flood = [sent("flood", n) for n in range(MAILBOX)]
     others = [sent(name) for name in range(10)]
-    limits = Limits(running_turns=1, mailbox=MAILBOX)
+    limits = TurnLimits(running_turns=1, mailbox=MAILBOX)
     async with running(tmp_path, platform, model, limits=limits) as bot:
         await tell_all(bot, [*flood, *others])
         await platform.settled(*(event.id for event in [*flood, *others]))

@@ -23,7 +23,7 @@ from tests.tool_context import make_toolbox, tool_context
 from tests.world import ANN, T1, T2, Clock, Platform, inline, message, running, says, state_file
 from threads.actor.questions import Questions
 from threads.errors import StoreUnavailable
-from threads.model import Answer, Author, Limits, Message, Option, Question, ThreadId, ToolCall
+from threads.model import Answer, Author, Message, Option, Question, ThreadId, ToolCall, TurnLimits
 from threads.store.data_folder import thread_folder
 from threads.store.disk import PosixDisk
 
@@ -103,7 +103,7 @@ async def answered(bot, platform):
 async def test_two_hundred_calls_that_hang_hold_eight_places_of_their_own_thread_and_no_other(tmp_path):
     platform, hangs = Platform(), Hangs()
     model = Calling(*(ToolCall(f"c{n}", "hangs", {"n": n}) for n in range(CALLS)))
-    async with running(tmp_path, platform, model, tools=[hangs], limits=Limits(running_turns=2)) as bot:
+    async with running(tmp_path, platform, model, tools=[hangs], limits=TurnLimits(running_turns=2)) as bot:
         await bot.orchestrator.receive(message("bad", thread=BAD))
         with anyio.fail_after(WITHIN_S):
             await hangs.full.wait()

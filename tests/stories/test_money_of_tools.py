@@ -12,7 +12,7 @@ from bot.ports.model import Completion, Usage
 from tests.one_model import OneModel
 from tests.stories.test_isolation_tools import Hangs
 from tests.world import Platform, converse, message, running, says
-from threads.model import Limits, Message, ToolCall
+from threads.model import Message, ToolCall, TurnLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ async def test_of_five_hundred_calls_in_one_message_few_run_eight_at_a_time_and_
     tmp_path,
 ):
     platform, model, tool = Platform(), Endless(500), Quick()
-    async with running(tmp_path, platform, model, tools=[tool], limits=Limits(turn_timeout_s=600)) as bot:
+    async with running(tmp_path, platform, model, tools=[tool], limits=TurnLimits(turn_timeout_s=600)) as bot:
         await bot.orchestrator.receive(message())
         await platform.until(lambda: model.asked == 2)
         assert tool.done == MOST_AT_ONCE

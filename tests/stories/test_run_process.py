@@ -13,13 +13,15 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from bot.wiring import run
-from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
+from bot.host.storage import recent_threads
+from tests.fakes.discord import BOT, CHANNEL, U1, U2, FakeDiscord
 from tests.fakes.slack import FakeSlack
 from tests.patience import WITHIN_S
 
 pytestmark = pytest.mark.anyio
 
+AGAIN = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+SALES = {"kind": "slack", "bot_token": "env:SALES_BOT", "app_token": "env:SALES_APP"}
 CODE = "from bot.admin.cli import main; main()"
 
 
@@ -61,7 +63,7 @@ async def ended(path, env):
 
 
 async def test_it_answers_in_slack_and_again_after_kill_minus_nine(tmp_path):
-    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
+    async with FakeSlack(redeliver_after=AGAIN) as slack:
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         async with running(path, environ(slack)) as process:
             await slack.until(lambda: slack.sockets.links)
@@ -95,7 +97,7 @@ async def events_of(path, env, *options):
 
 
 async def test_a_follower_of_the_events_goes_on_over_kill_minus_nine(tmp_path):
-    async with FakeSlack(redeliver_after=(0.0, 0.5, 1.0, 2.0, 4.0, 8.0)) as slack:
+    async with FakeSlack(redeliver_after=AGAIN) as slack:
         path = settings(tmp_path, slack={"api_base_url": slack.api_base_url})
         async with AsyncExitStack() as stack:
             async with running(path, environ(slack)) as process:
@@ -145,6 +147,51 @@ async def test_both_platforms_are_served_and_one_that_fails_for_good_leaves_the_
             assert process.returncode is None
 
 
+async def test_two_workspaces_and_two_bots_of_discord_are_served_by_one_process_each_with_its_own_access(
+    tmp_path,
+):
+    """The fakes have the same ids of teams, channels and people: only the names in the settings tell them apart."""
+    async with (
+        FakeSlack(redeliver_after=AGAIN) as first,
+        FakeSlack(redeliver_after=AGAIN) as second,
+        FakeDiscord() as third,
+        FakeDiscord() as fourth,
+    ):
+        named = {
+            "slack": {"api_base_url": first.api_base_url},
+            "sales": {**SALES, "api_base_url": second.api_base_url},
+            "discord": in_discord(third),
+            "shop": {"kind": "discord", "token": "env:SHOP_TOKEN", **in_discord(fourth)},
+        }
+        path = settings(tmp_path, **named)
+        scopes = {"sales": {"access": {"users": ["U2"]}}, "shop": {"access": {"users": [U2]}}}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "scopes": scopes}))
+        tokens = {"SALES_BOT": second.bot_token, "SALES_APP": second.app_token}
+        env = environ(first, **tokens, DISCORD_TOKEN=third.token, SHOP_TOKEN=fourth.token)
+        begun = {}
+        async with running(path, env) as process:
+            for slack in (first, second):
+                await slack.until(lambda slack=slack: slack.sockets.links)
+            for discord in (third, fourth):
+                await discord.until(lambda discord=discord: discord.ready)
+            for slack, user in ((first, "U1"), (second, "U2")):
+                begun[slack] = (await slack.say(user, "C1", "<@UBOT> hello")).ts
+                await slack.until(lambda slack=slack: len(slack.thread("C1", begun[slack])) == 2)
+            for discord, user in ((third, U1), (fourth, U2)):
+                said = await discord.say(user, CHANNEL, f"<@{BOT}> hello")
+                await discord.until(lambda discord=discord, said=said: answered(discord, said.id))
+            refused = await second.say("U1", "C1", "<@UBOT> hello").delivered(20)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        async with running(path, env):
+            for slack, user in ((first, "U1"), (second, "U2")):
+                await slack.say(user, "C1", "and now?", thread_ts=begun[slack]).delivered(20)
+                await slack.until(lambda slack=slack: len(slack.thread("C1", begun[slack])) == 4)
+        assert "hello" not in "".join(post.text for post in second.thread("C1", refused.ts) if post.ours)
+    threads = {thread.name for thread in (tmp_path / "data" / "threads").iterdir()}
+    assert threads == {"slack", "sales", "discord", "shop"}
+
+
 async def test_discords_library_is_not_loaded_for_slack_nor_slacks_for_discord():
     code = "import sys, bot.wiring.run, bot.wiring.app; print([n for n in ('discord', 'slack_sdk') if n in sys.modules])"
     done = await anyio.run_process([sys.executable, "-c", code], env=environ())
@@ -159,7 +206,7 @@ async def test_recent_threads_that_cannot_be_listed_are_logged_and_end_nothing(c
         async def recent(self, *_):
             raise error
 
-    assert await run.recent_threads(Broken(), "slack", 60, 10) == []
+    assert await recent_threads(Broken(), "slack", 60, 10) == []
     assert error.strerror in caplog.text
 
 

@@ -34,7 +34,7 @@ from tests.world import (
 )
 from threads import wording
 from threads.errors import StoreUnavailable, TransportRateLimited, TransportRejected
-from threads.model import Author, Deleted, Edited, Limits, Resumed, TextDelta, TurnSettled, Waiting
+from threads.model import Author, Deleted, Edited, Resumed, TextDelta, TurnLimits, TurnSettled, Waiting
 from threads.store.data_folder import thread_folder
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +118,7 @@ async def test_a_failure_carries_one_reference_in_thread_journal_log_and_report(
 
 async def test_a_model_that_recovers_is_retried_in_sight_and_without_its_slot(tmp_path, platform):
     flaky = Scripted(ModelUnavailable("503"), says("late"), says("other"))
-    limits = Limits(running_turns=1)
+    limits = TurnLimits(running_turns=1)
     async with running(
         tmp_path, platform, Only(RetryingModel(flaky, LlmRetry(), lambda: 0.5)), limits=limits
     ) as bot:
@@ -219,7 +219,7 @@ async def test_messages_that_come_while_tools_run_join_the_turn(tmp_path, platfo
 async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path, platform):
     gate = Gate(calls("list_files"))
     model = Scripted(gate, says("one"), says("two"))
-    async with running(tmp_path, platform, model, limits=Limits(busy="queue")) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(busy="queue")) as bot:
         await gate.hold(bot, message(1))
         await bot.orchestrator.receive(message(2))
         gate.open.set()
@@ -229,7 +229,7 @@ async def test_a_thread_that_queues_gives_each_message_its_own_turn(tmp_path, pl
 
 async def test_a_full_mailbox_refuses_politely_and_many_refusals_share_a_post(tmp_path, platform):
     gate = Gate(says("done"))
-    async with running(tmp_path, platform, Scripted(gate), limits=Limits(mailbox=2)) as bot:
+    async with running(tmp_path, platform, Scripted(gate), limits=TurnLimits(mailbox=2)) as bot:
         await gate.hold(bot, message(1))
         async with anyio.create_task_group() as tasks:
             for n in range(2, 103):
@@ -427,7 +427,7 @@ async def test_a_stop_that_was_received_before_a_crash_is_carried_out_after_it(t
 
 async def test_a_quiet_thread_leaves_memory_and_comes_back_with_its_history(tmp_path, platform):
     model = Scripted(says("one"), says("two"))
-    async with running(tmp_path, platform, model, limits=Limits(idle_timeout_s=60)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(idle_timeout_s=60)) as bot:
         await platform.exchange(bot, message(1))
         assert len(bot.registry) == 1
         await anyio.sleep(61)
@@ -462,7 +462,7 @@ async def test_one_persons_turns_do_not_take_every_slot(tmp_path, platform):
     gates = [Gate(says("slow")) for _ in range(4)]
     model = Scripted(*gates, says("bob"))
     threads = [type(T1)("fake", "W", f"C{n}", "1") for n in range(6)]
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=5)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(running_turns=5)) as bot:
         for n in range(5):
             await bot.orchestrator.receive(message(n, thread=threads[n]))
         for gate in gates:

@@ -26,7 +26,7 @@ from tests.world import (
     says,
 )
 from threads.errors import Fenced, StoreUnavailable
-from threads.model import Deleted, Limits, StopRequest
+from threads.model import Deleted, StopRequest, TurnLimits
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
@@ -92,7 +92,7 @@ async def test_a_stop_does_not_wait_for_the_start_of_a_turn_that_has_failed(tmp_
 async def test_a_message_that_waits_for_a_slot_is_withdrawn_and_the_next_one_is_served(tmp_path):
     platform, gate = Platform(), Gate(says("one"))
     model = Scripted(gate, says("three"))
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(running_turns=1)) as bot:
         await gate.hold(bot, message(1, thread=T2))
         await bot.orchestrator.receive(message(2, "two"))
         await bot.orchestrator.receive(message(3, "three!"))
@@ -108,7 +108,7 @@ async def test_a_message_that_waits_for_a_slot_is_withdrawn_and_the_next_one_is_
 async def test_a_delete_in_the_instant_in_which_the_turn_begins_counts_wholly_or_not_at_all(tmp_path, steps):
     platform, gate = Platform(), Gate(says("one"))
     model = Scripted(gate, says("two"))
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(running_turns=1)) as bot:
         await gate.hold(bot, message(1, thread=T2))
         await bot.orchestrator.receive(message(2))
         gate.open.set()
@@ -125,7 +125,7 @@ async def test_a_delete_in_the_instant_in_which_the_turn_begins_counts_wholly_or
 
 async def test_a_delete_that_the_disk_refuses_leaves_the_message_waiting_for_its_slot(tmp_path):
     disk, platform, gate = FaultyDisk(), Platform(), Gate(says("one"))
-    model, limits = Scripted(gate, says("two")), Limits(running_turns=1)
+    model, limits = Scripted(gate, says("two")), TurnLimits(running_turns=1)
     async with running(tmp_path, platform, model, disk=disk, limits=limits) as bot:
         await gate.hold(bot, message(1, thread=T2))
         await bot.orchestrator.receive(message(2))

@@ -10,15 +10,15 @@ import pytest
 
 from tests.sim.loop import virtual_time
 from tests.world import T1, T2, FaultyDisk, inline
-from threads.log import MAX_WAITING, Entry, Log, entries
+from threads.log import MAX_WAITING, Log, LogEntry, entries
 from threads.store.disk import File
 
 pytestmark = pytest.mark.anyio
 anyio_backend = virtual_time
 
 
-def entry(number: int) -> Entry:
-    return Entry(at="2026-11-21T10:00:00+00:00", kind="message", message_id=f"m{number}")
+def entry(number: int) -> LogEntry:
+    return LogEntry(at="2026-11-21T10:00:00+00:00", kind="message", message_id=f"m{number}")
 
 
 class RefusesOnce(FaultyDisk):

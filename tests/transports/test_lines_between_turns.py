@@ -20,7 +20,7 @@ from tests.transports.chats import InDiscord, InSlack, told
 from tests.world import Scripted, says
 from threads.model import Message, ToolCall
 from transports.discord.api.rest import MAX_PAGE
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -146,7 +146,7 @@ async def test_where_several_workers_each_hear_a_part_every_turn_asks_once(tmp_p
     async with FakeSlack(wall=ahead) as fake:
         chat = InSlack(fake)
         async with chat.running(tmp_path, Scripted(*map(says, ("one", "two", "three")))) as edge:
-            edge.limits = Limits(workers=lambda: 2)
+            edge.limits = RateLimits(workers=lambda: 2)
             thread = await chat.ask("hi")
             await told(chat, thread, "one")
             for looked, words in enumerate(("two", "three"), 1):

@@ -33,7 +33,7 @@ from tests.week.people import DAY_S, places
 from tests.week.watch import LOOK_S, Watch
 from threads.journal import journal
 from transports.console import Console
-from transports.web.client import Web
+from transports.web.client import WebTransport
 
 ENVIRON = CANARIES | {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN, "DISCORD_TOKEN": TOKEN}
 WATCHDOG_S = 30
@@ -218,7 +218,7 @@ def live(clock: Clock, names: Sequence[str], days: float, folder: Path, spoils: 
     journal.COMPACT_ABOVE = COMPACT_ABOVE
     tests.soak.brains.LONG = {0: 90}
     if "silence" in spoils:
-        watchdog.Silence, Web.silent_s = OldSilence, 0.0
+        watchdog.Silence, WebTransport.silent_s = OldSilence, 0.0
     life = Life(clock, names, days, folder)
     streams = sys.stdin, sys.stdout, sys.stderr
     try:

@@ -26,7 +26,6 @@ from threads.model import (
     File,
     Image,
     Incoming,
-    Limits,
     Message,
     Option,
     Question,
@@ -38,6 +37,7 @@ from threads.model import (
     TextDelta,
     TextReset,
     TurnEvent,
+    TurnLimits,
     Waiting,
 )
 from threads.ports import Store
@@ -82,7 +82,7 @@ class ActorParts:
     store: Store
     delivery: Delivery
     slots: Slots
-    limits: Limits
+    limits: TurnLimits
     run: Run
     files: ThreadFiles
     on_error: Callable[[Exception, PendingMessage, str], None]

@@ -121,7 +121,7 @@ Run = Callable[[Turn], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TurnLimits:
     """Limits, as counts, seconds and bytes. Infinity means no limit."""
 
     mailbox: int = 20

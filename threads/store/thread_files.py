@@ -70,7 +70,7 @@ class Source(Protocol):
         ...
 
 
-class Reader(Protocol):
+class DocumentReader(Protocol):
     """Reads foreign files in isolation. Both methods raise OSError if a file cannot be opened."""
 
     async def text_of(self, data: Path, media_type: str, name: str = "") -> Extracted:
@@ -92,7 +92,7 @@ class ThreadFiles:
     store: AttachmentStore
     source: Callable[[str], Source]
     workspace: Callable[[ThreadId], Awaitable[Path]]
-    reader: Reader | None = None
+    reader: DocumentReader | None = None
 
     async def fetch(self, thread: ThreadId, sent: Sequence[SentFile]) -> list[File]:
         """Return files of the thread, each complete and read, or with its problem; the last stands for too many."""
@@ -198,7 +198,7 @@ class ThreadFiles:
             log.warning("file.not_opened: %s", error, extra={"thread_id": str(thread)})
             return replace(file, problem=SHUT)
 
-    async def _text(self, reader: Reader, thread: ThreadId, file: File) -> File:
+    async def _text(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.text_of(place, file.media_type, file.name)
@@ -208,7 +208,7 @@ class ThreadFiles:
             return _readable(file, found.text, file.path, found.problem)
         return replace(await self.with_text(thread, file, found.text), missing=found.problem)
 
-    async def _picture(self, reader: Reader, thread: ThreadId, file: File) -> File:
+    async def _picture(self, reader: DocumentReader, thread: ThreadId, file: File) -> File:
         workspace = await self.workspace(thread)
         place = await self.store.offload(self.store.place, workspace, file.path)
         found = await reader.picture_of(place)

@@ -18,6 +18,10 @@ LinkState = Literal["starting", "connected", "standby", "reconnecting", "disconn
 """
 
 
+CONSOLE_USER = "you"
+"""Who started the program by hand, in a terminal or on its page."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a platform can do.

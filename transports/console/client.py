@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from threads.errors import TransportRejected, TransportUnavailable
 from threads.model import Attachment, Author, Earlier, Outgoing, Sink, ThreadId, TurnEvent
-from transports.base.transport import Capabilities, LinkState
+from transports.base.transport import CONSOLE_USER, Capabilities, LinkState
 from transports.console import files
 from transports.console.ask import Ask, OneQuestion
 from transports.console.parse import BOT_COMMANDS, Sender
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from transports.console.terminal import Terminal
 
 
-CONSOLE_USER = "you"
 """The id of the one person at a console."""
 
 

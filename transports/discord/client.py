@@ -36,7 +36,7 @@ from transports.discord.api.values import DIRECT, Me
 from transports.discord.events.command_registration import CommandRegistration
 from transports.discord.events.downloads import open_download
 from transports.discord.events.earlier_lines import EarlierLines
-from transports.discord.events.gateway_session import Session
+from transports.discord.events.gateway_session import GatewaySession
 from transports.discord.events.intake import Intake
 from transports.discord.events.interactions import ButtonPress
 from transports.discord.events.read_marks import SNOWFLAKES
@@ -136,10 +136,10 @@ class _Connection(Connection[Rest]):
 class Discord(Client[Options, Rest, _Connection]):
     """One bot."""
 
-    name, scale = "discord", SNOWFLAKES
+    kind, scale = "discord", SNOWFLAKES
     take_global: TakeGlobal | None = None
     ensure_ownership: Callable[[], Awaitable[None]] | None = None
-    """See `transports.discord.api.account.Account`."""
+    """See `transports.discord.api.account.BotAccount`."""
     _files: aiohttp.ClientSession
 
     @property
@@ -180,13 +180,15 @@ class Discord(Client[Options, Rest, _Connection]):
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
         # Discord allows one session, and several would each get all messages.
         run = partial(connection.link.run, connected)
-        await self._hold("gateway:discord", run, self._supervisor.stand_by)
+        await self._hold(f"gateway:{self.name}", run, self._supervisor.stand_by)
 
     async def _log_in(self, rest: Rest, sink: Sink, tasks: TaskGroup) -> _Connection:
-        registration = CommandRegistration(self._disk, self._data / "discord-commands.json", self._offload)
+        registration = CommandRegistration(
+            self._disk, self._data / f"{self.name}-commands.json", self._offload
+        )
         options, me, limits = self._options, await rest.login(), dict[str, int]()
         channels, destinations, answers = (
-            Channels(rest),
+            Channels(rest, self.name),
             Destinations(rest, options.in_place),
             EphemeralAnswers(rest),
         )
@@ -225,7 +227,14 @@ class Discord(Client[Options, Rest, _Connection]):
             now=self._now,
         )
         session = partial(
-            Session, presence.soon, intake, channels, registration, options.models, limits, self.count_unread
+            GatewaySession,
+            presence.soon,
+            intake,
+            channels,
+            registration,
+            options.models,
+            limits,
+            self.count_unread,
         )
         link = GatewayLink(
             options.token,

@@ -144,9 +144,12 @@ async def hold_alone(_: str, work: Callable[[], Awaitable[None]], __: Callable[[
 
 
 class Client(ABC, Generic[S, A, C]):
-    """One bot on a platform. What it has to remember over a restart is in the folder *data*."""
+    """One bot on a platform. What it has to remember over a restart is in the folder *data*.
 
-    name: str
+    ``name`` is what the settings call it: a platform may be served several times.
+    """
+
+    kind: str
     scale: Scale
     capabilities = Capabilities(find=True, lands_late=True, asks=True, earlier=True, files=True, closes=True)
 
@@ -161,8 +164,9 @@ class Client(ABC, Generic[S, A, C]):
         recent: Recent,
         marks: MarkStore,
         hold: Hold = hold_alone,
+        name: str = "",
     ) -> None:
-        self._hold = hold
+        self._hold, self.name = hold, name or self.kind
         self._options, self._now, self._recent = options, now, recent
         self._data, self._disk, self._offload = data, disk, offload
         self._marks, self._heard = Marks(marks, offload, now, self.scale), HeardLines(self.scale)
@@ -320,7 +324,7 @@ class Client(ABC, Generic[S, A, C]):
         with anyio.move_on_after(CONNECT_WITHIN_S):
             await self._connected.wait()
         if self._connection is None:
-            raise TransportUnavailable(f"{self.name.title()} has not yet said who we are")
+            raise TransportUnavailable(f"{self.kind.title()} has not yet said who we are")
         return self._connection
 
     async def _link(self, api: A, sink: Sink, tasks: TaskGroup, connected: Callable[[], None]) -> None:

@@ -29,7 +29,7 @@ from transports.shared.checks import (
 )
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import part, string
-from transports.slack.api.web_api import Web, explained, open_web
+from transports.slack.api.web_api import WebApi, explained, open_web
 from transports.slack.client import Options
 from transports.slack.manifest import scopes
 
@@ -81,7 +81,7 @@ async def check_slack(
             yield await _post(web, post_in)
 
 
-async def _ask(web: Web, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
+async def _ask(web: WebApi, method: str, **arguments: JsonValue) -> AsyncSlackResponse | PostFailed:
     """Call *method* once. Every failure comes back; nothing is raised but a cancellation."""
     try:
         with anyio.fail_after(WITHIN_S):
@@ -131,7 +131,7 @@ def _scopes(answer: AsyncSlackResponse, options: Options) -> Finding:
     )
 
 
-async def _open(web: Web, app_token: str) -> str | PostFailed:
+async def _open(web: WebApi, app_token: str) -> str | PostFailed:
     """Return the address of a socket, which holds a ticket and is never shown."""
     method = "apps.connections.open"
     answer = await _ask(web, method, token=app_token.strip())
@@ -151,7 +151,7 @@ def _app_token(opened: str | PostFailed, token: str) -> Finding:
     return Finding(name, "fail", f"Slack refuses it ({opened.error}){form}", DEAF, NEW_APP_TOKEN)
 
 
-async def _hello(web: Web, url: str) -> Mapping[str, JsonValue] | Finding:
+async def _hello(web: WebApi, url: str) -> Mapping[str, JsonValue] | Finding:
     """Open a socket up to Slack's greeting and close it; nothing is acknowledged, so nothing is lost."""
     name = "slack.socket"
 
@@ -182,7 +182,7 @@ def _socket(hello: Mapping[str, JsonValue]) -> Finding:
 
 
 async def _same_app(
-    web: Web, auth: AsyncSlackResponse, hello: Mapping[str, JsonValue], app_token: str
+    web: WebApi, auth: AsyncSlackResponse, hello: Mapping[str, JsonValue], app_token: str
 ) -> Finding | None:
     """Compare the apps of the two tokens; None if one of them is unknown."""
     app = APP_ID.match(app_token)
@@ -199,7 +199,7 @@ async def _same_app(
     return Finding("slack.app", "fail", found, meaning, "Take both tokens from one app.")
 
 
-async def _post(web: Web, where: str) -> Finding:
+async def _post(web: WebApi, where: str) -> Finding:
     name = "slack.post"
     message = await _ask(web, "chat.postMessage", channel=where, text=TEST, unfurl_links=False)
     if isinstance(message, PostFailed):

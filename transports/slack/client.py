@@ -30,9 +30,9 @@ from transports.shared.link.proxy import own_origin
 from transports.shared.live.background_calls import TIDY_AFTER_S, retry_cleanup
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import instant, is_stamp, stamp
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 from transports.slack.api.socket_mode import SocketModeLink
-from transports.slack.api.web_api import Web, open_web
+from transports.slack.api.web_api import WebApi, open_web
 from transports.slack.events.catch_up import OUTCOMES_FIRST_S
 from transports.slack.events.downloads import located, open_download
 from transports.slack.events.intake import Intake
@@ -93,7 +93,7 @@ class _Leftovers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Connection(Connection[Web]):
+class _Connection(Connection[WebApi]):
     """``sweeping`` is held while a thread is swept: many sweeps at once would delay the catch-up."""
 
     me: Me
@@ -181,11 +181,11 @@ class _Connection(Connection[Web]):
             leftovers.sweeping = False
 
 
-class Slack(Client[Options, Web, _Connection]):
+class Slack(Client[Options, WebApi, _Connection]):
     """One app in one workspace."""
 
-    name, scale = "slack", STAMPS
-    limits: Limits | None = None
+    kind, scale = "slack", STAMPS
+    limits: RateLimits | None = None
     """Those of all workers together, where there are several."""
 
     def link(self, thread: ThreadId) -> str:
@@ -227,7 +227,7 @@ class Slack(Client[Options, Web, _Connection]):
         ) as chunks:
             yield chunks
 
-    def _open_api(self) -> AbstractAsyncContextManager[Web]:
+    def _open_api(self) -> AbstractAsyncContextManager[WebApi]:
         return open_web(self._options.api_base_url, self._options.bot_token, self.limits)
 
     async def _run_link(self, connection: _Connection, connected: Callable[[], None]) -> None:
@@ -245,11 +245,11 @@ class Slack(Client[Options, Web, _Connection]):
         )
         await link.run(up)
 
-    async def _log_in(self, web: Web, sink: Sink, tasks: TaskGroup) -> _Connection:
+    async def _log_in(self, web: WebApi, sink: Sink, tasks: TaskGroup) -> _Connection:
         options, identity = self._options, await web.identity()
         for clause in missing_scopes(identity.scopes, options.features):
             log.warning("slack.scope_missing: %s; `threadfast manifest slack` has all of them", clause)
-        me = Me(identity.team, identity.user, identity.bot_id, identity.name, options.bots)
+        me = Me(identity.team, identity.user, identity.bot_id, identity.name, options.bots, self.name)
         presence = Presence(
             web,
             team=me.team,

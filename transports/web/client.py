@@ -15,15 +15,15 @@ from starlette.routing import BaseRoute
 from threads.model import Attachment, Earlier, Outgoing, Sink, ThreadId, TurnEvent, message_key
 from threads.store.disk import Offload
 from threads.store.json_file import State
+from transports.base.notices import Notices
 from transports.base.transport import Capabilities, LinkState
 from transports.web.address import Address
 from transports.web.files import Files
 from transports.web.guard import Guard
-from transports.web.relay import Notices
 from transports.web.routes import Rights, Routes
 from transports.web.server import listen, serve
 from transports.web.sessions import Person, Sessions, WebState
-from transports.web.talk import History, Talk
+from transports.web.talk import PastThreads, Talk
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Options:
     on_open: Callable[[str], None] = lambda _: None
 
 
-class Web:
+class WebTransport:
     """Serves the page, and what is talked about on it."""
 
     name = "web"
@@ -69,7 +69,7 @@ class Web:
     def __init__(
         self,
         options: Options,
-        history: History,
+        history: PastThreads,
         open_state: Callable[[], Awaitable[State[WebState]]],
         *,
         offload: Offload,

@@ -31,7 +31,7 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import (
     Outgoing,
     QuestionClosed,
@@ -157,7 +157,7 @@ class Past:
     ``earlier`` messages are before these.
     """
 
-    messages: Sequence[Sequence[Entry]] = ()
+    messages: Sequence[Sequence[LogEntry]] = ()
     tools: Mapping[str, Sequence[ToolStarted | ToolFinished]] = field(default_factory=dict)
     earlier: int = 0
 
@@ -178,7 +178,7 @@ def history_events(past: Past) -> Iterator[Event]:
     yield {"op": "earlier", "count": past.earlier}
 
 
-def _of_entry(entry: Entry, shown: str) -> Iterator[Event]:
+def _of_entry(entry: LogEntry, shown: str) -> Iterator[Event]:
     match entry.kind:
         case "message":
             yield message_event(entry.message_id, entry.text, entry.author, entry.at, entry.files)

@@ -18,13 +18,14 @@ import logging
 import secrets
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 from cachetools import LRUCache
 
+from transports.base.notices import Notices
 from transports.web.feed import Event
 
 log = logging.getLogger(__name__)
@@ -47,17 +48,6 @@ MOST_QUEUED = 20_000
 AT_ONCE = 50
 MOST_WORKERS = 1_000
 TOO_LONG = "This is too long to be shown here while it is new. Reload the page when the turn is over."
-
-
-class Notices(Protocol):
-    """Short texts to all workers of a store. ``heard`` gets each; ``missed`` is called when some may be lost."""
-
-    heard: Callable[[str], None]
-    missed: Callable[[], None]
-
-    async def send(self, texts: Sequence[str]) -> None:
-        """Send each text. Raises OSError."""
-        ...
 
 
 class Pages(Protocol):

@@ -41,7 +41,7 @@ class Person(BaseModel):
     name: str = ""
 
 
-class Session(Person):
+class WebSession(Person):
     used_at: datetime
 
 
@@ -55,7 +55,7 @@ class WebState(JsonState):
     url: str = ""
     owner: str = ""
     used: dict[str, datetime] = Field(default_factory=dict)
-    sessions: dict[str, Session] = Field(default_factory=dict)
+    sessions: dict[str, WebSession] = Field(default_factory=dict)
 
 
 def sign_link(key: str, person: Person, now: datetime) -> str:
@@ -119,7 +119,7 @@ class Sessions:
             taken = nonce not in used and len(used) < MOST_LINKS
             if not taken:
                 return state
-            session = Session(id=person.id, name=person.name, used_at=now)
+            session = WebSession(id=person.id, name=person.name, used_at=now)
             sessions = {**_fresh(state.sessions, now), _hash(cookie): session}
             return state.model_copy(update={"used": {**used, nonce: expires}, "sessions": sessions})
 
@@ -169,11 +169,11 @@ def _hash(cookie: str) -> str:
     return sha256(cookie.encode()).hexdigest()
 
 
-def _over(session: Session, now: datetime) -> bool:
+def _over(session: WebSession, now: datetime) -> bool:
     return (now - session.used_at).total_seconds() > SESSION_S
 
 
-def _fresh(sessions: Mapping[str, Session], now: datetime) -> dict[str, Session]:
+def _fresh(sessions: Mapping[str, WebSession], now: datetime) -> dict[str, WebSession]:
     """Return the sessions that still count, the oldest dropped where there are too many."""
     kept = {name: session for name, session in sessions.items() if not _over(session, now)}
     newest = sorted(kept, key=lambda name: kept[name].used_at)[-MOST_SESSIONS + 1 :]

@@ -29,12 +29,13 @@ from threads.model import (
     TurnSettled,
     TurnStarted,
 )
+from transports.base.notices import Notices
 from transports.base.text import clean
 from transports.shared.buttons import is_press
 from transports.web.events import Past, history_events, in_order, message_event, post_event, turn_event
 from transports.web.feed import Event, Feeds
 from transports.web.files import Files, PostedFile
-from transports.web.relay import Notices, Relay
+from transports.web.relay import Relay
 from transports.web.sessions import Person
 from transports.web.stream import Stream
 
@@ -64,7 +65,7 @@ class TurnBegan(Exception):
     """A message is edited after its turn began, or deleted after it had an outcome."""
 
 
-class History(Protocol):
+class PastThreads(Protocol):
     """What the store knows of the threads of this transport. Raises OSError."""
 
     async def threads(self, person: str, most: int) -> Sequence[tuple[str, str, float]]:
@@ -86,7 +87,7 @@ class Talk:
         self,
         name: str,
         files: Files,
-        history: History,
+        history: PastThreads,
         commands: Mapping[str, str],
         now: Callable[[], datetime],
         most_bytes: int,

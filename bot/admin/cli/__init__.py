@@ -18,8 +18,8 @@ from bot.admin.cli.extensions import extensions
 from bot.admin.cli.health import doctor, events, status
 from bot.admin.cli.playbooks import playbooks
 from bot.admin.cli.reports import audit, dead_letters, usage, why
-from bot.admin.cli.serve import ask, chat, run, web
-from bot.admin.cli.setup import check, init, manifest, schema
+from bot.admin.cli.serve import ask, chat, run
+from bot.admin.cli.setup import check, init, schema
 from bot.admin.cli.threads import threads
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
@@ -88,7 +88,7 @@ def _states_beside(settings: Settings, environ: Mapping[str, str]) -> AbstractAs
 
 
 for command in (
-    init, chat, web, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
-    backup, restore, manifest, schema, extensions,
+    init, chat, ask, run, status, events, check, doctor, playbooks, threads, why, usage, dead_letters, audit,
+    backup, restore, schema, extensions,
 ):  # fmt: skip
     main.add_command(command)

@@ -49,6 +49,7 @@ def _commands(extension: Extension) -> list[str]:
 
 def _brings(extension: Extension) -> str:
     parts = (
+        ("transports", [*extension.transports]),
         ("settings", [part.path for part in extension.settings]),
         ("in threads", [f"/{command.name}" for command in extension.thread_commands]),
         ("commands", [f"threadfast {name}" for name in _commands(extension)]),

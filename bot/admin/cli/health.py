@@ -139,11 +139,11 @@ def events(
 
     Exit code: 0 all printed, 1 the bot refuses or has cut off this reader, 4 not running or not answering.
     """
-    from bot.admin.status.events import Wanted, run_events
+    from bot.admin.status.events import EventFilter, run_events
 
     loaded = load(settings_file, data, only_looks=True)
     folder = loaded.settings.data
     try:
-        sys.exit(run_events(folder, Wanted(kind, thread), since, follow=follow))
+        sys.exit(run_events(folder, EventFilter(kind, thread), since, follow=follow))
     except PermissionError as error:
         fail(f"{error.filename or folder}: {error.strerror}; run this as the bot's user or as root.")

@@ -7,7 +7,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -41,7 +41,7 @@ def chat(settings_file: Path | None, data: Path | None) -> None:
     from bot.wiring.chat import run_chat
 
     loaded = load(settings_file, data)
-    _serve(partial(run_chat, file=loaded.file), loaded)
+    serve_process(partial(run_chat, file=loaded.file), loaded)
 
 
 @click.command()
@@ -71,14 +71,14 @@ def ask(
 
     The exit code is 0 for an answer, 1 without one, and 4 if the answer does not follow the schema.
     """
-    from bot.wiring.ask import Question, run_ask
+    from bot.wiring.ask import AskRequest, run_ask
 
     piped = "" if sys.stdin is None or sys.stdin.isatty() else _piped()
     asked = "\n\n".join(filter(None, (" ".join(text).strip(), piped.strip())))
     if not asked:
         raise click.UsageError("Nothing was asked. Give a TEXT, or pipe one in.")
-    question = Question(asked, schema, model, files, thread)
-    _serve(partial(run_ask, question), load(settings_file, data))
+    question = AskRequest(asked, schema, model, files, thread)
+    serve_process(partial(run_ask, question), load(settings_file, data))
 
 
 def _piped() -> str:
@@ -90,59 +90,6 @@ def _piped() -> str:
     return data.decode(errors="replace")
 
 
-port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port of the page; 0 takes any.")
-
-
-@click.group(invoke_without_command=True)
-@port_option
-@click.option("--open/--no-open", "opens", default=None, help="Open the page, by default on a desktop.")
-@settings_option
-@data_option
-@click.pass_context
-def web(
-    ctx: click.Context, port: int | None, opens: bool | None, settings_file: Path | None, data: Path | None
-) -> None:
-    """Talk to the bot in the browser. It prints a link that works once."""
-    if not ctx.invoked_subcommand:
-        _await_reload()
-    ctx.obj = {"port": port, "settings_file": settings_file, "data": data}
-    if ctx.invoked_subcommand:
-        return
-    from bot.wiring.web import run_web
-
-    loaded = load(settings_file, data)
-
-    desktop = sys.stdout.isatty() and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-    shows = desktop if opens is None else opens
-    _serve(partial(run_web, file=loaded.file, port=port, opens=shows), loaded)
-
-
-@web.command()
-@click.option(
-    "--person", default="you", show_default=True, help="Whose page it opens: an id, as in `access`."
-)
-@click.option("--name", default="", help="What to call this person.")
-@port_option
-@settings_option
-@data_option
-@click.pass_obj
-def link(before: dict[str, Any], /, person: str, name: str, **given: Any) -> None:
-    """Print a new link to the page of the running bot. It works once, for 10 minutes."""
-    import anyio
-
-    from bot.wiring.web import make_link
-    from transports.web.sessions import Person
-
-    options = {option: before[option] if value is None else value for option, value in given.items()}
-    loaded, port = load(options["settings_file"], options["data"]), options["port"]
-    whom = Person(id=person, name=name)
-    try:
-        address = anyio.run(make_link, loaded.settings, loaded.environ, whom, port)
-    except (ConfigInvalid, OSError) as error:
-        refuse(masker(loaded)(str(error)))
-    click.echo(address)
-
-
 @click.command()
 @settings_option
 @data_option
@@ -150,20 +97,23 @@ def run(settings_file: Path | None, data: Path | None) -> None:
     """Serve the chat platforms that the settings name. It runs until Ctrl-C or SIGTERM."""
     # Before the imports, which take a second: in a container this is process 1, which has no default for a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    _await_reload()
+    await_reload()
     from bot.wiring.run import run_transports
 
     loaded = load(settings_file, data)
-    _serve(partial(run_transports, file=loaded.file), loaded)
+    serve_process(partial(run_transports, file=loaded.file), loaded)
 
 
-def _await_reload() -> None:
+def await_reload() -> None:
     """Ignore SIGHUP until somebody listens, except in a terminal. It means a reload, and a start reads all anew."""
     if sys.stdin is None or not sys.stdin.isatty():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _serve(work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded) -> NoReturn:
+def serve_process(
+    work: Callable[[Settings, Mapping[str, str]], Awaitable[int | None]], loaded: Loaded
+) -> NoReturn:
+    """Run *work* as what this process is for, and exit with what became of it."""
     import anyio
 
     from bot.guards.hardening import harden_process

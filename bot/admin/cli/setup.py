@@ -1,11 +1,10 @@
-"""The commands before the first start: `init`, `check`, `manifest` and `schema`."""
+"""The commands before the first start: `init`, `check` and `schema`."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from bot.host.invocation import (
     data_option,
     find_settings,
     json_option,
-    load,
     print_json,
     refuse,
     settings_option,
@@ -26,22 +24,35 @@ from bot.ports.config_error import EX_CONFIG, ConfigInvalid
 if TYPE_CHECKING:
     from bot.admin.setup.options import InitOptions
     from bot.config.settings import Settings
+    from bot.host.setup import PlatformSetup
 
 NO_PLATFORM = "No chat platform is configured. `threadfast chat` works; `threadfast init slack` adds one."
-SECRET_FILES = {"slack": ("bot_token", "app_token"), "discord": ("token",)}
-"""Fields of each platform, with the flag `--FIELD-file`."""
-PLATFORM_FLAGS = {
-    **{f"{field}_file": (platform,) for platform, fields in SECRET_FILES.items() for field in fields},
-    **dict.fromkeys(("users", "admins", "api_base_url"), ("discord", "slack")),
-    "gateway_url": ("discord",),
-}
-"""Flags that are about a platform, and about which."""
-
 _file = click.Path(path_type=Path)
 
 
-@click.command()
-@click.argument("platform", type=click.Choice(["slack", "discord"]), required=False)
+class InitCommand(click.Command):
+    """Takes the platforms that are installed here, and the options that each of them has."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        setups = _setups()
+        platform = click.Argument(["platform"], type=click.Choice(list(setups)), required=False)
+        options: dict[str, click.Parameter] = {}
+        for setup in setups.values():
+            for token in setup.tokens:
+                about = f"{setup.title}: file that holds the {token.title}."
+                options[token.name] = click.Option([token.option], default=None, type=_file, help=about)
+            for name, about in setup.addresses.items():
+                options[name] = click.Option([f"--{name.replace('_', '-')}"], default="", help=about)
+        return [platform, *super().get_params(ctx), *options.values()]
+
+
+def _setups() -> dict[str, PlatformSetup]:
+    from bot.host.extension import transport_kinds
+
+    return {name: kind.setup() for name, kind in transport_kinds().items() if kind.setup}
+
+
+@click.command(cls=InitCommand)
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing: use what is found, or report what is missing.")
 @click.option("--model", default="", help="provider/model that answers.")
 @click.option("--base-url", default="", help="Address of its provider, OpenAI-compatible; ends in /v1.")
@@ -53,9 +64,9 @@ _file = click.Path(path_type=Path)
     metavar="INPUT/OUTPUT",
     help="What it costs, in USD per million tokens, if that is not known.",
 )
-@click.option("--bot-token-file", type=_file, help="Slack: file that holds the xoxb token.")
-@click.option("--app-token-file", type=_file, help="Slack: file that holds the xapp token.")
-@click.option("--token-file", type=_file, help="Discord: file that holds the bot token.")
+@click.option(
+    "--as", "transport", default="", help="Name of a further workspace or bot, by which the settings know it."
+)
 @click.option(
     "--user",
     "users",
@@ -68,8 +79,6 @@ _file = click.Path(path_type=Path)
 @data_option
 @click.option("--no-verify", is_flag=True, help="Do not test the model or the platform.")
 @click.option("--no-start", is_flag=True, help="Do not start the bot at the end.")
-@click.option("--api-base-url", default="", help="Address of a gateway in the platform's place.")
-@click.option("--gateway-url", default="", help="Discord: the same, for its socket (wss://).")
 @json_option
 @click.pass_context
 def init(
@@ -87,7 +96,7 @@ def init(
     Secrets are typed unseen, or come from the environment, from files, or from a pipe with --yes, one per line. They
     are stored in credentials/ beside the settings. Nothing is written until everything is tested.
     """
-    from bot.admin.setup.dialog import Screen
+    from bot.admin.setup.dialog import SetupScreen
     from bot.admin.setup.wizard import set_up
     from bot.guards.hardening import harden_process
 
@@ -95,7 +104,7 @@ def init(
     repair_terminal()
     options = _options(platform or "", settings_file, flags, as_json=as_json)
     interactive = not options.yes and on_terminal()
-    screen = Screen(interactive=interactive, quiet=as_json)
+    screen = SetupScreen(interactive=interactive, quiet=as_json)
     try:
         done = set_up(options, os.environ, screen)
     except ConfigInvalid as error:
@@ -128,47 +137,38 @@ def _options(
     from bot.admin.setup.models import price_of
     from bot.admin.setup.options import InitOptions
 
+    setups = _setups()
+    owners_of = {name: [*setups] for name in ("users", "admins", "transport")}
+    for owner, setup in setups.items():
+        for name in (*(f"{token.name}_file" for token in setup.tokens), *setup.addresses):
+            owners_of.setdefault(name, []).append(owner)
     source = click.get_current_context().get_parameter_source
     for name, value in flags.items():
         if value == "" and source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"{_flag(name)} is empty")
-        owners = PLATFORM_FLAGS.get(name)
+        owners = owners_of.get(name)
         if value and owners and platform not in owners:
-            raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[-1]}")
+            raise click.UsageError(f"{_flag(name)} goes with: threadfast init {owners[0]}")
         if value and name in {"base_url", "key_file", "free", "price"} and not flags["model"]:
             raise click.UsageError(f"{_flag(name)} goes with --model: it is about that model's provider")
     if flags["free"] and flags["price"]:
         raise click.UsageError("--free and --price exclude each other")
     if flags["price"] and not price_of(str(flags["price"])):
         raise click.UsageError("--price: write two numbers, such as 0.50/1.50")
-    paths = {name: flags.pop(f"{name}_file") for fields in SECRET_FILES.values() for name in fields}
+    paths = {token.name: flags.pop(f"{token.name}_file") for one in setups.values() for token in one.tokens}
     files = {name: path for name, path in paths.items() if isinstance(path, Path)}
+    named = {name for one in setups.values() for name in one.addresses}
+    addresses = {name: url for name in named if (url := str(flags.pop(name)))}
+    transport = str(flags.pop("transport")) or platform
     verify = not flags.pop("no_verify")
     yes = bool(flags.pop("yes")) or as_json
     path = settings_file or Path("settings.json")
-    return InitOptions(path.absolute(), platform, verify=verify, yes=yes, files=files, **flags)  # type: ignore[arg-type]
+    where = InitOptions(path.absolute(), platform, transport, files=files, addresses=addresses)
+    return replace(where, verify=verify, yes=yes, **flags)  # type: ignore[arg-type]
 
 
 def _flag(name: str) -> str:
-    return "--" + {"users": "user", "admins": "admin"}.get(name, name).replace("_", "-")
-
-
-@click.group()
-def manifest() -> None:
-    """Print what a chat platform must know about the bot."""
-
-
-@manifest.command("slack")
-@settings_option
-def manifest_slack(settings_file: Path | None) -> None:
-    """Print the manifest of the Slack app. Paste it when you create the app."""
-    from bot.wiring.run import slack_manifest
-
-    app_manifest, reasons = slack_manifest(load(settings_file, None).settings)
-    click.echo(json.dumps(app_manifest, indent=2, ensure_ascii=False))
-    click.echo("Why it asks for these scopes:", err=True)
-    for reason in reasons:
-        click.echo(f"  {reason}", err=True)
+    return "--" + {"users": "user", "admins": "admin", "transport": "as"}.get(name, name).replace("_", "-")
 
 
 @click.command()
@@ -190,6 +190,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
     from bot.config.load import check_start
     from bot.config.load import load as read
     from bot.config.tool_profiles import describe
+    from bot.config.transports import served
+    from bot.host.extension import transport_kinds
     from bot.playbooks.folder import Library
     from bot.wiring.app import model_faults, model_warnings
 
@@ -218,9 +220,8 @@ def check(settings_file: Path | None, as_json: bool, place: str, person: str) ->
         refuse("\n".join(faults))
     file = settings_file or Path("settings.json")
     where = f"{file} is valid." if file.exists() else f"There is no {file}: all settings have their defaults."
-    serves = [name for name in ("slack", "discord") if getattr(loaded.settings.transports, name) is not None]
-    if web := loaded.settings.transports.web:
-        serves.append(f"the page at {web.public_url or f'{web.host}, port {web.port}'}")
+    kinds = transport_kinds(loaded.settings)
+    serves = [kinds[given.kind].about(name, given) for name, given in served(loaded.settings).items()]
     click.echo(where)
     profile = loaded.settings.tools.profile
     click.echo(

@@ -17,14 +17,15 @@ import click
 from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.data_folder import check_folder
 from bot.admin.doctor.machine import check_machine
-from bot.admin.doctor.platforms import check_page, check_platform, check_platforms
+from bot.admin.doctor.platforms import check_platform, check_platforms
 from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen
+from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings, unreadable
 from bot.admin.doctor.tools import check_playbooks
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
+from bot.config.transports import served
 from bot.guards.redaction import Masker
 from bot.host.checks import Check, Context, Findings
 from bot.host.extension import extensions_of
@@ -66,7 +67,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
         ok = not any(finding.state == "fail" for finding in findings)
         click.echo(json.dumps({"ok": ok, "checks": documents}, indent=2))
     else:
-        screen = Screen()
+        screen = DoctorScreen()
         with screen.waiting() as waiting:
             findings = await run_checks(
                 checks, context, lambda finding: screen.tell(mask_finding(finding, context)), waiting
@@ -107,7 +108,6 @@ async def all_checks(context: Context) -> list[Check]:
         models_of,
     )
 
-    platforms = context.settings.transports
     return [
         Check("machine", check_machine),
         Check("settings", check_settings),
@@ -118,12 +118,7 @@ async def all_checks(context: Context) -> list[Check]:
         Check("playbooks", check_playbooks),
         *checks_of_extensions(context),
         Check("transports", check_platforms),
-        *([Check("web", check_page)] if platforms.web else []),
-        *(
-            Check(name, partial(check_platform, name))
-            for name in ("slack", "discord")
-            if getattr(platforms, name) is not None
-        ),
+        *(Check(name, partial(check_platform, name)) for name in served(context.settings)),
     ]
 
 

@@ -17,7 +17,7 @@ from transports.shared.checks import Finding, State
 STATE_WIDTH, NAME_WIDTH = 4, 18
 
 
-class Screen:
+class DoctorScreen:
     """Prints to *out*; ``tell`` is given each finding when it is its turn."""
 
     def __init__(self, out: TextIO | None = None) -> None:

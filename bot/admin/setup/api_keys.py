@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bot.admin.model_failures import KEY_PAGES
 from bot.admin.setup import tokens
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.config.load import resolve_secret
 from bot.config.settings import Provider, Settings
 from bot.llm.build import is_local
@@ -20,7 +20,6 @@ PENDING = "THREADFAST_SETUP_KEY"
 
 OWN_FORM = {"anthropic": tokens.ANTHROPIC, "openai": tokens.OPENAI}
 BEGINS = {"anthropic": "sk-ant-", "openai": "sk-"}
-NEVER_A_KEY = {tokens.BOT, tokens.APP, tokens.USER, tokens.ADDRESS}
 
 
 def file_of(provider: str) -> str:
@@ -31,8 +30,8 @@ def variable_of(provider: str) -> str:
     return "".join(letter if letter.isalnum() else "_" for letter in provider.upper()) + "_API_KEY"
 
 
-def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None) -> None:
-    """Let *draft* refer to the key of the provider *name*: from *key_file*, found (`Draft.find_secret`), or pasted.
+def enter_key(draft: SettingsDraft, name: str, screen: SetupScreen, key_file: Path | None) -> None:
+    """Let *draft* refer to the key of the provider *name*: from *key_file*, found in the draft, or pasted.
 
     Several keys are only looked up: a person edits their list. Raises `ConfigInvalid` if a person must enter a key
     and nobody can be asked.
@@ -59,7 +58,7 @@ def enter_key(draft: Draft, name: str, screen: Screen, key_file: Path | None) ->
         _ask(draft, name, provider, screen)  # else an open server; if it is not, it will say so
 
 
-def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
+def pending(draft: SettingsDraft, name: str) -> tuple[Settings, Mapping[str, str]]:
     """Return settings and an environment in which the key of *name* can be used before it is on a disk."""
     loaded = draft.loaded()
     provider = loaded.settings.providers.get(name)
@@ -73,7 +72,7 @@ def pending(draft: Draft, name: str) -> tuple[Settings, Mapping[str, str]]:
     return settings, {**loaded.environ, PENDING: draft.secrets[file]}
 
 
-def _ask(draft: Draft, name: str, provider: Provider, screen: Screen) -> None:
+def _ask(draft: SettingsDraft, name: str, provider: Provider, screen: SetupScreen) -> None:
     kind, _, variable = (provider.api_key or "").partition(":")
     variable = variable if kind == "env" else variable_of(name)
     optional = provider.api_key is None
@@ -104,7 +103,9 @@ def _fault(name: str, pasted_text: str, provider: Provider) -> str:
         return "That does not look like a key. Paste the key alone."
     kind = tokens.kind(words[0])
     elsewhere = provider.kind == "openai-compatible" or bool(provider.base_url)
-    never = NEVER_A_KEY if elsewhere else {form for form, _ in tokens.FORMS} - {OWN_FORM.get(name, "")}
+    never = {form.kind for form in tokens.forms() if form.is_certain or not elsewhere} - {
+        OWN_FORM.get(name, "")
+    }
     if kind in never:
         return f"That is {kind}, not {title(name)}'s key."
     begins = BEGINS.get(name, "")
@@ -113,5 +114,5 @@ def _fault(name: str, pasted_text: str, provider: Provider) -> str:
     return ""
 
 
-def _keep(draft: Draft, name: str, secret: str) -> None:
+def _keep(draft: SettingsDraft, name: str, secret: str) -> None:
     draft.put(draft.store_secret(file_of(name), secret), "providers", name, "api_key")

@@ -20,7 +20,7 @@ WIDTH = 96
 """Columns: longer lines are hard to read."""
 
 
-class Screen:
+class SetupScreen:
     """*quiet* prints nothing, since the answer is one JSON document. Secrets that `hide` is given are masked."""
 
     def __init__(self, *, interactive: bool, quiet: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The changes of a setup. Nothing is on disk until `Draft.write`, which writes all of them or none.
+"""The changes of a setup. Nothing is on disk until `SettingsDraft.write`, which writes all of them or none.
 
 | step | on disk                                                             | killed or failed here      |
 |------|---------------------------------------------------------------------|----------------------------|
@@ -45,7 +45,7 @@ CHANGED = "settings.json has changed in the meantime and was left alone; run thi
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SettingsDraft:
     """The settings at *path* as they will be, and ``secrets`` by the names of their files.
 
     ``before`` is what was read; None when there was no file.
@@ -76,7 +76,7 @@ class Draft:
         load_bytes(before, path, environ=environ)
         return cls(path, environ, before, from_json(before.removeprefix(b"\xef\xbb\xbf")))
 
-    def copy(self) -> Draft:
+    def copy(self) -> SettingsDraft:
         """Return an independent copy."""
         return replace(
             self,

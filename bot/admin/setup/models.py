@@ -19,8 +19,8 @@ import anyio
 
 from bot.admin.model_failures import explain_failure
 from bot.admin.setup.api_keys import enter_key, file_of, pending
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
@@ -37,7 +37,7 @@ NOTHING = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ModelOffer:
     """A model that could answer. ``base_url`` is the address of an unknown provider.
 
     ``free`` marks a known local server, which costs nothing. ``given`` is true for the model of `--model`. An offer
@@ -60,7 +60,7 @@ class Offer:
 class ModelChoice:
     """``draft`` has what is to be written; ``verified`` is None when nothing was asked."""
 
-    draft: Draft
+    draft: SettingsDraft
     model: str
     verified: Verification | None
 
@@ -68,7 +68,7 @@ class ModelChoice:
 class ModelSelection:
     """Finds a model that answers, with as few questions as possible."""
 
-    def __init__(self, draft: Draft, options: InitOptions, screen: Screen) -> None:
+    def __init__(self, draft: SettingsDraft, options: InitOptions, screen: SetupScreen) -> None:
         self._draft, self._options, self._screen = draft, options, screen
 
     def run(self) -> ModelChoice:
@@ -79,40 +79,40 @@ class ModelSelection:
         self._price(draft, offer)
         return ModelChoice(draft, offer.model, verified)
 
-    def _decided(self) -> Offer | None:
+    def _decided(self) -> ModelOffer | None:
         """Return the model if no question is needed."""
         if model := self._options.model:
             if not MODEL_NAME.fullmatch(model):
                 raise ConfigInvalid(f'--model: must be "provider/model", for example {KEYS[0][1]}')
-            return Offer(model, "as you said", self._options.base_url, given=True)
+            return ModelOffer(model, "as you said", self._options.base_url, given=True)
         named = next(self._named(), None)
         return named if self._options.platform or not self._screen.interactive else None
 
-    def _named(self) -> Iterator[Offer]:
+    def _named(self) -> Iterator[ModelOffer]:
         named = self._draft.get("model")
         if isinstance(named, str):
-            yield Offer(named, "as settings.json says")
+            yield ModelOffer(named, "as settings.json says")
 
-    def _keyed(self) -> Iterator[Offer]:
+    def _keyed(self) -> Iterator[ModelOffer]:
         for variable, model in KEYS:
             if self._draft.environ.get(variable, "").strip():
-                yield Offer(model, f"{variable} is set")
+                yield ModelOffer(model, f"{variable} is set")
             elif self._draft.stored_secret(file_of(_provider(model))):
-                yield Offer(model, f"its key is in {self._draft.credentials.name}/")
+                yield ModelOffer(model, f"its key is in {self._draft.credentials.name}/")
 
-    def _local(self) -> Iterator[Offer]:
+    def _local(self) -> Iterator[ModelOffer]:
         with self._screen.working("Looking for model servers on this machine …"):
             found = anyio.run(lambda: find_local(LOCAL_SERVERS, within_s=PROBE_S))
         for choice in found:
-            yield Offer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
+            yield ModelOffer(choice.model, choice.reason, choice.provider.base_url or "", free=True)
 
-    def _picked(self) -> Offer:
+    def _picked(self) -> ModelOffer:
         """Return a person's choice, or the best offer if nobody can be asked."""
-        by_model: dict[str, Offer] = {}
+        by_model: dict[str, ModelOffer] = {}
         for offer in (*self._named(), *self._keyed(), *self._local()):
             by_model.setdefault(offer.model, offer)
         found = [*by_model.values()]
-        left = Offer(OFFLINE, "found no key and no local model server", pinned=False)
+        left = ModelOffer(OFFLINE, "found no key and no local model server", pinned=False)
         best = found[0] if found else left
         if self._options.yes:
             self._screen.say(f"Model: {best.model}", state="ok" if found else "warn", detail=best.reason)
@@ -124,27 +124,27 @@ class ModelSelection:
         known = {offer.provider for offer in found}
         choices = [
             *found,
-            *(Offer(model, "paste a key") for _, model in KEYS if _provider(model) not in known),
+            *(ModelOffer(model, "paste a key") for _, model in KEYS if _provider(model) not in known),
         ]
         if OFFLINE not in {offer.model for offer in choices}:
             rules = "no model: a few built-in rules, to try the rest"
-            choices.append(Offer(OFFLINE, rules, pinned=bool(found)))
+            choices.append(ModelOffer(OFFLINE, rules, pinned=bool(found)))
         if not found:
             self._screen.say("Found no key and no local model server.", state="warn")
         self._screen.options([(offer.model, offer.reason) for offer in choices])
         return self._chosen(choices, default=1 if found else len(choices))
 
-    def _chosen(self, offers: Sequence[Offer], default: int) -> Offer:
-        def choice(answer: str) -> Offer:
+    def _chosen(self, offers: Sequence[ModelOffer], default: int) -> ModelOffer:
+        def choice(answer: str) -> ModelOffer:
             if answer.isdecimal() and 1 <= int(answer) <= len(offers):
                 return offers[int(answer) - 1]
             if MODEL_NAME.fullmatch(answer):
-                return Offer(answer, "as you said")
+                return ModelOffer(answer, "as you said")
             raise ConfigInvalid(f"Enter a number from 1 to {len(offers)}, or provider/model.")
 
         return self._screen.ask("Number, or any provider/model", choice, str(default), otherwise="--model")
 
-    def _enter(self, draft: Draft, offer: Offer) -> None:
+    def _enter(self, draft: SettingsDraft, offer: ModelOffer) -> None:
         """Put the model, where its provider is, and its key into the *draft*."""
         if offer.model == OFFLINE:
             if offer.pinned or draft.get("model") is not None:
@@ -155,7 +155,7 @@ class ModelSelection:
         draft.loaded()  # raises for an invalid name
         enter_key(draft, offer.provider, self._screen, self._options.key_file)
 
-    def _place(self, draft: Draft, offer: Offer) -> None:
+    def _place(self, draft: SettingsDraft, offer: ModelOffer) -> None:
         """Add the provider's address if it is not known."""
         name, url = offer.provider, offer.base_url
         built_in = built_in_providers().get(name)
@@ -173,7 +173,7 @@ class ModelSelection:
             if offer.free:
                 draft.put(True, "providers", name, "free")
 
-    def _price(self, draft: Draft, offer: Offer) -> None:
+    def _price(self, draft: SettingsDraft, offer: ModelOffer) -> None:
         """Put the model's price into the *draft* if it is unknown, and the hard budget would refuse every message."""
         settings = draft.loaded().settings
         known = Catalog.of(settings).rate(offer.model) is not None
@@ -196,7 +196,7 @@ class ModelSelection:
         else:
             draft.put({"input": given[0], "output": given[1]}, "prices", offer.model)
 
-    def _verified(self, draft: Draft, offer: Offer) -> Verification | None:
+    def _verified(self, draft: SettingsDraft, offer: ModelOffer) -> Verification | None:
         """Test the model. Raises `ConfigInvalid` if it does not answer."""
         if offer.model == OFFLINE or not self._options.verify:
             return None

@@ -9,10 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """None and empty mean not given. ``files`` hold secrets, by the field they are for."""
+    """None and empty mean not given.
+
+    ``transport`` is what the settings call the platform. ``files`` hold secrets, and ``addresses`` are in the
+    platform's place; both by the setting that they are for.
+    """
 
     settings: Path
     platform: str = ""
+    transport: str = ""
     data: Path | None = None
     name: str = ""
     model: str = ""
@@ -21,8 +26,7 @@ class InitOptions:
     free: bool = False
     price: str = ""
     files: Mapping[str, Path] = field(default_factory=dict)
-    api_base_url: str = ""
-    gateway_url: str = ""
+    addresses: Mapping[str, str] = field(default_factory=dict)
     verify: bool = True
     yes: bool = False
     users: tuple[str, ...] = ()

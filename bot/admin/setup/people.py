@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
-from bot.admin.setup.platforms import Platform
+from bot.host.setup import PlatformSetup
 from bot.ports.config_error import ConfigInvalid
 
 EVERYONE = "*"
@@ -16,15 +16,17 @@ ADD_ONE = 'Add an id to settings.json: "access": {{"admins": ["{example}"]}}. Yo
 
 
 class AccessSetup:
-    """Puts people of *platform* into ``access`` of the draft."""
+    """Puts people of a platform into ``access`` of the draft."""
 
-    def __init__(self, platform: Platform, draft: Draft, options: InitOptions, screen: Screen) -> None:
-        self._platform, self._options, self._screen = platform, options, screen
+    def __init__(
+        self, setup: PlatformSetup, draft: SettingsDraft, options: InitOptions, screen: SetupScreen
+    ) -> None:
+        self._setup, self._options, self._screen = setup, options, screen
         self._draft = draft.copy()
 
-    def run(self) -> Draft:
+    def run(self) -> SettingsDraft:
         """Return the draft with these people. Raises `ConfigInvalid` for an option that is not a member id."""
-        members = self._platform.people
+        members = self._setup.people
         users = self._members("users")
         if named := self._options.users:
             self._put("users", self._ids(named, "--user"))
@@ -51,7 +53,7 @@ class AccessSetup:
 
     def _known(self, key: str) -> bool:
         """Return whether a person of this platform is listed by id."""
-        return any(self._platform.people.form.fullmatch(each) for each in self._members(key))
+        return any(self._setup.people.form.fullmatch(each) for each in self._members(key))
 
     def _asks(self, key: str, *, new: bool = False) -> bool:
         """Return whether to ask: an earlier decision is not asked again."""
@@ -65,9 +67,9 @@ class AccessSetup:
         """Return the ids without the marks of mentions. Raises `ConfigInvalid`, naming the *option*."""
         ids = [each.strip("<@!>") for each in named]
         for each, bare in zip(named, ids, strict=True):
-            if bare != EVERYONE and not self._platform.people.form.fullmatch(bare):
-                what = f"{option} {each!r} is not a member id of {self._platform.title}".strip()
-                raise ConfigInvalid(f"{what}; one looks like {self._platform.people.example}")
+            if bare != EVERYONE and not self._setup.people.form.fullmatch(bare):
+                what = f"{option} {each!r} is not a member id of {self._setup.title}".strip()
+                raise ConfigInvalid(f"{what}; one looks like {self._setup.people.example}")
         return ids
 
     def _put(self, key: str, ids: Sequence[str]) -> None:
@@ -78,7 +80,7 @@ class AccessSetup:
 
     def _warn_without_admin(self) -> None:
         settings = self._draft.loaded().settings
-        budget, members = settings.budget, self._platform.people
+        budget, members = settings.budget, self._setup.people
         can_raise = self._known("admins") or EVERYONE in settings.access.admins or budget.asker_may_grant
         can_stop = budget.mode == "hard" and set(budget.limit_usd.model_dump().values()) != {None}
         if can_stop and not can_raise:

@@ -1,88 +1,53 @@
 """Adds a chat platform: its secrets are found or asked for, checked live, and put into the draft.
 
-A secret comes from a file that a flag names, or is found (`Draft.find_secret`), or comes from lines piped in (with
+A secret comes from a file that a flag names, or is found where the draft looks, or comes from lines piped in (with
 ``--yes``) or a paste. All but what the settings refer to is kept in ``credentials/``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import anyio
+from pydantic import JsonValue
 
-from bot.admin.platform_checks import platform_checks
 from bot.admin.setup import tokens
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.tokens import read_piped, read_secret
 from bot.config.settings import Settings
+from bot.host.checks import Context
+from bot.host.extension import TransportKind
+from bot.host.setup import PlatformSetup, Token
 from bot.ports.config_error import ConfigInvalid
+from bot.ports.status import NoStatus, Status
 from transports.shared.checks import Finding
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One secret of a platform; ``kind`` is what it is by its form (`bot.admin.setup.tokens`)."""
-
-    name: str
-    kind: str
-    title: str
-    variable: str
-    flag: str
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """How a platform names its people. ``where`` is where they find their own id."""
-
-    form: re.Pattern[str]
-    example: str
-    where: str
-    everyone: str
-
-
-@dataclass(frozen=True, slots=True)
-class Platform:
-    """What is special about a platform.
-
-    ``files`` are written beside the settings, ``guide`` says where to click, and ``hello`` is what a person does to
-    hear from the bot.
-    """
-
-    name: str
-    title: str
-    fields: Sequence[Field]
-    files: Callable[[Settings], dict[str, bytes]]
-    guide: Callable[[Screen, Settings], None]
-    people: Members
-    hello: Callable[[Settings], str]
-
-
-class PlatformSetup:
-    """Takes a platform into the draft."""
+class PlatformDraft:
+    """Takes a transport of a platform into the draft."""
 
     def __init__(
         self,
-        platform: Platform,
-        draft: Draft,
+        kind: TransportKind,
+        setup: PlatformSetup,
+        draft: SettingsDraft,
         options: InitOptions,
-        screen: Screen,
+        screen: SetupScreen,
         *,
-        running: bool = False,
+        running: Status | NoStatus,
     ) -> None:
-        self._platform, self._options, self._screen, self._running = platform, options, screen, running
+        self._kind, self._setup, self._name = kind, setup, options.transport
+        self._options, self._screen, self._running = options, screen, running
         self._draft = draft.copy()
         self._secrets: dict[str, str] = {}
         self.findings: list[Finding] = []
 
-    def run(self) -> Draft:
+    def run(self) -> SettingsDraft:
         """Return the draft with the platform in it. Raises `ConfigInvalid` when something is missing or wrong."""
         self._place()
-        self._draft.files.update(self._platform.files(self._settings))
+        self._draft.files.update(self._setup.files(self._settings, self._name))
         self._find()
         if self._missing():
             self._get()
@@ -90,8 +55,8 @@ class PlatformSetup:
             self.findings = anyio.run(self._check)
         if failed := ", ".join(finding.name for finding in self.findings if finding.state == "fail"):
             raise ConfigInvalid(
-                f"{self._platform.title} is not ready ({failed}). Nothing was changed. Fix this and run it again. "
-                f"For other tokens, set {' and '.join(field.variable for field in self._platform.fields)}."
+                f"{self._setup.title} is not ready ({failed}). Nothing was changed. Fix this and run it again. "
+                f"For other tokens, set {' and '.join(map(self._variable, self._setup.tokens))}."
             )
         return self._draft
 
@@ -100,70 +65,84 @@ class PlatformSetup:
         return self._draft.loaded().settings
 
     def _at(self, key: str) -> tuple[str, str, str]:
-        return "transports", self._platform.name, key
+        return "transports", self._name, key
 
     def _place(self) -> None:
-        draft, here = self._draft, ("transports", self._platform.name)
+        draft, here = self._draft, ("transports", self._name)
         if not isinstance(draft.get(*here), dict):
-            draft.put({}, *here)
-        for key in ("api_base_url", "gateway_url"):
-            if url := getattr(self._options, key):
-                draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
+            draft.put(self._blank(), *here)
+        for key, url in self._options.addresses.items():
+            draft.put(url, *here, key, option=f"--{key.replace('_', '-')}")
+
+    def _blank(self) -> dict[str, JsonValue]:
+        """Return the settings of a new transport. The tokens of a further one are not those of the first."""
+        if self._name == self._options.platform:
+            return {}
+        own = {token.name: f"file:{self._file(token)}" for token in self._setup.tokens}
+        return {"kind": self._options.platform, **own}
 
     # secrets that exist
 
     def _find(self) -> None:
-        for field in self._platform.fields:
-            if file := self._options.files.get(field.name):
-                self._take(field, read_secret(file, field.flag), field.flag)
+        for token in self._setup.tokens:
+            if file := self._options.files.get(token.name):
+                self._take(token, read_secret(file, token.option), token.option)
                 continue
-            reference = str(self._draft.get(*self._at(field.name)) or "")
-            secret, found = self._draft.find_secret(reference, self._file(field), field.variable)
+            reference = str(self._draft.get(*self._at(token.name)) or "")
+            secret, found = self._draft.find_secret(reference, self._file(token), self._variable(token))
             if secret:
-                self._take(field, "".join(tokens.words(secret)), found or field.variable, reference=found)
+                self._take(
+                    token, "".join(tokens.words(secret)), found or self._variable(token), reference=found
+                )
 
-    def _missing(self) -> list[Field]:
-        return [field for field in self._platform.fields if field.name not in self._secrets]
+    def _missing(self) -> list[Token]:
+        return [token for token in self._setup.tokens if token.name not in self._secrets]
 
     # missing secrets
 
     def _get(self) -> None:
         if self._screen.interactive:
-            self._platform.guide(self._screen, self._settings)
-            for field in self._missing():
-                self._ask(field)
+            self._setup.guide(self._screen, self._settings, self._name)
+            for token in self._missing():
+                self._ask(token)
         elif self._options.yes:
             piped = {tokens.kind(word): word for word in tokens.words(read_piped(len(self._missing())))}
-            for field in self._missing():
-                if secret := piped.get(field.kind):
-                    self._take(field, secret, "standard input")
+            for token in self._missing():
+                if secret := piped.get(token.kind):
+                    self._take(token, secret, "standard input")
         if missing := self._missing():
-            names = " and ".join(f"{field.title} ({field.variable} or {field.flag})" for field in missing)
+            names = " and ".join(
+                f"{token.title} ({self._variable(token)} or {token.option})" for token in missing
+            )
             hint = "" if self._options.yes else "; or add --yes and pipe it in, a line each"
-            raise ConfigInvalid(f"{self._platform.title} needs the {names}{hint}. Nothing was changed.")
+            raise ConfigInvalid(f"{self._setup.title} needs the {names}{hint}. Nothing was changed.")
 
-    def _ask(self, field: Field) -> None:
+    def _ask(self, token: Token) -> None:
         def secret(pasted: str) -> str:
             word = "".join(tokens.words(pasted))
-            self._take(field, word, "")
+            self._take(token, word, "")
             return word
 
-        pasted = self._screen.ask(f"Paste the {field.title} (hidden)", secret, hidden=True)
-        self._screen.say(f"{field.title.capitalize()}: {len(pasted)} characters", state="ok")
+        pasted = self._screen.ask(f"Paste the {token.title} (hidden)", secret, hidden=True)
+        self._screen.say(f"{token.title.capitalize()}: {len(pasted)} characters", state="ok")
 
-    def _take(self, field: Field, secret: str, origin: str, *, reference: str = "") -> None:
-        """Put a secret into its field. Raises `ConfigInvalid` for one that has another form."""
+    def _take(self, token: Token, secret: str, origin: str, *, reference: str = "") -> None:
+        """Keep the secret of a token. Raises `ConfigInvalid` for one that has another form."""
         kind = tokens.kind(secret)
-        if field.kind != kind or not tokens.usable(secret):
+        if token.kind != kind or not tokens.usable(secret):
             seems = f"That is {kind}" if kind else "That does not look like a token"
-            raise ConfigInvalid(f"{origin}: {seems}, not the {field.title}.".removeprefix(": "))
-        self._secrets[field.name] = secret
+            raise ConfigInvalid(f"{origin}: {seems}, not the {token.title}.".removeprefix(": "))
+        self._secrets[token.name] = secret
         self._draft.put(
-            reference or self._draft.store_secret(self._file(field), secret), *self._at(field.name)
+            reference or self._draft.store_secret(self._file(token), secret), *self._at(token.name)
         )
 
-    def _file(self, field: Field) -> str:
-        return f"{self._platform.name}_{field.name}"
+    def _file(self, token: Token) -> str:
+        return f"{self._name}_{token.name}"
+
+    def _variable(self, token: Token) -> str:
+        own = "" if self._name == self._options.platform else f"{self._name}_".replace("-", "_").upper()
+        return f"{own}{token.variable}"
 
     # live checks
 
@@ -176,9 +155,10 @@ class PlatformSetup:
         trial = self._draft.copy()
         for name, variable in names.items():
             trial.put(f"env:{variable}", *self._at(name))
-        with self._screen.working(f"Checking {self._platform.title} …"):
+        with self._screen.working(f"Checking {self._setup.title} …"):
             settings = trial.loaded().settings
-            checks = platform_checks(self._platform.name, settings, environ, running=self._running)
+            context = Context(settings, environ, running_bot=self._running)
+            checks = self._kind.checks(context, self._name)
             async with aclosing(checks):
                 async for finding in checks:
                     findings.append(finding)

@@ -8,9 +8,13 @@ import re
 import select
 import sys
 import time
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from bot.config.load import MAX_SECRET_BYTES
+from bot.host.extension import transport_kinds
+from bot.host.setup import Form
 from bot.ports.config_error import ConfigInvalid
 
 PIPED_WITHIN_S = 5.0
@@ -20,23 +24,26 @@ _AROUND = "\"'`<>,;\u200b\u200e\u200f\u2060\ufeff"
 _NAMED = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*\s*[=:]|bearer\s|bot\s)\s*", re.IGNORECASE)
 _SECRET = re.compile(r"[!-~]{1,4096}")
 
-BOT, APP, DISCORD = "a Slack bot token", "a Slack app token", "a Discord bot token"
-USER, ADDRESS = "a Slack user token", "a web address"
 ANTHROPIC, OPENAI = "an Anthropic key", "an OpenAI key"
 
-FORMS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (BOT, re.compile(r"xoxb-[A-Za-z0-9-]+")),
-    (APP, re.compile(r"xapp-[A-Za-z0-9-]+")),
-    (USER, re.compile(r"xoxp-[A-Za-z0-9-]+")),
-    ("a Slack token of another kind", re.compile(r"xox[a-z][.-].+|xwfp-.+")),
-    (ANTHROPIC, re.compile(r"sk-ant-.+")),
-    (OPENAI, re.compile(r"sk-(proj|svcacct|admin)-.+")),
-    (DISCORD, re.compile(r"[\w-]+\.[\w-]+\.[\w-]{8,}")),
-    ("an id", re.compile(r"\d{15,21}|[A-Z][A-Z0-9]{8,12}")),
-    ("a signing secret, public key or client secret", re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}|[\w-]{32}")),
-    (ADDRESS, re.compile(r"https?://.*")),
+FORMS = (
+    Form(ANTHROPIC, re.compile(r"sk-ant-.+"), is_certain=False),
+    Form(OPENAI, re.compile(r"sk-(proj|svcacct|admin)-.+"), is_certain=False),
+    Form("an id", re.compile(r"\d{15,21}|[A-Z][A-Z0-9]{8,12}"), is_certain=False),
+    Form(
+        "a signing secret, public key or client secret",
+        re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}|[\w-]{32}"),
+        is_certain=False,
+    ),
+    Form("a web address", re.compile(r"https?://.*")),
 )
-"""In this order; what fits none may be the key of any other provider."""
+
+
+@cache
+def forms() -> Sequence[Form]:
+    """Return the forms of secrets, those of chat platforms first. What fits none may be the key of any provider."""
+    setups = (kind.setup() for kind in transport_kinds().values() if kind.setup)
+    return [*(form for setup in setups for form in setup.forms), *FORMS]
 
 
 def words(pasted: str) -> list[str]:
@@ -52,7 +59,7 @@ def words(pasted: str) -> list[str]:
 
 def kind(secret: str) -> str:
     """Return what a secret is by its form, or ``""``."""
-    return next((name for name, form in FORMS if form.fullmatch(secret)), "")
+    return next((form.kind for form in forms() if form.pattern.fullmatch(secret)), "")
 
 
 def usable(secret: str) -> bool:

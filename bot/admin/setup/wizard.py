@@ -9,22 +9,19 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.discord import DISCORD
-from bot.admin.setup.draft import Draft, owned_by_another
+from bot.admin.setup.dialog import SetupScreen
+from bot.admin.setup.draft import SettingsDraft, owned_by_another
 from bot.admin.setup.models import ModelChoice, ModelSelection
 from bot.admin.setup.options import InitOptions
 from bot.admin.setup.people import AccessSetup
-from bot.admin.setup.platforms import Platform, PlatformSetup
-from bot.admin.setup.slack import SLACK
+from bot.admin.setup.platforms import PlatformDraft
 from bot.admin.status.client import find_running_bot
 from bot.config.load import OFFLINE
+from bot.host.extension import transport_kinds
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.status import ABSENT
 from bot.wiring.app import model_faults, unpriced
 from transports.shared.checks import Finding
-
-PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (SLACK, DISCORD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +51,22 @@ class Done:
         }
 
 
-def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> Done:
+def set_up(options: InitOptions, environ: Mapping[str, str], screen: SetupScreen) -> Done:
     """Ask, test, write. Raises `ConfigInvalid` and OSError; then nothing has changed."""
-    draft = Draft.open(options.settings, environ)
+    draft = SettingsDraft.open(options.settings, environ)
     if write_obstacle := draft.write_obstacle():
         raise ConfigInvalid(write_obstacle)
     _general(draft, options)
     screen.title("Threadfast", f"{draft.path}{'' if draft.before else ' (new)'}")
-    platform = PLATFORMS.get(options.platform)
+    kind = transport_kinds().get(options.platform)
+    platform = kind.setup() if kind and kind.setup else None
     chosen = ModelSelection(draft, options, screen).run()
     final = chosen.draft
     findings: Sequence[Finding] = ()
     running = find_running_bot(final.loaded().settings.data)
     runs = running != ABSENT
-    if platform:
-        platform_setup = PlatformSetup(platform, final, options, screen, running=runs)
+    if kind and platform:
+        platform_setup = PlatformDraft(kind, platform, final, options, screen, running=running)
         final, findings = platform_setup.run(), platform_setup.findings
         final = AccessSetup(platform, final, options, screen).run()
     if faults := model_faults(final.loaded().settings):
@@ -85,7 +83,7 @@ def set_up(options: InitOptions, environ: Mapping[str, str], screen: Screen) -> 
     return Done(chosen, findings, written, final.path, _next(final, options), hello, startable)
 
 
-def _general(draft: Draft, options: InitOptions) -> None:
+def _general(draft: SettingsDraft, options: InitOptions) -> None:
     """Set the name and the data folder, if they are not the defaults."""
     if options.name and options.name != draft.loaded().settings.name:
         draft.put(options.name, "name", option="--name")
@@ -94,7 +92,7 @@ def _general(draft: Draft, options: InitOptions) -> None:
     draft.loaded()
 
 
-def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: ModelChoice) -> None:
+def _report(screen: SetupScreen, draft: SettingsDraft, written: Sequence[Path], chosen: ModelChoice) -> None:
     if chosen.model == OFFLINE:
         how = (
             "`threadfast init` changes that"
@@ -114,7 +112,7 @@ def _report(screen: Screen, draft: Draft, written: Sequence[Path], chosen: Model
     screen.say(f"Written: {names or draft.credentials.name}{stored}", state="ok")
 
 
-def _next(draft: Draft, options: InitOptions) -> str:
+def _next(draft: SettingsDraft, options: InitOptions) -> str:
     """Return the next command, as it has to be typed here."""
     where = "" if draft.path == Path("settings.json").absolute() else f" --settings {draft.path}"
     if owned_by_another(draft.path.parent) or owned_by_another(draft.loaded().settings.data):

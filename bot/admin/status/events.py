@@ -39,7 +39,7 @@ TOO_SLOW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventFilter:
     kinds: tuple[str, ...]
     thread: str
 
@@ -48,7 +48,7 @@ class Refused(Exception):
     """The bot does not serve this request; the text is for people."""
 
 
-def run_events(data: Path, wanted: Wanted, since: int | None, *, follow: bool) -> int:
+def run_events(data: Path, wanted: EventFilter, since: int | None, *, follow: bool) -> int:
     """Print the events and return the exit code. Blocking.
 
     Raises `PermissionError`, and `BrokenPipeError` when nobody reads the output.
@@ -84,7 +84,7 @@ class _Reader:
     """``upto`` is the number of the last event that was printed. ``unread``: nobody reads the output any more."""
 
     data: Path
-    wanted: Wanted
+    wanted: EventFilter
     upto: int | None
     follow: bool
     unread: bool = False

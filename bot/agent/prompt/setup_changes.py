@@ -28,7 +28,7 @@ CHOSEN = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ModelSetup:
     """The usual model of a thread, `CHOSEN` for a chosen one, and the names of its tools.
 
     ``scope`` is the asker's own scope of the settings, blank for everybody else: others in the thread may have
@@ -40,7 +40,7 @@ class Setup:
     scope: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Setup:
+    def parse(cls, text: str) -> ModelSetup:
         model, _, rest = text.partition(" ")
         names, _, scope = rest.partition(" ")
         return cls(model, frozenset(filter(None, names.split(","))), scope)
@@ -75,18 +75,18 @@ def _records(before: _Records | None, new: Sequence[Message]) -> _Records:
         # A summary is of answers.
         ends = message.role == "assistant" if message.source else bool(message.setup)
         if ends and records.latest:
-            records.answered[Setup.parse(records.latest).scope] = records.latest
+            records.answered[ModelSetup.parse(records.latest).scope] = records.latest
     return records
 
 
-def changes(old: Setup, new: Setup) -> str:
+def changes(old: ModelSetup, new: ModelSetup) -> str:
     """Return the note for people on what changed, blank if nothing did."""
     told = CHOSEN not in (old.model, new.model) and old.model != new.model
     model = (old.model, new.model) if told else None
     return wording.setup_changed(model, sorted(old.tools - new.tools), sorted(new.tools - old.tools))
 
 
-def missed_tools(old: Setup, new: Setup, messages: Sequence[Message]) -> list[str]:
+def missed_tools(old: ModelSetup, new: ModelSetup, messages: Sequence[Message]) -> list[str]:
     """Return the tools that the model has used in this conversation and does not have any more."""
     gone = old.tools - new.tools
     return sorted({call.name for message in messages for call in message.calls} & gone)

@@ -14,7 +14,14 @@ from datetime import datetime
 from bot import wording
 from bot.agent.prompt.earlier_lines import Excerpt, author_label, excerpt, quote, quoted
 from bot.agent.prompt.memory import changed_memory
-from bot.agent.prompt.setup_changes import CHOSEN, Setup, answered_setup, changes, latest_setup, missed_tools
+from bot.agent.prompt.setup_changes import (
+    CHOSEN,
+    ModelSetup,
+    answered_setup,
+    changes,
+    latest_setup,
+    missed_tools,
+)
 from bot.ports.model import ToolSpec
 from bot.ports.outside_text import fence
 from threads.model import Block, File, Image, Incoming, Message, SentFile, Text, ThreadId, Turn
@@ -88,7 +95,7 @@ class UserMessages:
         above = await self._lines_above(turn, turn.incoming, files)
         message = await self._build(turn, turn.incoming, above, files)
         usual = CHOSEN if self.is_chosen(turn.incoming.thread) else model
-        setup = Setup(usual, frozenset(tool.name for tool in tools), self.scope)
+        setup = ModelSetup(usual, frozenset(tool.name for tool in tools), self.scope)
         turn.add(_with_setup(turn, message, setup))
         if reply := _only_told(turn.incoming, files):
             turn.add(Message("assistant", (Text(reply),), source=turn.incoming.id, model=model))
@@ -129,16 +136,16 @@ class UserMessages:
         return _Above([*quoted(shown, incoming.author, begins=begins)], theirs, sent[room:], upto)
 
 
-def _with_setup(turn: Turn, message: Message, setup: Setup) -> Message:
+def _with_setup(turn: Turn, message: Message, setup: ModelSetup) -> Message:
     """Return the message with the record of its *setup*, and a word for the model on tools that it misses."""
     old = answered_setup(turn.messages, setup.scope)
     if not old == latest_setup(turn.messages) == str(setup):
         message = replace(message, setup=str(setup))
     if not old or old == str(setup):
         return message
-    if note := changes(Setup.parse(old), setup):
+    if note := changes(ModelSetup.parse(old), setup):
         turn.note(note)
-    if gone := missed_tools(Setup.parse(old), setup, turn.messages):
+    if gone := missed_tools(ModelSetup.parse(old), setup, turn.messages):
         *above, words = message.blocks
         return replace(message, blocks=(*above, Text(wording.tools_gone(gone)), words))
     return message

@@ -25,7 +25,7 @@ BOT = ""
 SECRET_KEYS = frozenset({"access_token", "refresh_token", "client_secret", "registration_access_token"})
 
 
-class Offer(BaseModel):
+class SignInOffer(BaseModel):
     """A sign-in that is open until ``until`` (seconds since 1970), for the conversation ``place``.
 
     ``state`` is the parameter that OAuth sends along. ``redirect`` is the address that the person was sent back to:
@@ -54,7 +54,7 @@ class Credentials(JsonState):
     client: dict[str, JsonValue] | None = None
     metadata: dict[str, JsonValue] | None = None
     resource: dict[str, JsonValue] | None = None
-    offer: Offer | None = None
+    offer: SignInOffer | None = None
 
     def with_outcome(self, state: str, outcome: str) -> Credentials:
         """Return this with the end of the sign-in *state*; the address with its code is forgotten."""

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from bot.extensions.mcp.http import Guard
     from bot.extensions.mcp.oauth import Auth
-    from bot.extensions.mcp.session import Session
+    from bot.extensions.mcp.session import McpSession
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class _Call:
     It is ``repeated`` once it was found that it cannot have run.
     """
 
-    make: Callable[[Session], Awaitable[object]]
+    make: Callable[[McpSession], Awaitable[object]]
     scope: anyio.CancelScope
     repeated: bool = False
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -179,7 +179,7 @@ class Server:
         """Run a tool, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
         return await self.request(lambda session: session.call(tool, arguments), deadline)
 
-    async def request(self, make: Callable[[Session], Awaitable[T]], deadline: float) -> T:
+    async def request(self, make: Callable[[McpSession], Awaitable[T]], deadline: float) -> T:
         """Make a request, connecting first if needed; *deadline* is on anyio's clock. Raises `ToolError`."""
         if self.state == "waiting" and self._failures >= OPEN_AFTER:
             left = max(1, math.ceil(self._again_at - anyio.current_time()))
@@ -296,7 +296,7 @@ class Server:
             self.reason, self.last_output = f"it did not answer within {limit_s:g} s", stderr_log.last
         return True
 
-    async def _use(self, session: Session, limit: anyio.CancelScope) -> None:
+    async def _use(self, session: McpSession, limit: anyio.CancelScope) -> None:
         """List its tools and serve; *limit* counts while connecting and while leaving."""
         await self._take_list(await session.list())
         self._learning = False
@@ -313,7 +313,7 @@ class Server:
         self.listing = Listing.model_validate_json(self.mask(listing.model_dump_json()))
         await self._on_listed(self.name, self.listing)
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, session: McpSession) -> None:
         """Serve the calls until idle. Raises `ConnectionLost` and whatever the SDK does."""
         self._usable, self._lost = True, None
         async with anyio.create_task_group() as tasks:
@@ -332,7 +332,7 @@ class Server:
         if self._lost:
             raise self._lost
 
-    async def _follow(self, session: Session) -> None:
+    async def _follow(self, session: McpSession) -> None:
         """List the tools again whenever the server says that they have changed."""
         while True:
             await session.next_change()
@@ -347,7 +347,7 @@ class Server:
         self._change = anyio.Event()
         await self._change.wait()
 
-    async def _run_call(self, session: Session, call: _Call) -> None:
+    async def _run_call(self, session: McpSession, call: _Call) -> None:
         try:
             with call.scope:
                 call.result = await call.make(session)

@@ -37,7 +37,7 @@ from bot.extensions.mcp.personal import PersonalServers
 from bot.extensions.mcp.plain_text import clean
 from bot.extensions.mcp.server import DEFAULT_TIMEOUTS, Server, Timeouts
 from bot.extensions.mcp.settings import MCP_SERVERS, McpServer
-from bot.extensions.mcp.sign_in import OFFER_S, Account, SignIns
+from bot.extensions.mcp.sign_in import OFFER_S, ServerAccount, SignIns
 from bot.extensions.mcp.tool import Connections, McpTool, News, Save, make_tool
 from bot.extensions.mcp.tool_list import MAX_ALL, ListedTool, Listing, assign_names, count_tools
 from bot.guards.redaction import mask
@@ -116,21 +116,23 @@ class _Maker:
     private_hosts: Sequence[str]
     times: Timeouts = DEFAULT_TIMEOUTS
 
-    def account(self, name: str, person: str) -> Account:
+    def account(self, name: str, person: str) -> ServerAccount:
         """Return the account of a person at a server; where the bot has one for all, that."""
         settings = self.configured[name]
         who = person if is_personal(settings) else BOT
-        return Account(name, settings, who, self.credentials, self.environ, self.offload, self.private_hosts)
+        return ServerAccount(
+            name, settings, who, self.credentials, self.environ, self.offload, self.private_hosts
+        )
 
     def connection(self, name: str, person: str) -> Server:
         account = self.account(name, person) if self.configured[name].oauth else None
         return self._connection(name, account, self.times)
 
-    def signing_in(self, account: Account) -> Server:
+    def signing_in(self, account: ServerAccount) -> Server:
         """Return a connection that waits for a person on its way."""
         return self._connection(account.name, account, replace(self.times, address=OFFER_S))
 
-    def _connection(self, name: str, account: Account | None, times: Timeouts) -> Server:
+    def _connection(self, name: str, account: ServerAccount | None, times: Timeouts) -> Server:
         return Server(
             name,
             self.configured[name],

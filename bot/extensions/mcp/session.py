@@ -65,7 +65,7 @@ _REASONS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 )
 
 
-class Session:
+class McpSession:
     """An open connection. No text of the server is cut inside a secret that *mask* knows."""
 
     def __init__(
@@ -213,7 +213,7 @@ async def open_session(
     origin: str,
     auth: httpx2.Auth | None = None,
     guard: Guard | None = None,
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[McpSession]:
     """Connect, and yield the session; *values* are the server's headers or environment.
 
     Raises whatever the SDK does: see `failure_reason`.
@@ -230,7 +230,7 @@ async def open_session(
         streams = nullcontext((received, write))
         async with Client(streams, client_info=info, message_handler=changed.hear, cache=None) as client:
             received.version = client.protocol_version
-            yield Session(client, received, changed, origin, stderr_log.mask)
+            yield McpSession(client, received, changed, origin, stderr_log.mask)
 
 
 def failure_reason(error: BaseException) -> str:

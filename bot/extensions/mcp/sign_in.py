@@ -35,7 +35,14 @@ from anyio.abc import TaskGroup
 from bot import wording
 from bot.config.load import resolve_secret
 from bot.extensions.mcp.connection import ConnectionLost
-from bot.extensions.mcp.credentials import BOT, Credentials, CredentialStore, Offer, parameters, person_of
+from bot.extensions.mcp.credentials import (
+    BOT,
+    Credentials,
+    CredentialStore,
+    SignInOffer,
+    parameters,
+    person_of,
+)
 from bot.extensions.mcp.redirect_listener import listen
 from bot.extensions.mcp.server import Server
 from bot.extensions.mcp.settings import McpServer
@@ -70,7 +77,7 @@ class SignInFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Account:
+class ServerAccount:
     """The account of a ``person`` at the server ``name``: a `bot.extensions.mcp.server.Authenticator`.
 
     ``flow`` is the sign-in that it takes part in; without one, only stored credentials are used.
@@ -148,7 +155,7 @@ class Account:
 class Flow:
     """One sign-in that this process waits for. ``link`` is blank until the server has named it."""
 
-    account: Account
+    account: ServerAccount
     place: str
     link: str = ""
     state: str = ""
@@ -161,7 +168,7 @@ class Flow:
     async def show(self, link: str) -> None:
         """Open the offer: the server has named this link."""
         self.state = parameters(link).get("state", "")
-        offer = Offer(state=self.state, place=self.place, until=time.time() + OFFER_S)
+        offer = SignInOffer(state=self.state, place=self.place, until=time.time() + OFFER_S)
         await self.account.change(lambda old: old.model_copy(update={"offer": offer}))
         self.link = link
         self.ready.set()
@@ -193,8 +200,8 @@ class SignIns:
     def __init__(
         self,
         tasks: TaskGroup,
-        account: Callable[[str, str], Account],
-        connect: Callable[[Account], Server],
+        account: Callable[[str, str], ServerAccount],
+        connect: Callable[[ServerAccount], Server],
     ) -> None:
         self._tasks, self.account, self._connect = tasks, account, connect
         self._flows: dict[tuple[str, str], Flow] = {}
@@ -258,7 +265,7 @@ class SignIns:
         return await self.begin(name, person, place)
 
     @contextmanager
-    def watching(self, account: Account, on_tokens: Callable[[], Awaitable[None]]) -> Iterator[None]:
+    def watching(self, account: ServerAccount, on_tokens: Callable[[], Awaitable[None]]) -> Iterator[None]:
         """Call *on_tokens* once the account has tokens, if that is within the block."""
         scope = anyio.CancelScope()
 
@@ -320,7 +327,7 @@ class CallSignIn:
     private: bool
 
     @property
-    def account(self) -> Account:
+    def account(self) -> ServerAccount:
         return self.sign_ins.account(self.server, self.person)
 
     async def is_done(self) -> bool:
@@ -339,7 +346,7 @@ class CallSignIn:
         return self.sign_ins.watching(self.account, on_done)
 
 
-async def _until_signed_in(account: Account) -> None:
+async def _until_signed_in(account: ServerAccount) -> None:
     while True:
         try:
             if (await account.read()).tokens:

@@ -12,7 +12,7 @@ from threads.store.checksummed_lines import encode, read_records
 from threads.store.context import Line, Loaded, line_adapter
 
 from .journal import PostgresJournal
-from .session import Session
+from .session import DatabaseSession
 
 LOAD = (
     "SELECT c.line::text FROM context c JOIN thread t ON t.id = c.thread AND t.generation = c.generation "
@@ -26,7 +26,7 @@ class PostgresContext:
     """A `threads.ports.Context`. Its writes share the transaction of the journal."""
 
     def __init__(
-        self, thread: ThreadId, journal: PostgresJournal, reader: Session, me: Callable[[], int]
+        self, thread: ThreadId, journal: PostgresJournal, reader: DatabaseSession, me: Callable[[], int]
     ) -> None:
         self._thread, self._journal, self._reader, self._me = thread, journal, reader, me
         self._messages: list[Message] = []

@@ -38,7 +38,7 @@ from threads.model import Deleted, Edited, FollowUp, Incoming, Outcome, StopRequ
 from threads.store.checksummed_lines import encode, read_line
 from threads.store.group_commit import Batch, GroupWriter
 
-from .session import Pool, Row, Session
+from .session import DatabaseSession, Pool, Row
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,11 @@ class PostgresJournal:
         self.owned: dict[str, Ownership] = {}
         self.accepting = True
         self.share, self.left_at = math.inf, -math.inf
-        self._inbox, self._records, self._reader = Session(pool), Session(pool), Session(pool)
+        self._inbox, self._records, self._reader = (
+            DatabaseSession(pool),
+            DatabaseSession(pool),
+            DatabaseSession(pool),
+        )
         self._me, self._now = me, now
         self._arrivals = GroupWriter(self._receive, self._arrived)
         self._changes = GroupWriter(self._apply, self._applied)

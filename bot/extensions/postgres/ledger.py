@@ -31,7 +31,7 @@ from bot.budget.budgets import (
     Warned,
     record_adapter,
 )
-from bot.extensions.postgres.session import Pool, Row, Session
+from bot.extensions.postgres.session import DatabaseSession, Pool, Row
 from bot.ports.model import Usage
 from threads.errors import StoreUnavailable, error_fields
 from threads.store.checksummed_lines import encode
@@ -71,7 +71,7 @@ class PostgresLedger:
         self, pool: Pool, me: Callable[[], int], now: Callable[[], datetime], lost: Callable[[], Exception]
     ) -> None:
         self.budgets = Budgets()
-        self._calls, self._writer = Session(pool), Session(pool)
+        self._calls, self._writer = DatabaseSession(pool), DatabaseSession(pool)
         self._me, self._now, self._lost = me, now, lost
         self._numbers: Iterator[int] = iter(())
         self._commits = GroupWriter(self._commit)

@@ -8,7 +8,7 @@ from decimal import Decimal
 import anyio
 import anyio.from_thread
 
-from .session import Pool, Row, Session
+from .session import DatabaseSession, Pool, Row
 
 READ = "SELECT worker, body FROM mark WHERE transport = %s AND worker = %s"
 LEFT = (
@@ -31,7 +31,7 @@ class PostgresMarks:
     overlap_s = 120.0
 
     def __init__(self, pool: Pool, me: Callable[[], int], transport: str) -> None:
-        self._session, self._me, self._transport = Session(pool), me, transport
+        self._session, self._me, self._transport = DatabaseSession(pool), me, transport
         self._taken = set[int]()
 
     def read(self) -> bytes:

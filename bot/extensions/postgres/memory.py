@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 
-from .session import Pool, Session
+from .session import DatabaseSession, Pool
 from .states import REPLACE
 
 TRIES = 20
@@ -26,7 +26,7 @@ class PostgresMemory:
     """A `bot.agent.prompt.memory.MemoryStore`."""
 
     def __init__(self, pool: Pool) -> None:
-        self._session = Session(pool)
+        self._session = DatabaseSession(pool)
 
     async def read(self, paths: Sequence[Path]) -> list[str | None]:
         """Return the texts. Waits for the server, because a turn needs it anyway."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .session import Pool, Session
+from .session import DatabaseSession, Pool
 
 CHANNEL = "worker_page"
 SEND = "SELECT pg_notify(%s, text) FROM unnest(%s::text[]) text"
@@ -14,7 +14,7 @@ class Notices:
     """``heard`` gets the texts of all workers, its own too; ``missed`` is called when some may have been lost."""
 
     def __init__(self, pool: Pool) -> None:
-        self._session = Session(pool)
+        self._session = DatabaseSession(pool)
         self.heard: Callable[[str], None] = lambda _: None
         self.missed: Callable[[], None] = lambda: None
 

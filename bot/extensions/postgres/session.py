@@ -232,7 +232,7 @@ class Pool:
             await connection.close()
 
 
-class Session:
+class DatabaseSession:
     """Runs statements one after another over a pool, each in a transaction of its own.
 
     A cancelled caller waits for the end of its statement, because psycopg would close the connection otherwise.

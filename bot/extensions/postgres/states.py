@@ -10,7 +10,7 @@ import anyio
 from threads.errors import StoreUnavailable
 from threads.store.json_file import F, State, read_state
 
-from .session import Pool, Session
+from .session import DatabaseSession, Pool
 
 TRIES = 20
 """Tries of a change while others change the value, or the server is away."""
@@ -28,7 +28,12 @@ class PostgresState(Generic[F]):
     """A `threads.store.json_file.State`. *changed* notifies the other workers."""
 
     def __init__(
-        self, name: str, empty: F, session: Session, refresh: Callable[[], Any], changed: Callable[[], Any]
+        self,
+        name: str,
+        empty: F,
+        session: DatabaseSession,
+        refresh: Callable[[], Any],
+        changed: Callable[[], Any],
     ) -> None:
         self.name, self.value, self.rev, self.body = name, empty, 0, ""
         self.on_change: Callable[[], None] = lambda: None
@@ -69,7 +74,7 @@ class PostgresStates:
     """The `threads.store.json_file.States` of all workers. *changed* notifies the others, which `refresh`."""
 
     def __init__(self, pool: Pool, changed: Callable[[], Any]) -> None:
-        self._session, self._changed = Session(pool), changed
+        self._session, self._changed = DatabaseSession(pool), changed
         self._states: dict[str, PostgresState[Any]] = {}
 
     async def open(self, name: str, empty: F) -> State[F]:

@@ -17,7 +17,7 @@ from bot.store.restored_answers import Restored
 from threads.delivery import retry_until_stored
 from threads.errors import StoreUnavailable
 from threads.journal.ports import Taker
-from threads.log import Entry
+from threads.log import LogEntry
 from threads.model import ThreadId
 from threads.store.data_folder import thread_folder
 
@@ -27,7 +27,7 @@ from .journal import PostgresJournal
 from .marks import PostgresMarks
 from .memory import PostgresMemory
 from .migrations import migrate
-from .session import Pool, Session
+from .session import DatabaseSession, Pool
 from .states import PostgresStates
 from .worker import Worker
 from .workspaces import Workspaces
@@ -82,12 +82,12 @@ RECENT = (
 
 
 class MessageRows:
-    """A `threads.ports.History` that writes nothing. The rows of the messages are the history."""
+    """A `threads.ports.ThreadLog` that writes nothing. The rows of the messages are the history."""
 
-    def put(self, _: ThreadId, __: list[Entry], then: Callable[[], None]) -> None:
+    def put(self, _: ThreadId, __: list[LogEntry], then: Callable[[], None]) -> None:
         then()
 
-    def repair(self, _: ThreadId, __: dict[str, list[Entry]], then: Callable[[], None]) -> None:
+    def repair(self, _: ThreadId, __: dict[str, list[LogEntry]], then: Callable[[], None]) -> None:
         then()
 
 
@@ -102,7 +102,7 @@ class PostgresStore:
         self.memory = PostgresMemory(self.pool)
         self.journal = PostgresJournal(self.pool, lambda: self.worker.number, self.now)
         self.history = MessageRows()
-        self._reader, self._rates = Session(self.pool), Session(self.pool)
+        self._reader, self._rates = DatabaseSession(self.pool), DatabaseSession(self.pool)
         self._restored_at: datetime | None = None
         self._workspaces = Workspaces(self.pool, lambda: self.worker.number, self.journal.epoch_of)
 

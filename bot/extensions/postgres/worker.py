@@ -22,7 +22,7 @@ from threads.errors import Fenced
 
 from .journal import ANYBODY, BEAT_S, PostgresJournal
 from .notices import CHANNEL, Notices
-from .session import STATEMENT_S, Connection, Pool, Session
+from .session import STATEMENT_S, Connection, DatabaseSession, Pool
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Worker:
         """The number of workers."""
         self._name, self._version, self._lease_s = name, version, lease_s
         self._own = Pool(dsn, 1, self._prepare, pool.tag)
-        self._work_session = Session(pool)
+        self._work_session = DatabaseSession(pool)
         self.notices = Notices(pool)
         self._timeline, self._work = "", set[anyio.CancelScope]()
         self.clock_ahead = timedelta()

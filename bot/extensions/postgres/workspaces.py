@@ -20,7 +20,7 @@ import anyio.to_thread
 from threads.errors import Fenced, StoreUnavailable
 
 from .local_files import Hashes, NewFile, StoredFile, read_parts, remove, scan
-from .session import Pool, Session
+from .session import DatabaseSession, Pool
 
 TRIES = 3
 """Tries to send a list whose content was deleted meanwhile."""
@@ -50,7 +50,7 @@ class Workspaces:
     """The workspaces of one worker. *epoch_of* returns a thread's epoch, or None if another worker owns it."""
 
     def __init__(self, pool: Pool, me: Callable[[], int], epoch_of: Callable[[str], int | None]) -> None:
-        self._session, self._me, self._epoch_of = Session(pool), me, epoch_of
+        self._session, self._me, self._epoch_of = DatabaseSession(pool), me, epoch_of
         self._folders: dict[str, Folder] = {}
         self._busy = anyio.Lock()
 

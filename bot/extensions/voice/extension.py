@@ -28,10 +28,8 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
 def _warnings(settings: Settings) -> Iterator[str]:
     from bot.extensions.voice.prices import audio_price_fix, price_unknown  # noqa: PLC0415 - slow
 
-    given = TRANSCRIPTION.of(settings)
-    if given and (meaning := price_unknown(given, settings)):
-        fix = audio_price_fix(given.model)
-        yield f"transcription.usd_per_minute: the price is not known: {meaning}. {fix}"
+    if (given := TRANSCRIPTION.of(settings)) and (meaning := price_unknown(given, settings)):
+        yield f"transcription.usd_per_minute: the price is not known: {meaning}. {audio_price_fix(given.model)}"
 
 
 def _checks(context: Context) -> Sequence[Check]:

@@ -19,7 +19,7 @@ from threads.store.disk import Offload
 from threads.store.image_header import HEAD, MAX_BYTES, read_header
 from threads.store.open_beneath import FILE, FOLDER
 
-from .walk import Entry, walk
+from .walk import FileEntry, walk
 from .workspace import PathArguments, normalize, open_path, origin, path_parts, require_regular
 
 MAX_READ = 20_000
@@ -184,6 +184,6 @@ def _list(workspace: Path, arguments: ListArguments) -> ToolOutput:
     return ToolOutput(result, tuple(errors[:MAX_ERRORS]), origin(workspace))
 
 
-def matches_pattern(entry: Entry, pattern: str) -> bool:
+def matches_pattern(entry: FileEntry, pattern: str) -> bool:
     """Return whether the entry's path or its name alone matches; an empty pattern matches everything."""
     return not pattern or fnmatchcase(entry.path, pattern) or fnmatchcase(entry.parts[-1], pattern)

@@ -20,7 +20,7 @@ from threads.store.disk import Offload
 from threads.store.open_beneath import FILE
 
 from .read import MAX_ERRORS, MAX_VISITED, matches_pattern
-from .walk import Entry, walk
+from .walk import FileEntry, walk
 from .workspace import PathArguments, open_path, origin, path_parts, read_whole, require_regular
 
 TIMEOUT_S = 20.0
@@ -120,21 +120,21 @@ def _matches(path: str, data: bytes, arguments: SearchArguments, room: int) -> l
     return found
 
 
-def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[Entry]:
+def _list_files(workspace: Path, arguments: SearchArguments, findings: _Findings) -> list[FileEntry]:
     """Return the files to search, with their paths in the workspace."""
     top = path_parts(arguments.path)
     if not top and not workspace.exists():
         return []
     with open_path(workspace, arguments.path, FILE) as fd:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            return [Entry(top, "file", require_regular(fd, "searched").st_size)]
+            return [FileEntry(top, "file", require_regular(fd, "searched").st_size)]
         entries = list(islice(walk(fd, findings.errors), MAX_VISITED + 1))
     files = [entry for entry in entries if entry.kind == "file" and matches_pattern(entry, arguments.pattern)]
     findings.more = len(entries) > MAX_VISITED or len(files) > MAX_FILES
     return [replace(entry, parts=(*top, *entry.parts)) for entry in files[:MAX_FILES]]
 
 
-def _read_text(workspace: Path, file: Entry, findings: _Findings) -> bytes | None:
+def _read_text(workspace: Path, file: FileEntry, findings: _Findings) -> bytes | None:
     """Return the content of a file, or None if it is not text or cannot be read."""
     try:
         data = read_whole(workspace, file.path, "searched", MAX_FILE)

@@ -22,7 +22,7 @@ _KINDS: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """An entry of a folder; ``size`` is in bytes."""
 
     parts: tuple[str, ...]
@@ -34,7 +34,7 @@ class Entry:
         return "/".join(self.parts)
 
 
-def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Iterator[Entry]:
+def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Iterator[FileEntry]:
     """Yield the entries of the open folder *root*, sorted by name, a folder's own before those of its folders.
 
     A folder that cannot be read is added to *errors* and skipped.
@@ -51,7 +51,7 @@ def walk(root: int, errors: list[ItemError], *, recursive: bool = True) -> Itera
             errors.append(ItemError("/".join(folder), "validation", "The folder has too many entries."))
         entries = sorted(
             (
-                Entry((*folder, name), _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)
+                FileEntry((*folder, name), _KINDS.get(stat.S_IFMT(state.st_mode), "other"), state.st_size)
                 for name, state in states[:MAX_IN_FOLDER]
             ),
             key=lambda entry: entry.parts,

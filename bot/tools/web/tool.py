@@ -75,7 +75,7 @@ class FetchArguments(PageArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FetchedPage:
     """A page as text; ``url`` is its address after redirects."""
 
     url: str
@@ -84,7 +84,7 @@ class Page:
     errors: tuple[ItemError, ...] = ()
 
 
-def _page_cache() -> LRUCache[ThreadId, tuple[Url, Page]]:
+def _page_cache() -> LRUCache[ThreadId, tuple[Url, FetchedPage]]:
     """Return a cache of the last page of each thread, so that reading on in it fetches nothing."""
     return LRUCache(MAX_CACHED, getsizeof=lambda entry: len(entry[1].text))
 
@@ -93,7 +93,7 @@ def _page_cache() -> LRUCache[ThreadId, tuple[Url, Page]]:
 class WebFetch:
     http: HttpClient
     documents: Documents
-    pages: LRUCache[ThreadId, tuple[Url, Page]] = field(default_factory=_page_cache)
+    pages: LRUCache[ThreadId, tuple[Url, FetchedPage]] = field(default_factory=_page_cache)
     slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(AT_ONCE))
     name: ClassVar[str] = "web_fetch"
     description: ClassVar[str] = (
@@ -117,7 +117,7 @@ class WebFetch:
             self.pages[context.thread] = url, page
         return _part(page, arguments.offset)
 
-    async def _fetch(self, url: Url, context: ToolContext) -> Page | str:
+    async def _fetch(self, url: Url, context: ToolContext) -> FetchedPage | str:
         """Return the page, or where it moved to."""
         deadline = min(context.deadline, anyio.current_time() + LONGEST_S)
         with anyio.CancelScope(deadline=deadline):
@@ -140,7 +140,7 @@ class WebFetch:
         finally:
             self.slots.release()
 
-    async def _read(self, answer: Response) -> Page:
+    async def _read(self, answer: Response) -> FetchedPage:
         _check(answer)
         name = answer.url.target.partition("?")[0].rsplit("/", 1)[1]
         data, answer.data = bytes(answer.data), b""
@@ -155,10 +155,10 @@ class WebFetch:
         errors = [ItemError(address, "unknown", why) for why in (read.problem, long) if why]
         if answer.missing:
             errors.append(answer.missing)
-        return Page(address, read.title, read.text[:MAX_TEXT], tuple(errors))
+        return FetchedPage(address, read.title, read.text[:MAX_TEXT], tuple(errors))
 
 
-def _part(page: Page, offset: int) -> ToolOutput:
+def _part(page: FetchedPage, offset: int) -> ToolOutput:
     if offset and offset >= len(page.text):
         raise ToolInvalidInput(
             f"The page has {len(page.text)} characters.", suggestion="Give a smaller offset, or none."

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.agent.prompt.setup_changes import CHOSEN, Setup, answered_setup, changes, latest_setup, missed_tools
+from bot.agent.prompt.setup_changes import (
+    CHOSEN,
+    ModelSetup,
+    answered_setup,
+    changes,
+    latest_setup,
+    missed_tools,
+)
 from tests.world import calls
 from threads.model import Message, Text
 
@@ -14,7 +21,7 @@ NAMES = st.text("abcdefgh_-", min_size=1, max_size=8)
 
 
 def setup(model="p/one", *tools):
-    return Setup(model, frozenset(tools))
+    return ModelSetup(model, frozenset(tools))
 
 
 def turn(n, record="", *, answered=True):
@@ -24,7 +31,7 @@ def turn(n, record="", *, answered=True):
 
 @given(NAMES.map("p/{}".format), st.frozensets(NAMES), st.sampled_from(["", "user:U1"]))
 def test_a_record_is_read_as_it_was_written(model, tools, scope):
-    assert Setup.parse(str(Setup(model, tools, scope))) == Setup(model, tools, scope)
+    assert ModelSetup.parse(str(ModelSetup(model, tools, scope))) == ModelSetup(model, tools, scope)
 
 
 @pytest.mark.parametrize(

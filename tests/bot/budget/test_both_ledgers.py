@@ -15,7 +15,7 @@ from bot.budget.budgets import Call, OverLimit, Pace, Policy, Shortage
 from bot.budget.ledger import Ledger
 from bot.extensions.postgres import ledger as postgres_ledger
 from bot.extensions.postgres.ledger import PostgresLedger
-from bot.extensions.postgres.session import Pool, Session
+from bot.extensions.postgres.session import DatabaseSession, Pool
 from bot.extensions.postgres.worker import WorkerLost
 from bot.ports.model import Usage
 from tests.bot.extensions.postgres.workers import rows, workers
@@ -175,7 +175,7 @@ async def test_a_worker_that_was_taken_for_dead_can_reserve_nothing(dsn):
 async def test_a_statement_that_is_sent_again_counts_once(dsn):
     async with workers(dsn, 1) as [seat], ledger_of(seat).writing() as ledger:
         account = await Accounts(ledger, HARD).open("t1", "ann", "m1")
-        run, sent = Session.rows, []
+        run, sent = DatabaseSession.rows, []
 
         async def twice(self, statement, parameters=()):
             sent.append(statement)
@@ -183,7 +183,7 @@ async def test_a_statement_that_is_sent_again_counts_once(dsn):
             return await run(self, statement, parameters)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Session, "rows", twice)
+            patch.setattr(DatabaseSession, "rows", twice)
             account.commit(await account.reserve("fake/one", 900_000), Usage(7, 1), 900_000, "ok")
             await until_spent(ledger, 900_000)
             assert len(await account.warnings()) == 1
@@ -214,7 +214,7 @@ async def test_an_outage_of_the_database_is_logged_once_by_the_ledger(monkeypatc
         tries.append(1)
         raise ConnectionError("away")
 
-    monkeypatch.setattr(Session, "rows", away)
+    monkeypatch.setattr(DatabaseSession, "rows", away)
     async with PostgresLedger(Pool(""), lambda: 1, now, WorkerLost).writing():
         with anyio.fail_after(WITHIN_S):
             while len(tries) < 5:

@@ -7,8 +7,10 @@ import json
 from hypothesis import given
 
 from bot.config.changes import changes
-from bot.config.settings import Settings
+from bot.config.extensions import settings_model
 from tests.bot.config.test_scopes import documents, load
+
+Settings = settings_model()
 
 
 @given(documents, documents)

@@ -86,7 +86,8 @@ def written(tmp_path):
 
 def test_the_table_has_the_keys_that_each_extension_brings():
     for name, extension in installed().extensions.items():
-        assert [part.path for part in extension.settings] == list(BUILT_IN[name].keys)
+        transports = (f"transports.{kind}" for kind in extension.transports)
+        assert [*(part.path for part in extension.settings), *transports] == list(BUILT_IN[name].keys)
     assert {one.name for one in extensions_of(Settings())} == set(BUILT_IN)
     assert (installed().failed, installed().faults) == ({}, {})
 

@@ -18,6 +18,9 @@ SETTINGS = {
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
     "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),
     "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
+    "discord": ({"transports": {"discord": {}}}, "transports.discord"),
+    "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
+    "web": ({"transports": {"web": {}}}, "transports.web"),
     "tracing": ({"observe": {"otlp_endpoint": "http://127.0.0.1:4318"}}, "observe.otlp_endpoint"),
 }
 """Settings that need each extension, and the key that is named without it."""
@@ -31,7 +34,7 @@ def without(tmp_path):
         for package in ("bot", "threads", "transports"):
             shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
         for name in names:
-            shutil.rmtree(tmp_path / "bot" / "extensions" / name)
+            shutil.rmtree(tmp_path.joinpath(*BUILT_IN[name].module.split(".")[:-1]))
 
         def run(*words: str, said: str = "", **settings: object) -> subprocess.CompletedProcess[str]:
             path = tmp_path / "settings.json"

@@ -13,7 +13,7 @@ import pytest
 from anyio import to_thread
 
 from bot.admin.status.client import ask
-from bot.admin.status.events import Wanted, run_events
+from bot.admin.status.events import EventFilter, run_events
 from bot.guards.redaction import Masker
 from bot.observe import event_server
 from bot.observe.event_server import MOST_FOLLOWERS, EventServer
@@ -27,7 +27,7 @@ from tests.bot.observe.test_health import get
 from tests.patience import WITHIN_S
 
 SECRET = "correct-horse-battery"
-ALL = Wanted((), "")
+ALL = EventFilter((), "")
 
 
 @asynccontextmanager
@@ -76,13 +76,13 @@ async def test_the_command_prints_what_the_ring_has_and_goes_on_after_a_number(t
         settle(events, 2)
         _, more, _ = await printed(tmp_path, capfd, since=lines[-1]["seq"])
         assert [line["seq"] for line in more] == [lines[-1]["seq"] + 1, lines[-1]["seq"] + 2]
-        assert (await printed(tmp_path, capfd, Wanted(("turn",), "")))[1] == []
-        assert len((await printed(tmp_path, capfd, Wanted(("settled",), "1.0")))[1]) == 5
+        assert (await printed(tmp_path, capfd, EventFilter(("turn",), "")))[1] == []
+        assert len((await printed(tmp_path, capfd, EventFilter(("settled",), "1.0")))[1]) == 5
 
 
 async def test_a_kind_that_there_is_not_is_refused_with_those_that_there_are(tmp_path, capfd):
     async with serving(tmp_path):
-        code, lines, said = await printed(tmp_path, capfd, Wanted(("retires",), ""))
+        code, lines, said = await printed(tmp_path, capfd, EventFilter(("retires",), ""))
     assert (code, lines) == (1, [])
     assert "there is no kind 'retires'; there are: turn, step," in said
 
@@ -97,8 +97,8 @@ async def test_no_secret_and_no_letter_that_acts_on_a_terminal_is_printed(tmp_pa
         settle(events, ids={**IDS, "thread_id": name})
         code, [line], _ = await printed(tmp_path, capfd)
         assert (code, line["thread_id"]) == (0, name.replace(SECRET, "[masked]"))
-        assert len((await printed(tmp_path, capfd, Wanted((), name)))[1]) == 1
-        assert (await printed(tmp_path, capfd, Wanted((), "\x1b&kind=x\ud800")))[:2] == (0, [])
+        assert len((await printed(tmp_path, capfd, EventFilter((), name)))[1]) == 1
+        assert (await printed(tmp_path, capfd, EventFilter((), "\x1b&kind=x\ud800")))[:2] == (0, [])
 
 
 async def test_a_secret_that_is_learned_later_is_masked_from_then_on(tmp_path, capfd):

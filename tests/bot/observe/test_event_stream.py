@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bot.observe.audit import Audit, AuditRecord
 from bot.observe.audit_sinks import AuditLog
 from bot.observe.event_lines import KINDS, encode, event_schema
-from bot.observe.event_stream import BATCH, EventStream, Wanted
+from bot.observe.event_stream import BATCH, EventStream, WantedKinds
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ModelUnavailable, ToolTimeout
 from tests.patience import WITHIN_S
@@ -24,7 +24,7 @@ from threads.errors import error_fields, retry_fields
 IDS = {"thread_id": "fake:W:C1:1.0", "message_id": "m1", "correlation_id": "1a2b3c4d"}
 
 
-async def lines_of(stream, wanted=Wanted(), since=None):
+async def lines_of(stream, wanted=WantedKinds(), since=None):
     return [line async for lines in stream.read(wanted, since, follow=False) for line in lines]
 
 
@@ -137,7 +137,7 @@ def test_a_reader_has_all_that_the_ring_has_and_is_told_of_the_rest(size, count,
     begin = 100 * 100_000
     settle(stream, count)
     oldest, end = begin + max(0, count - size), begin + count
-    lines = anyio.run(lines_of, stream, Wanted(), begin + place)
+    lines = anyio.run(lines_of, stream, WantedKinds(), begin + place)
     gap = [line for line in lines if line.kind == "gap"]
     events = [line.seq for line in lines if line.kind != "gap"]
     since = begin + place
@@ -202,17 +202,19 @@ async def test_kinds_and_threads_are_chosen_by_the_reader():
     settle(stream, ids={**IDS, "thread_id": "fake:W:C2:2.0"})
     with Observing(stream).work("turn", "fake", IDS, 1):
         pass
-    assert {line.kind for line in await lines_of(stream, Wanted(frozenset({"turn"})))} == {"turn"}
+    assert {line.kind for line in await lines_of(stream, WantedKinds(frozenset({"turn"})))} == {"turn"}
     for name in ("fake:W:C2:2.0", "C2:2.0", "2.0"):
-        assert [line.thread_id for line in await lines_of(stream, Wanted(thread=name))] == ["fake:W:C2:2.0"]
-    assert await lines_of(stream, Wanted(thread="0")) == []
+        assert [line.thread_id for line in await lines_of(stream, WantedKinds(thread=name))] == [
+            "fake:W:C2:2.0"
+        ]
+    assert await lines_of(stream, WantedKinds(thread="0")) == []
 
 
 @given(st.text(max_size=40))
 def test_a_hostile_name_of_a_thread_is_one_line_of_ascii(name):
     stream = EventStream()
     settle(stream, ids={**IDS, "thread_id": f"console:{name}"})
-    [line] = anyio.run(lines_of, stream, Wanted(thread=f"console:{name}"))
+    [line] = anyio.run(lines_of, stream, WantedKinds(thread=f"console:{name}"))
     data = encode(line)
     assert data.isascii()
     assert data.count(b"\n") == 1

@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from bot.admin.status.client import ask
 from bot.observe import http_pages, http_server
-from bot.observe.http_pages import AT_ONCE, Page
+from bot.observe.http_pages import AT_ONCE, HttpPage
 from bot.observe.http_server import serve_pages
 from bot.ports.status import SOCKET, NoStatus, Status
 from tests.bot.observe.fake_bot import FakeBot, TransportLink
@@ -75,7 +75,7 @@ async def test_a_thousand_connections_that_say_nothing_keep_the_socket_free_of_t
 
 async def test_a_drip_of_bytes_is_cut_off_in_time_and_a_reader_that_never_reads_too(tmp_path, monkeypatch):
     monkeypatch.setattr(http_pages, "WITHIN_S", 0.3)
-    big = {"/big": lambda: Page(b"x" * 30_000_000)}
+    big = {"/big": lambda: HttpPage(b"x" * 30_000_000)}
     async with serve_pages(big, tmp_path, None):
         slow = await anyio.connect_unix(tmp_path / SOCKET)
         never = await anyio.connect_unix(tmp_path / SOCKET)

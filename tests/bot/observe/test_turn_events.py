@@ -7,7 +7,7 @@ from bot.observe.turn_events import Observing, turn_ids
 from tests.bot.observe.watching import RecordingSink, busy, says, wants, watched
 from tests.world import Gate, Platform, Scripted, message, running
 from tests.world import says as answer
-from threads.model import Limits
+from threads.model import TurnLimits
 
 READ = ("read_file", {"path": "none.txt"})
 LIST = ("list_files", {"path": "."})
@@ -87,7 +87,7 @@ async def test_a_turn_that_is_stopped_ends_all_that_it_had_begun(tmp_path):
 
 async def test_a_turn_past_its_deadline_is_told_apart_from_one_that_was_stopped(tmp_path):
     seen, gate = RecordingSink(), Gate(answer("never"))
-    limits = Limits(turn_timeout_s=0.05)
+    limits = TurnLimits(turn_timeout_s=0.05)
     async with running(
         tmp_path, platform := Platform(), Scripted(gate), limits=limits, observing=Observing(seen)
     ) as core:

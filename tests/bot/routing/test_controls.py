@@ -12,7 +12,7 @@ from tests.bot.routing.conftest import serve
 from tests.one_model import OneModel
 from tests.world import ANN, Platform, Scripted, calls, message, running, says
 from threads.errors import TransportRejected
-from threads.model import Answer, Author, Choice, Limits, Option, Question, Resumed, Text, Waiting
+from threads.model import Answer, Author, Choice, Option, Question, Resumed, Text, TurnLimits, Waiting
 
 BOB = Author("U2", "bob")
 MORE = Question(
@@ -114,7 +114,7 @@ async def test_only_who_may_decide_does_and_only_once(tmp_path):
 
 async def test_waiting_for_a_person_holds_no_slot_and_stops_the_clock(tmp_path):
     platform, model = Platform(), AskingModel()
-    limits = Limits(running_turns=1, turn_timeout_s=10)
+    limits = TurnLimits(running_turns=1, turn_timeout_s=10)
     async with running(tmp_path, platform, model, limits=limits) as bot:
         await ask(bot, platform)
         other = replace(message(9).thread, root="9.0")
@@ -260,7 +260,7 @@ async def test_a_turn_that_may_go_on_needs_no_second_slot(tmp_path):
             return await super().complete(request, on_event)
 
     model = Both()
-    async with running(tmp_path, platform, model, limits=Limits(running_turns=1)) as bot:
+    async with running(tmp_path, platform, model, limits=TurnLimits(running_turns=1)) as bot:
         await ask(bot, platform)
         await bot.orchestrator.receive(message(9, "hog", thread=replace(message(9).thread, root="9.0")))
         await began.wait()

@@ -28,7 +28,7 @@ from tests.world import (
     state_file,
 )
 from threads.errors import StoreUnavailable, TransportRejected, TransportUnavailable
-from threads.model import Author, Limits
+from threads.model import Author, TurnLimits
 from threads.scheduled_messages import due_of, headings, scheduled_id
 from threads.store.disk import PosixDisk
 
@@ -163,7 +163,7 @@ async def test_two_that_are_due_at_once_both_come_in_the_order_of_their_ids(tmp_
 @pytest.mark.parametrize(("busy", "outcome"), [("steer", "merged"), ("queue", "answered")])
 async def test_in_a_busy_thread_it_waits_or_joins_as_any_message_does(tmp_path, busy, outcome):
     gate = Gate(calls("list_files", path="."))
-    model, limits = Scripted(gate, says("both")), Limits(busy=busy)
+    model, limits = Scripted(gate, says("both")), TurnLimits(busy=busy)
     async with running_bot(tmp_path, model=model, limits=limits) as bot:
         schedule = await bot.schedules.add(once(minutes=1))
         await bot.core.orchestrator.receive(message(1))

@@ -10,7 +10,7 @@ from bot.observe.audit import Audit, AuditFiles
 from bot.store.data_version import prepare, version_of
 from bot.store.layout import DATA_VERSION, KINDS, kind_of
 from threads.errors import NewerSchema
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.store.checksummed_lines import encode
 from threads.store.disk import PosixDisk
 
@@ -37,7 +37,7 @@ def test_a_version_that_cannot_be_read_is_no_version_to_guess(data):
         prepare(data)
 
 
-NEWER_LINE = encode(entry_adapter(), Entry(at="", kind="message", message_id="m", v=2))
+NEWER_LINE = encode(entry_adapter(), LogEntry(at="", kind="message", message_id="m", v=2))
 
 
 async def test_what_is_only_appended_to_keeps_newer_lines_as_they_are(tmp_path):

@@ -11,7 +11,7 @@ from bot import wording
 from bot.tools.ask_person import MOST_QUESTIONS
 from tests.sim.loop import virtual_time
 from tests.world import ANN, Gate, calls, message, says
-from threads.model import Attachment, Author, Limits, Message, QuestionClosed, Resumed, ToolCall, Waiting
+from threads.model import Attachment, Author, Message, QuestionClosed, Resumed, ToolCall, TurnLimits, Waiting
 from threads.wording import APPROVED, NO_QUESTION, NOT_YOURS, OTHER_KIND
 from transports.base.transport import Capabilities
 
@@ -86,7 +86,7 @@ async def test_a_message_of_the_asker_is_the_answer_and_has_no_turn_of_its_own(h
 @pytest.mark.parametrize("busy", ["steer", "queue"])
 async def test_anybody_elses_message_waits_as_always(harness, busy):
     async with harness.start(DATABASES, says("one"), says("two")) as bot:
-        bot.registry._shared = replace(bot.registry._shared, limits=Limits(busy=busy))
+        bot.registry._shared = replace(bot.registry._shared, limits=TurnLimits(busy=busy))
         await bot.orchestrator.receive(message())
         question = await harness.question()
         await bot.orchestrator.receive(message(2, "SQLite", author=BOB))
@@ -216,7 +216,7 @@ async def test_nobody_answers_in_time(harness):
 
 
 async def test_waiting_takes_no_slot_and_no_time_of_the_turn_or_of_the_tool(harness):
-    limits = Limits(running_turns=1, turn_timeout_s=30)
+    limits = TurnLimits(running_turns=1, turn_timeout_s=30)
     async with harness.start(DATABASES, says("other"), says("done")) as bot:
         bot.registry._shared = replace(bot.registry._shared, limits=limits)
         await bot.orchestrator.receive(message())

@@ -19,7 +19,7 @@ from tests.crash import child
 from tests.crash.discord import IN_PLACE
 from tests.crash.rows import Rows
 from tests.fakes.discord import TOKEN
-from threads.model import Limits
+from threads.model import TurnLimits
 from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
@@ -114,4 +114,4 @@ BROKEN: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in (bli
 
 
 if __name__ == "__main__":
-    child.main(discord, Rows(), Limits(running_turns=12, turn_timeout_s=4.0))
+    child.main(discord, Rows(), TurnLimits(running_turns=12, turn_timeout_s=4.0))

@@ -21,7 +21,7 @@ from bot.wiring.app import utc_now
 from tests.crash import child
 from tests.crash.rows import Rows
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN
-from threads.model import Limits
+from threads.model import TurnLimits
 from threads.store.data_folder import recent_threads
 from threads.store.disk import Disk
 from threads.store.mark_file import MarkFile
@@ -57,7 +57,7 @@ def slack(args: argparse.Namespace, disk: Disk, store: PostgresStore | None) -> 
         recent=partial(store.recent, "slack") if store else recent,
         marks=store.marks("slack") if store else MarkFile(disk, args.data / "slack-marks.json"),
     )
-    edge.limits = rate_limits.Limits(shared=store, workers=lambda: store.workers) if store else None
+    edge.limits = rate_limits.RateLimits(shared=store, workers=lambda: store.workers) if store else None
     return edge
 
 
@@ -139,4 +139,4 @@ BROKEN: dict[str, Callable[[], None]] = {
 
 
 if __name__ == "__main__":
-    child.main(slack, Rows(), Limits(running_turns=12, turn_timeout_s=4.0))
+    child.main(slack, Rows(), TurnLimits(running_turns=12, turn_timeout_s=4.0))

@@ -17,23 +17,23 @@ import anyio.to_thread
 from bot.config.settings import Settings
 from bot.routing.commands import MEANINGS
 from bot.wiring.app import utc_now
-from bot.wiring.web import ThreadHistory
 from tests.crash import child
 from threads.model import Inbound, Outgoing, Sink
 from threads.store.disk import Disk
 from threads.store.json_file import JsonFiles
 from transports.web import stream, talk
 from transports.web.address import Address
-from transports.web.client import Options, Web
+from transports.web.client import Options, WebTransport
 from transports.web.feed import Event
+from transports.web.page_history import ThreadHistory
 from transports.web.sessions import WebState
 
 
-def web(args: argparse.Namespace, disk: Disk, __: object) -> Web:
+def web(args: argparse.Namespace, disk: Disk, __: object) -> WebTransport:
     if args.broken:
         BROKEN[args.broken]()
     states = JsonFiles(disk, args.data, anyio.to_thread.run_sync)
-    return Web(
+    return WebTransport(
         Options(
             address=Address("127.0.0.1", args.port),
             name="threadfast",
@@ -61,9 +61,9 @@ def keyless() -> None:
 
 def hasty() -> None:
     """Take a message before it is durable."""
-    serve = Web.serve
+    serve = WebTransport.serve
 
-    async def at_once(self: Web, sink: Sink) -> None:
+    async def at_once(self: WebTransport, sink: Sink) -> None:
         async def later(event: Inbound) -> None:
             await anyio.sleep(0.1)
             await sink(event)
@@ -75,7 +75,7 @@ def hasty() -> None:
 
             await serve(self, receive)
 
-    Web.serve = at_once  # type: ignore[method-assign]
+    WebTransport.serve = at_once  # type: ignore[method-assign]
 
 
 def gapped() -> None:

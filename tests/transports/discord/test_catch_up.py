@@ -25,7 +25,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import open_rest
 from transports.discord.api.snowflake import at, before, instant
 from transports.discord.events import catch_up as reading
-from transports.discord.events.catch_up import History
+from transports.discord.events.catch_up import ChannelHistory
 from transports.discord.events.read_marks import SNOWFLAKES, last_messages, path
 from transports.shared.backfill import catch_up
 from transports.shared.backfill.catch_up import CatchUp
@@ -41,7 +41,7 @@ class Bot(CatchUpBot):
         super().__init__(FILE, SNOWFLAKES, lambda: datetime.fromtimestamp(wall(), UTC), disk, taken)
         self.recent = recent
         active = lambda within_s, most: self.active(within_s, most)  # noqa: E731 - a test may replace it
-        self.history = History(rest, self.marks, self.take, recent=active, **more)
+        self.history = ChannelHistory(rest, self.marks, self.take, recent=active, **more)
         self.catch_up = CatchUp(self.marks, self.history)
 
     async def active(self, within_s, most):

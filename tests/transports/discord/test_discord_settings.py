@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from bot.config.load import load
 from bot.config.scopes import CurrentSettings
-from bot.wiring.run import _discord
+from bot.host.extension import TransportHost
+from bot.observe.event_stream import EventStream
 from tests.fakes.discord import BOT, CHANNEL, U1, FakeDiscord
 from tests.transports.bot import PROXIES, bot_over
 from tests.transports.discord.bot import answers
@@ -17,6 +19,7 @@ from tests.transports.settling import until_settled
 from tests.world import Clock, Streams, inline
 from threads.file_store import FileStore
 from threads.store.disk import PosixDisk
+from transports.discord.extension import extension
 
 pytestmark = pytest.mark.anyio
 
@@ -36,14 +39,18 @@ async def asked(discord, tmp_path, **written):
     settings = load(path, environ={}).settings
     settings.data.mkdir()
     store = FileStore(settings.data, PosixDisk(), offload=inline, journal_offload=inline, now=Clock())
-    edge = _discord(
-        CurrentSettings(settings),
+    host = TransportHost(
+        "discord",
         settings.transports.discord,
+        CurrentSettings(settings),
         {"DISCORD_TOKEN": discord.token},
-        "offline/demo",
-        store,
+        SimpleNamespace(store=store),
+        ["offline/demo"],
         lambda _: None,
+        lambda: None,
+        EventStream(),
     )
+    edge = extension.transports["discord"].open(host)
     async with bot_over(edge, settings.data, Streams("word " * 30, "the end")):
         said = await discord.say(U1, CHANNEL, f"{NAMED} hi")
         await until_settled(settings.data, said.id)

@@ -34,7 +34,7 @@ from threads.model import (
     Waiting,
     message_key,
 )
-from transports.discord.live.draft import Draft
+from transports.discord.live.draft import LiveDraft
 from transports.discord.live.draft_content import MOST_MESSAGES, DraftContent
 from transports.discord.live.pacing import CHANNEL_S, EVERY_S, Pace
 from transports.discord.markdown.buttons import stop_mark
@@ -67,7 +67,7 @@ class DraftCase:
         self.destinations.note_question(thread, "how?")
         self.key = message_key(thread, said)
         begin = anyio.lowlevel.checkpoint
-        return Draft(thread, said, self.rest, self.destinations, self.pace, self.mode, before_first=begin)
+        return LiveDraft(thread, said, self.rest, self.destinations, self.pace, self.mode, before_first=begin)
 
     def say(self, *deltas):
         for delta in deltas:

@@ -53,7 +53,7 @@ class Platform:
 
 
 class Bot(CatchUpBot):
-    """One process, which is the `Reader` too. An error's text is its verdict."""
+    """One process, which is the `HistoryReader` too. An error's text is its verdict."""
 
     def __init__(self, platform, disk=None):
         super().__init__(FILE, STAMPS, now, disk)

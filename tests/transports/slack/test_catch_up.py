@@ -18,7 +18,7 @@ from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.events import catch_up as reading
-from transports.slack.events.catch_up import History
+from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, parse_message
 from transports.slack.events.timestamps import STAMPS
@@ -39,7 +39,7 @@ def now():
 
 @dataclass
 class Slack:
-    """A workspace behind a `Web`: history newest first, replies oldest first, pages as small as is wished."""
+    """A workspace behind a `WebApi`: history newest first, replies oldest first, pages as small as is wished."""
 
     limit: int = 200
     pause: float = 0.0
@@ -107,7 +107,7 @@ class Bot(CatchUpBot):
     def __init__(self, slack, disk=None, *, active=(), taken=None, **more):
         super().__init__(FILE, STAMPS, now, disk, taken)
         self.slack, self.active, self.lookups = slack, active, Lookups(slack, ME, lambda _: None)
-        self.history = History(
+        self.history = ChannelHistory(
             slack,
             self.marks,
             ME,

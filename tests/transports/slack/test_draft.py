@@ -21,7 +21,7 @@ from threads.model import (
     ToolFinished,
     ToolStarted,
 )
-from transports.slack.live.draft import Draft, LiveDrafts
+from transports.slack.live.draft import LiveDraft, LiveDrafts
 from transports.slack.live.draft_content import UnsentContent, cut
 from transports.slack.live.native_stream import ROTATE_BYTES
 from transports.slack.markdown.escape import safe
@@ -48,7 +48,7 @@ class Chat:
 
     def new(self):
         thread = ThreadId("slack", "T1", self.channel, self.root)
-        return Draft(thread, self.shared, Links(frozenset({"ok.example"})), to="U1")
+        return LiveDraft(thread, self.shared, Links(frozenset({"ok.example"})), to="U1")
 
     def say(self, *deltas):
         for delta in deltas:

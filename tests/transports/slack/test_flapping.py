@@ -19,7 +19,7 @@ from threads.store.mark_file import MarkFile
 from transports.shared.backfill.catch_up import CatchUp
 from transports.shared.backfill.marks import Marks
 from transports.slack.api.rate_limits import TIER_3
-from transports.slack.events.catch_up import History
+from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.timestamps import STAMPS
 
@@ -80,7 +80,7 @@ class World:
         self.marks = Marks(MarkFile(self.disk, FILE), offload, _now, STAMPS)
         self.marks.open()
         web = Faulty(self.slack, self.fate)
-        history = History(
+        history = ChannelHistory(
             web,
             self.marks,
             ME,

@@ -19,7 +19,7 @@ from transports.base.transport import Capabilities
 from transports.shared.delivery.files import file_name
 from transports.shared.delivery.outbox import Outbox
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 from transports.slack.api.web_api import Identity, open_web
 from transports.slack.markdown.blocks import choice_block
 from transports.slack.markdown.links import Links
@@ -38,7 +38,7 @@ LINKS = Links(allowed=frozenset(), live=True)
 EVIL = "see https://evil.example/?q=1 now"
 
 
-class Unlimited(Limits):
+class Unlimited(RateLimits):
     """The pace has tests of its own; here nothing waits."""
 
     async def take(self, method, channel="", *, urgent=True):

@@ -16,8 +16,8 @@ from transports.slack.api.rate_limits import (
     TIER_4,
     TOLERANCE,
     Bucket,
-    Limits,
     Rate,
+    RateLimits,
     rate_of,
 )
 
@@ -140,14 +140,14 @@ def test_the_table_stays_within_what_slack_documents():
 
 async def test_a_hundred_callers_are_served_in_order_and_none_starves():
     rate = rate_of("chat.update")
-    at = await taken_at(Limits(), "chat.update", 100)
+    at = await taken_at(RateLimits(), "chat.update", 100)
     assert at == sorted(at)
     assert at[: rate.burst] == [0.0] * rate.burst
     assert at[-1] == pytest.approx((100 - rate.burst) / rate.per_second, abs=1e-3)
 
 
 async def test_a_live_call_is_refused_while_somebody_waits_and_at_the_reserve():
-    limits, rate = Limits(), rate_of("chat.update")
+    limits, rate = RateLimits(), rate_of("chat.update")
     granted = 0
     while await limits.try_take("chat.update"):
         granted += 1
@@ -164,7 +164,7 @@ async def test_a_live_call_is_refused_while_somebody_waits_and_at_the_reserve():
 
 
 async def test_a_live_call_never_takes_the_token_that_somebody_waits_for_also_where_nothing_is_reserved():
-    limits, stolen = Limits(), []
+    limits, stolen = RateLimits(), []
 
     async def steal(channel):
         await anyio.sleep(1 / CHANNEL.per_second)  # the instant in which the token comes
@@ -179,7 +179,7 @@ async def test_a_live_call_never_takes_the_token_that_somebody_waits_for_also_wh
 
 
 async def test_a_waiter_that_is_cancelled_gives_its_place_back():
-    limits, rate = Limits(), rate_of("chat.update")
+    limits, rate = RateLimits(), rate_of("chat.update")
     await taken_at(limits, "chat.update", rate.burst)
     start = anyio.current_time()
     async with anyio.create_task_group() as tasks:
@@ -199,7 +199,7 @@ async def test_a_waiter_that_is_cancelled_gives_its_place_back():
 
 
 async def test_the_patient_let_the_urgent_pass_but_do_not_starve():
-    limits, order = Limits(), []
+    limits, order = RateLimits(), []
     rate = rate_of("conversations.replies")
     await taken_at(limits, "conversations.replies", rate.burst + rate.first)
 
@@ -218,7 +218,7 @@ async def test_the_patient_let_the_urgent_pass_but_do_not_starve():
 
 
 async def test_a_pause_holds_every_caller_also_those_who_wait_already():
-    limits = Limits()
+    limits = RateLimits()
     await taken_at(limits, "chat.update", rate_of("chat.update").burst)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(limits.take, "chat.update")
@@ -230,20 +230,20 @@ async def test_a_pause_holds_every_caller_also_those_who_wait_already():
 
 
 async def test_a_pause_of_one_channel_leaves_the_others_alone():
-    limits = Limits()
+    limits = RateLimits()
     limits.pause("chat.postMessage", 7, "C1")
     assert await taken_at(limits, "chat.postMessage", 1, "C2") == [0.0]
     assert await taken_at(limits, "chat.postMessage", 1, "C1") == [pytest.approx(7)]
 
 
 async def test_nobody_is_held_for_longer_than_a_pause_may_be():
-    limits = Limits()
+    limits = RateLimits()
     limits.pause("chat.update", 1e12)
     assert await taken_at(limits, "chat.update", 1) == [120.0]
 
 
 async def test_posts_go_out_one_a_second_in_a_channel_and_channels_do_not_wait_for_each_other():
-    limits = Limits()
+    limits = RateLimits()
     at = await taken_at(limits, "chat.postMessage", 5, "C1")
     assert all(later - earlier >= 1 for earlier, later in pairwise(at))
     assert at[-1] < 5
@@ -251,7 +251,7 @@ async def test_posts_go_out_one_a_second_in_a_channel_and_channels_do_not_wait_f
 
 
 async def test_posts_to_many_channels_stay_within_what_the_workspace_may():
-    limits, at = Limits(), []
+    limits, at = RateLimits(), []
 
     async def post(channel):
         await limits.take("chat.postMessage", channel)
@@ -267,7 +267,7 @@ async def test_posts_to_many_channels_stay_within_what_the_workspace_may():
 @pytest.mark.parametrize("method", ["chat.appendStream", "chat.update"])
 @pytest.mark.parametrize("sharers", [1, 2, 7, 40])
 async def test_live_drafts_that_keep_their_spacing_are_hardly_ever_refused(method, sharers):
-    limits, granted, asked = Limits(), [0] * sharers, 0
+    limits, granted, asked = RateLimits(), [0] * sharers, 0
     space = limits.spacing(method, sharers)
     assert space >= (1.5 if method == "chat.update" else 1.0)
     for _ in range(20):
@@ -279,14 +279,14 @@ async def test_live_drafts_that_keep_their_spacing_are_hardly_ever_refused(metho
 
 
 def test_the_more_drafts_are_live_the_rarer_each_may_flush():
-    spaces = [Limits().spacing("chat.appendStream", sharers) for sharers in range(1, 50)]
+    spaces = [RateLimits().spacing("chat.appendStream", sharers) for sharers in range(1, 50)]
     assert spaces == sorted(spaces)
     assert spaces[0] == 1.0
     assert 0.6 * 49 <= spaces[-1] < 0.75 * 49
 
 
 async def test_a_pause_outlasts_calls_in_a_thousand_other_channels():
-    limits = Limits()
+    limits = RateLimits()
     limits.pause("chat.postMessage", 100, "C-paused")
     for number in range(1_000):
         await limits.try_take("chat.postMessage", f"C{number}")
@@ -326,7 +326,7 @@ async def test_a_worker_that_lost_its_thread_while_a_call_waited_shows_nothing()
             assert anyio.current_time() > 60, "asked at the end of the wait"
             raise Fenced
 
-    limits = Limits(shared=Lost())
+    limits = RateLimits(shared=Lost())
     for method in ("chat.postMessage", "chat.update"):
         with pytest.raises(Fenced):
             await limits.take(method, "C1")
@@ -351,7 +351,7 @@ async def test_the_calls_of_all_workers_use_the_whole_rate_and_fit_into_every_mi
 
     async with anyio.create_task_group() as tasks:
         for _ in range(workers):
-            limits = Limits(shared=shared, workers=lambda: workers)
+            limits = RateLimits(shared=shared, workers=lambda: workers)
             tasks.start_soon(call, limits)
             tasks.start_soon(try_call, limits)
     at.sort()
@@ -362,7 +362,7 @@ async def test_the_calls_of_all_workers_use_the_whole_rate_and_fit_into_every_mi
 
 async def test_a_live_call_leaves_the_reserve_to_the_answers_of_all_workers():
     shared, rate = AllWorkers(), rate_of("chat.update")
-    one, other = (Limits(shared=shared, workers=lambda: 2) for _ in range(2))
+    one, other = (RateLimits(shared=shared, workers=lambda: 2) for _ in range(2))
     granted = [await each.try_take("chat.update") for each in (one, other) * rate.burst]
     assert sum(granted) == rate.burst - rate.reserve
     assert await taken_at(one, "chat.update", rate.reserve) == [0.0] * rate.reserve
@@ -371,8 +371,8 @@ async def test_a_live_call_leaves_the_reserve_to_the_answers_of_all_workers():
 async def test_many_threads_are_looked_into_at_once_after_a_rest_of_all_workers():
     shared, rate = AllWorkers(), rate_of("conversations.replies")
     at = [
-        *await taken_at(Limits(shared=shared), "conversations.replies", rate.burst + rate.first),
-        *await taken_at(Limits(shared=shared), "conversations.replies", 1),
+        *await taken_at(RateLimits(shared=shared), "conversations.replies", rate.burst + rate.first),
+        *await taken_at(RateLimits(shared=shared), "conversations.replies", 1),
     ]
     assert at[:-1] == [0.0] * (rate.burst + rate.first)
     assert at[-1] > 0
@@ -380,7 +380,7 @@ async def test_many_threads_are_looked_into_at_once_after_a_rest_of_all_workers(
 
 async def test_an_urgent_call_passes_the_patient_ones_of_all_workers_but_their_first():
     shared, order = AllWorkers(), []
-    one, other = (Limits(shared=shared, workers=lambda: 2) for _ in range(2))
+    one, other = (RateLimits(shared=shared, workers=lambda: 2) for _ in range(2))
     rate = rate_of("chat.update")
     await taken_at(one, "chat.update", rate.burst)
 

@@ -41,7 +41,7 @@ from transports.slack.api.api_errors import (
     kind_of,
     refused_for_good,
 )
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 from transports.slack.api.web_api import open_web
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ async def web(slack):
 
 @asynccontextmanager
 async def answering(answer):
-    """A web server whose every path is answered by *answer*, and a `Web` that calls it."""
+    """A web server whose every path is answered by *answer*, and a `WebApi` that calls it."""
     app = aio.Application()
     app.router.add_route("*", "/{path:.*}", answer)
     runner = aio.AppRunner(app)
@@ -520,7 +520,7 @@ async def test_a_proxy_that_is_gone_posted_nothing_and_keeps_its_password(monkey
 
 
 async def test_limits_are_shared_by_all_that_are_given_them(slack):
-    limits = Limits()
+    limits = RateLimits()
     async with (
         open_web(slack.api_base_url, BOT_TOKEN, limits) as one,
         open_web(slack.api_base_url, BOT_TOKEN, limits) as two,

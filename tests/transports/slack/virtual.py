@@ -13,19 +13,19 @@ from tests.fakes.slack.web import METHODS, Args
 from tests.sim.loop import SimLoop
 from threads.errors import TransportRateLimited, TransportUnavailable
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.rate_limits import Limits
-from transports.slack.api.web_api import Web
+from transports.slack.api.rate_limits import RateLimits
+from transports.slack.api.web_api import WebApi
 
 BACKEND = ("asyncio", {"loop_factory": lambda: SimLoop(random.Random(1), 1000.0)})
 
 LATENCY_S = 0.1
 
 
-class VirtualWeb(Web):
+class VirtualWeb(WebApi):
     """Our own limits and line before the fake's rules; an answer takes a tenth of a second."""
 
     def __init__(self, slack):
-        super().__init__(None, None, Limits())
+        super().__init__(None, None, RateLimits())
         self.slack = slack
 
     async def ask(self, method, **arguments):

@@ -13,7 +13,7 @@ import anyio
 from bot.extensions.postgres.store import PostgresStore
 from tests.fakes.slack import FakeSlack
 from tests.transports.bot import bot_over, surroundings
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 from transports.slack.client import Options, Slack
 
 
@@ -31,7 +31,7 @@ async def worker_in(
     options = Options(slack.bot_token, slack.app_token, slack.api_base_url, max_age_s=max_age_s)
     given = {"recent": partial(store.recent, "slack"), "marks": store.marks("slack")}
     edge = Slack(options, data, **surroundings(data, "slack") | given)
-    edge.limits = Limits(shared=store, workers=lambda: store.workers)
+    edge.limits = RateLimits(shared=store, workers=lambda: store.workers)
     try:
         async with bot_over(edge, data, model, store=store):
             yield edge

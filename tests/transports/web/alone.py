@@ -11,7 +11,7 @@ import anyio.to_thread
 from threads.store.disk import PosixDisk
 from threads.store.json_file import JsonFiles
 from transports.web.address import Address
-from transports.web.client import Options, Web
+from transports.web.client import Options, WebTransport
 from transports.web.events import Past
 from transports.web.sessions import WebState
 
@@ -28,7 +28,7 @@ async def at_once(function, /, *args):
     return function(*args)
 
 
-def transport(data: Path, *, history=NoHistory(), notices=None, **options) -> Web:
+def transport(data: Path, *, history=NoHistory(), notices=None, **options) -> WebTransport:
     states = JsonFiles(PosixDisk(), data, at_once)
     given = {
         "address": Address("127.0.0.1", 0),
@@ -39,7 +39,7 @@ def transport(data: Path, *, history=NoHistory(), notices=None, **options) -> We
         "is_admin": lambda _: False,
         **options,
     }
-    return Web(
+    return WebTransport(
         Options(**given),
         history,
         partial(states.open, "web", WebState()),

@@ -10,7 +10,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from bot.config.settings import Settings
-from bot.wiring.web import ThreadHistory
 from tests.patience import WITHIN_S
 from tests.transports.bot import bot_over
 from tests.transports.question import ASKS, Question
@@ -19,6 +18,7 @@ from tests.transports.web.patient import Page, follow
 from tests.transports.web.process import free_port
 from tests.transports.web.site import Visitor
 from transports.web.address import Address
+from transports.web.page_history import ThreadHistory
 from transports.web.routes import TOKEN
 from transports.web.sessions import Person
 

@@ -17,13 +17,13 @@ import httpx2
 
 from bot.config.extensions import settings_model
 from bot.config.scopes import CurrentSettings
+from bot.host.extension import TransportHost
 from bot.observe.event_stream import EventStream
 from bot.wiring.app import serve
-from bot.wiring.run import PageSources
-from bot.wiring.web import make_web
 from tests.patience import WITHIN_S
 from tests.serving import FAST, KEYS
-from transports.web.client import Web
+from transports.web.client import WebTransport
+from transports.web.page import make_page
 from transports.web.routes import TOKEN
 from transports.web.sessions import Person
 
@@ -34,7 +34,7 @@ OWNER = "you"
 class Site:
     """``web`` is the transport; ``links`` are those that it has told, and ``events`` feeds the admins' pages."""
 
-    web: Web | None = None
+    web: WebTransport | None = None
     events: EventStream = field(default_factory=EventStream)
     links: list[str] = field(default_factory=list)
     opened: anyio.Event = field(default_factory=anyio.Event)
@@ -82,8 +82,19 @@ async def serving_page(
     site = Site()
 
     def make(storage):
-        site.web = make_web(
-            CurrentSettings(settings), environ, storage, PageSources(lambda: None, site.events, site.open)
+        site.web = make_page(
+            TransportHost(
+                "web",
+                settings.transports.web,
+                CurrentSettings(settings),
+                environ,
+                storage,
+                [model],
+                lambda _: None,
+                lambda: None,
+                site.events,
+                site.open,
+            )
         )
         return [site.web]
 

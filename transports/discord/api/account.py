@@ -44,7 +44,7 @@ TakeGlobal = Callable[[], Awaitable[float]]
 """Takes one of the calls that all processes may make, and returns the seconds until it may be made."""
 
 
-class Account:
+class BotAccount:
     """``me`` is set by `login`; the gateway shares ``invalid_requests``.
 
     Other processes may make calls for the same bot; then ``take_global`` counts them together, and

@@ -18,8 +18,8 @@ MOST_PLACES = 50_000
 
 
 class Channels:
-    def __init__(self, rest: Rest) -> None:
-        self._rest = rest
+    def __init__(self, rest: Rest, transport: str = "discord") -> None:
+        self._rest, self._transport = rest, transport
         self._places: LRUCache[str, Place] = LRUCache(MOST_PLACES)
 
     def see(self, channel: object) -> Place | None:
@@ -27,7 +27,7 @@ class Channels:
 
         The library takes a channel without its guild for a direct message: a known channel of a guild stays one.
         """
-        place = place_of(channel)
+        place = place_of(channel, self._transport)
         if place is not None and place.kind == "direct":
             place = self.known(place.id) or place
         if place is not None:
@@ -41,7 +41,7 @@ class Channels:
     async def of(self, channel_id: str) -> Place:
         """Return a channel's type; asks Discord if it is not known. Raises `PostFailed`."""
         if (place := self.known(channel_id)) is None:
-            place = place_of(await self._rest.channel(channel_id))
+            place = place_of(await self._rest.channel(channel_id), self._transport)
             if place is None:
                 raise TransportRejected(f"channel {channel_id} is of a kind without messages to us")
             self._places[channel_id] = place
@@ -51,7 +51,7 @@ class Channels:
         self._places.pop(channel_id, None)
 
 
-def place_of(channel: object) -> Place | None:
+def place_of(channel: object, transport: str = "discord") -> Place | None:
     """Return a channel's type by itself; None for a group, and for a channel of which only the id is known.
 
     A thread can be opened from a message in a text or an announcement channel; a voice or stage channel has text but
@@ -59,12 +59,14 @@ def place_of(channel: object) -> Place | None:
     """
     match channel:
         case discord.DMChannel():
-            return Place(str(channel.id), "direct")
+            return Place(str(channel.id), "direct", transport=transport)
         case discord.Thread():
             guild, parent = str(channel.guild.id), str(channel.parent_id)
-            return Place(str(channel.id), "thread", guild, parent, title=channel.name)
+            return Place(str(channel.id), "thread", guild, parent, title=channel.name, transport=transport)
         case discord.abc.GuildChannel():
             threads = isinstance(channel, discord.TextChannel)
-            return Place(str(channel.id), "channel", str(channel.guild.id), threads=threads)
+            return Place(
+                str(channel.id), "channel", str(channel.guild.id), threads=threads, transport=transport
+            )
         case _:
             return None

@@ -12,7 +12,7 @@ import anyio
 import discord
 
 from threads.errors import TransportRejected, TransportUnavailable
-from transports.discord.api.account import Account
+from transports.discord.api.account import BotAccount
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.sdk import DISCORD, interactions_through, read_message
 from transports.discord.api.snowflake import number
@@ -32,7 +32,7 @@ ORIGINAL: Final = cast(int, "@original")
 EXPIRED = 50_027
 
 
-class Rest(Account):
+class Rest(BotAccount):
     """Discord's REST API with one bot token, after `login`.
 
     Every call raises `DiscordRefused`, `TransportRateLimited`, `TransportUnavailable` or `TransportRejected`, and no

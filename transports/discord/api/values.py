@@ -70,7 +70,7 @@ class Upload:
 class Place:
     """A channel. ``parent`` is a thread's channel; ``threads``: threads can be opened from its messages.
 
-    ``title`` is a thread's name, when it was last seen.
+    ``title`` is a thread's name, when it was last seen. ``transport`` is the name that the settings give this bot.
     """
 
     id: str
@@ -79,6 +79,7 @@ class Place:
     parent: str = ""
     threads: bool = False
     title: str = field(default="", compare=False)
+    transport: str = "discord"
 
     def thread(self, message_id: str = "") -> ThreadId:
         """Return the conversation of a message in this channel, if it does not continue another one.
@@ -87,8 +88,8 @@ class Place:
         """
         match self.kind:
             case "direct":
-                return ThreadId("discord", DIRECT, self.id, self.id)
+                return ThreadId(self.transport, DIRECT, self.id, self.id)
             case "thread":
-                return ThreadId("discord", self.guild, self.parent, self.id)
+                return ThreadId(self.transport, self.guild, self.parent, self.id)
             case "channel":
-                return ThreadId("discord", self.guild, self.id, message_id)
+                return ThreadId(self.transport, self.guild, self.id, message_id)

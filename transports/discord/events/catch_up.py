@@ -46,7 +46,7 @@ MOST_DIRECT = 1_000
 """Channels of direct messages that are read after a gap: those with the latest messages."""
 
 
-class History:
+class ChannelHistory:
     """Reads a bot's channels, for `transports.shared.backfill.catch_up`.
 
     Reading waits from `on_session`, when a session begins, until `set_last_messages`. *take* takes a message as if it

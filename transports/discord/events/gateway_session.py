@@ -35,7 +35,7 @@ def invite_url(application_id: int | str) -> str:
     )
 
 
-class Session:
+class GatewaySession:
     """``models`` are what `/model` completes. Fills ``upload_limits``: the bytes a file may have, by guild."""
 
     def __init__(

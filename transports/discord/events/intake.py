@@ -32,7 +32,7 @@ from transports.discord.api.channel_types import Channels
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant
 from transports.discord.api.values import DIRECT, Me, Place
-from transports.discord.events.catch_up import History
+from transports.discord.events.catch_up import ChannelHistory
 from transports.discord.events.channel_queue import ChannelQueues
 from transports.discord.events.forwards import Forwards, is_forward
 from transports.discord.events.interactions import EXPIRED, ButtonPress, parse_press, take_and_acknowledge
@@ -91,7 +91,7 @@ class Intake:
         self._now = now
         self._queues, self._reply_chains = ChannelQueues(tasks), ReplyChains(rest, me, destinations)
         self._forwards, self._loop_guard = Forwards(rest), BotLoopGuard(bots)
-        self._history = History(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
+        self._history = ChannelHistory(rest, marks, self._take_missed, recent=recent, max_age_s=max_age_s)
         self._catch_up = CatchUp(marks, self._history)
         marks.on_take_over, marks.on_store_back = self._close_gaps, self._catch_up.hurry
         self._threads: LRUCache[str, ThreadId] = LRUCache(REMEMBERED)

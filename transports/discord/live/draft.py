@@ -62,7 +62,7 @@ class _Part:
     certain: bool = True
 
 
-class Draft:
+class LiveDraft:
     """The draft of the answer to a message. `feed` takes events in, `run` makes the calls."""
 
     def __init__(

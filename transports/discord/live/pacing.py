@@ -27,7 +27,7 @@ MOST_CHANNELS = 4_096
 """Channels whose lane is remembered: a lane that is forgotten has been idle for minutes."""
 
 
-class Lane:
+class EditLane:
     """A queue in which callers are served one after another."""
 
     __slots__ = ("_lock", "_next_at")
@@ -60,8 +60,8 @@ class Pace:
     """The pace of all signs of a bot."""
 
     def __init__(self) -> None:
-        self._all = Lane()
-        self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
+        self._all = EditLane()
+        self._channels: LRUCache[str, EditLane] = LRUCache(MOST_CHANNELS)
 
     @property
     def has_capacity(self) -> bool:
@@ -76,7 +76,7 @@ class Pace:
     @asynccontextmanager
     async def turn_in(self, channel: str) -> AsyncIterator[None]:
         """Wait for a post or an edit in the channel; the block makes it."""
-        async with self._channels.setdefault(channel, Lane()).turn(CHANNEL_S):
+        async with self._channels.setdefault(channel, EditLane()).turn(CHANNEL_S):
             await self.turn()
             yield
 

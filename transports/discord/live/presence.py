@@ -46,7 +46,7 @@ from threads.model import (
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import is_snowflake
 from transports.discord.api.values import DIRECT
-from transports.discord.live.draft import Draft
+from transports.discord.live.draft import LiveDraft
 from transports.discord.live.pacing import Pace
 from transports.discord.live.reactions import Reactions
 from transports.discord.live.typing_indicator import Typing
@@ -74,13 +74,13 @@ MOST_JOBS = 4_000
 class _Live(LiveMessage):
     """``again``: an earlier process may have left eyes on it. ``shown``: its draft or its post shows the work."""
 
-    draft: Draft | None = None
+    draft: LiveDraft | None = None
     types: bool = False
     again: bool = False
     shown: bool = False
 
 
-class Presence(shared.Presence[_Live, Draft]):
+class Presence(shared.Presence[_Live, LiveDraft]):
     def __init__(
         self,
         rest: Rest,
@@ -149,7 +149,7 @@ class Presence(shared.Presence[_Live, Draft]):
     def _update_draft(self, live: _Live, message_id: str, event: TurnEvent) -> None:
         begins = isinstance(event, TextDelta | ToolStarted | Waiting | StagesChanged) and live.thread.root
         if live.draft is None and begins and self._streaming != "off":
-            live.draft = Draft(
+            live.draft = LiveDraft(
                 live.thread,
                 message_id,
                 self._rest,

@@ -23,7 +23,7 @@ FILE_PART = 99
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MessagePage:
     """One message, part ``part`` of its post; or the ``file`` of that name, with the whole text."""
 
     part: int
@@ -36,22 +36,22 @@ class Page:
         return tuple(button.custom_id for button in self.buttons)
 
 
-def pages(outgoing: Outgoing, most: int = MOST_PARTS, *, feedback: bool = False) -> list[Page]:
+def pages(outgoing: Outgoing, most: int = MOST_PARTS, *, feedback: bool = False) -> list[MessagePage]:
     """Return the messages that show *outgoing*, the last one with its choices and, under a reply, the *feedback*."""
     choices = choices_as_text(without_button(outgoing.choices))
     texts = parts("\n\n".join(filter(None, (outgoing.text, choices))))
     if len(texts) > most:
         texts = [*texts[: most - 1], CUT]
-    result = [Page(number, content) for number, content in enumerate(texts)]
+    result = [MessagePage(number, content) for number, content in enumerate(texts)]
     return [*result[:-1], _with_buttons(result[-1], outgoing, feedback=feedback)]
 
 
-def with_file(outgoing: Outgoing, *, feedback: bool = False) -> list[Page]:
+def with_file(outgoing: Outgoing, *, feedback: bool = False) -> list[MessagePage]:
     """Return the beginning of *outgoing* with its buttons, and the page that is a file."""
     file = file_name(outgoing.key)
     words = f"This is only the beginning: the whole answer is in the file {file}."
-    page = _with_buttons(Page(0, with_note(outgoing.text, words)), outgoing, feedback=feedback)
-    return [page, Page(FILE_PART, "", file=file)]
+    page = _with_buttons(MessagePage(0, with_note(outgoing.text, words)), outgoing, feedback=feedback)
+    return [page, MessagePage(FILE_PART, "", file=file)]
 
 
 def with_note(text: str, words: str) -> str:
@@ -60,6 +60,6 @@ def with_note(text: str, words: str) -> str:
     return parts(text, MAX_CONTENT - utf16_size(last))[0] + last
 
 
-def _with_buttons(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
+def _with_buttons(page: MessagePage, outgoing: Outgoing, *, feedback: bool) -> MessagePage:
     thumbs = THUMBS if feedback and outgoing.kind == "reply" else ()
     return replace(page, buttons=(*choice_buttons(outgoing.choices), *thumbs)[:MAX_BUTTONS])

@@ -13,7 +13,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.snowflake import instant, is_snowflake, number
 from transports.discord.api.values import Upload
-from transports.discord.post.message_pages import Page
+from transports.discord.post.message_pages import MessagePage
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.post_lookup import SECOND_NONCE, OwnMessage, PostState, own_message
 from transports.discord.post.rewrite import take_over
@@ -39,7 +39,7 @@ class PageSender:
     live: Sequence[str]
     state: PostState
 
-    async def show(self, page: Page, upload: Upload | None = None) -> None:
+    async def show(self, page: MessagePage, upload: Upload | None = None) -> None:
         """Show a page, once. Raises `PostFailed`."""
         if page.part in self.state.posted:
             return
@@ -57,7 +57,7 @@ class PageSender:
         young = self.now() - OLD
         return [id_ for id_ in unfinished if number(id_) > self.state.last and instant(id_) > young]
 
-    async def _sent_as(self, page: Page, upload: Upload | None) -> OwnMessage | None:
+    async def _sent_as(self, page: MessagePage, upload: Upload | None) -> OwnMessage | None:
         """Send the page under its own nonce and return the message; None if Discord answers with another message.
 
         That message had the nonce before, and cannot show the page or was deleted.
@@ -77,7 +77,7 @@ class PageSender:
             else found
         )
 
-    async def _send(self, page: Page, name: int, upload: Upload | None) -> OwnMessage:
+    async def _send(self, page: MessagePage, name: int, upload: Upload | None) -> OwnMessage:
         send = partial(
             self.rest.send,
             self.destination.channel,

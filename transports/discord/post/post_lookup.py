@@ -14,7 +14,7 @@ import discord
 from transports.discord.api.rest import MAX_PAGE, Rest
 from transports.discord.api.snowflake import number
 from transports.discord.markdown.buttons import FEEDBACK, stop_mark
-from transports.discord.post.message_pages import Page
+from transports.discord.post.message_pages import MessagePage
 from transports.discord.post.nonces import nonce_of
 from transports.discord.post.thread_opening import Destination
 
@@ -41,7 +41,7 @@ class OwnMessage:
         """Return the nonce of the post that this is an unfinished part of, "" for a finished message."""
         return stop_mark(self.buttons)
 
-    def shows(self, page: Page) -> bool:
+    def shows(self, page: MessagePage) -> bool:
         """Return whether it shows that page, finished.
 
         White space is ignored: Discord trims. So are thumbs, which a restart may have turned on or off.
@@ -61,7 +61,7 @@ class PostState:
     """
 
     key: str
-    pages: Sequence[Page] = ()
+    pages: Sequence[MessagePage] = ()
     posted: dict[int, str] = field(default_factory=dict)
     destination: Destination | None = None
     candidates: Sequence[OwnMessage] = ()
@@ -81,7 +81,7 @@ class PostState:
         """Return the latest id that is out, as a number."""
         return max(map(number, self.posted.values()), default=0)
 
-    def set_pages(self, pages: Sequence[Page]) -> None:
+    def set_pages(self, pages: Sequence[MessagePage]) -> None:
         """Begin to show these pages; those that the last look-up found are out."""
         self.pages = pages
         self.match_pages()
@@ -100,7 +100,7 @@ class PostState:
         taken = {*self.posted.values(), *live}
         return [message for message in (*self.to_overwrite, *unfinished) if message not in taken]
 
-    def _match(self, page: Page) -> OwnMessage | None:
+    def _match(self, page: MessagePage) -> OwnMessage | None:
         named = nonces_of(self.key, page.part)
         fitting = [m for m in self.candidates if m.shows(page) and m.id not in self.posted.values()]
         by_name = [m for m in fitting if m.nonce in named]

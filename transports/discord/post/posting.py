@@ -34,7 +34,7 @@ from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
 from transports.discord.api.values import Upload
 from transports.discord.post.ephemeral_answers import EphemeralAnswers
-from transports.discord.post.message_pages import MAX_PARTS, Page, pages, with_file, with_note
+from transports.discord.post.message_pages import MAX_PARTS, MessagePage, pages, with_file, with_note
 from transports.discord.post.nonces import nonce_of, question_of, since_of
 from transports.discord.post.page_sender import PageSender, reply_target
 from transports.discord.post.post_lookup import PostState, read
@@ -57,7 +57,7 @@ MAY_NOT_UPLOAD = "I may not send files here: someone who manages this server has
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PostedQuestion:
     """A question that is out: the message with its buttons."""
 
     channel: str
@@ -81,7 +81,7 @@ class Posting:
         self._rest, self._destinations, self._answers = rest, destinations, answers
         self._upload_limit, self._now, self._feedback = upload_limit, now, feedback
         self._states: LRUCache[str, PostState] = LRUCache(REMEMBERED)
-        self.questions: OpenQuestions[Question] = OpenQuestions()
+        self.questions: OpenQuestions[PostedQuestion] = OpenQuestions()
 
     async def post(self, outgoing: Outgoing, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the id of the first part.
@@ -173,7 +173,7 @@ class Posting:
             sent = await self._rest.send(thread.channel, DOTS, nonce=nonce)
         await remove(self._rest, str(sent.channel.id), str(sent.id))
 
-    async def close_question(self, question: Question, decision: str) -> None:
+    async def close_question(self, question: PostedQuestion, decision: str) -> None:
         if not decision:
             await remove(self._rest, question.channel, question.id)
             return
@@ -224,10 +224,10 @@ class Posting:
         self._note_answers(outgoing.thread, state)
         if outgoing.choices and (question_page := next((page for page in state.pages if page.buttons), None)):
             channel, message_id = sender.destination.channel, state.posted[question_page.part]
-            question = Question(channel, message_id, question_page.content)
+            question = PostedQuestion(channel, message_id, question_page.content)
             self.questions.add(outgoing.key, message_id, question)
 
-    async def _as_file(self, sender: PageSender, all_pages: Sequence[Page]) -> bool:
+    async def _as_file(self, sender: PageSender, all_pages: Sequence[MessagePage]) -> bool:
         """Post the beginning and the whole text as a file; return False if it has to go out in messages."""
         outgoing, state = sender.outgoing, sender.state
         text = outgoing.text.strip().encode("utf-8", "replace")

@@ -10,7 +10,7 @@ from functools import partial
 from threads.errors import PostFailed
 from transports.discord.api.api_errors import DiscordRefused
 from transports.discord.api.rest import Rest
-from transports.discord.post.message_pages import Page
+from transports.discord.post.message_pages import MessagePage
 from transports.shared.delivery import rewrite
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class DraftMessage:
     shown: str = ""
 
 
-async def take_over(rest: Rest, channel: str, message: str, page: Page) -> bool:
+async def take_over(rest: Rest, channel: str, message: str, page: MessagePage) -> bool:
     """Write a page over a message. Returns False if that is impossible and the page needs a message of its own.
 
     The message may be gone, or older than Discord lets be edited often (30046).

@@ -3,7 +3,7 @@
 First new conversations are looked for. Then every channel with a gap is read from its mark on, and its messages are
 handed over, oldest first, as if they came live; the journal drops what it knows. Only the marks say what is missing,
 and `Marks.due` says after each channel which is next: a link that comes back restarts nothing. The platform's
-`Reader` does the reading, and says what a refusal means:
+`HistoryReader` does the reading, and says what a refusal means:
 
 gone      no such channel, not in it     -> the channel is not followed any more
 unread    a right, no such method, ...   -> the gap is closed unread, and logged
@@ -54,7 +54,7 @@ End = Literal["done", "failed", "elsewhere"]
 """How an attempt to close a gap ended: another process may be at it."""
 
 
-class Reader(Protocol):
+class HistoryReader(Protocol):
     """Reads a platform's history. Both raise `threads.errors.PostFailed`, or `StoreUnavailable` from the sink."""
 
     async def look(self) -> None:
@@ -71,7 +71,7 @@ class Reader(Protocol):
 
 
 class CatchUp:
-    def __init__(self, marks: Marks, reader: Reader) -> None:
+    def __init__(self, marks: Marks, reader: HistoryReader) -> None:
         self._marks, self._reader = marks, reader
         self._running = False
         self._news, self._choosing = anyio.Event(), anyio.Lock()

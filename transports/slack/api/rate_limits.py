@@ -1,8 +1,8 @@
 """Slack's rate limits: token buckets per workspace and method, shared by all threads.
 
 Slack counts calls a minute per method, workspace and app, and posts about one a second per channel (docs.slack.dev,
-"Rate limits"; else what live clients report). A `Bucket` is pure, `Limits` waits. `take` waits in line for a token;
-`try_take` is refused when only the reserve is left. A 429 pauses the bucket until its Retry-After is over. Where
+"Rate limits"; else what live clients report). A `Bucket` is pure, `RateLimits` waits. `take` waits in line for a
+token; `try_take` is refused when only the reserve is left. A 429 pauses the bucket until its Retry-After is over. If
 several workers call for one app, each token is one of all of them.
 """
 
@@ -133,7 +133,7 @@ class Shared(Protocol):
         ...
 
 
-class Lane:
+class RateLane:
     """A bucket and the line before it. With *shared*, each token is one of all workers, of that *name*.
 
     Of the patient calls only the first stands in the common line, so an urgent call never waits for more than one
@@ -173,10 +173,11 @@ class Lane:
         return rate.per_second, rate.burst + rate.first
 
 
-class Limits:
+class RateLimits:
     """All buckets of one workspace; *clock* must be the one that `anyio.sleep` sleeps by.
 
-    Where several workers call for one app, its rates are *shared*: so much for all of them together.
+    Where several workers call for one app, its rates are *shared*: so much for all of them together. *name* is what
+    the settings call the workspace.
     """
 
     def __init__(
@@ -185,10 +186,11 @@ class Limits:
         *,
         shared: Shared | None = None,
         workers: Callable[[], int] = lambda: 1,
+        name: str = "slack",
     ) -> None:
-        self._clock, self._shared, self.workers = clock, shared, workers
-        self._methods: dict[str, Lane] = {}
-        self._channels: LRUCache[str, Lane] = LRUCache(MOST_CHANNELS)
+        self._clock, self._shared, self.workers, self._name = clock, shared, workers, name
+        self._methods: dict[str, RateLane] = {}
+        self._channels: LRUCache[str, RateLane] = LRUCache(MOST_CHANNELS)
 
     @property
     def is_shared(self) -> bool:
@@ -224,16 +226,16 @@ class Limits:
         """Return the seconds between calls of *method* for each of *sharers* live drafts here."""
         return max(FLOORS_S.get(method, FLOOR_S), sharers * self.workers() / rate_of(method).per_second)
 
-    def _lanes_of(self, method: str, channel: str) -> list[Lane]:
+    def _lanes_of(self, method: str, channel: str) -> list[RateLane]:
         """Return the lanes of a call, the narrowest first."""
         if (lane := self._methods.get(method)) is None:
             lane = self._methods[method] = self._lane(rate_of(method), method)
         return [self._channel(channel), lane] if channel and method == "chat.postMessage" else [lane]
 
-    def _channel(self, channel: str) -> Lane:
+    def _channel(self, channel: str) -> RateLane:
         if (lane := self._channels.get(channel)) is None:
             lane = self._channels[channel] = self._lane(CHANNEL, f"chat.postMessage {channel}")
         return lane
 
-    def _lane(self, rate: Rate, name: str) -> Lane:
-        return Lane(Bucket(rate, self._clock()), f"slack {name}", self._shared)
+    def _lane(self, rate: Rate, name: str) -> RateLane:
+        return RateLane(Bucket(rate, self._clock()), f"{self._name} {name}", self._shared)

@@ -11,7 +11,7 @@ import anyio
 from threads.errors import TransportUnavailable
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, count, instant, part, parts, stamp, string
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 
 PAGE, MOST_PAGES = 200, 20
 """Messages per page, and pages of one look-up."""
@@ -26,7 +26,7 @@ GONE = ("thread_not_found", "message_not_found")
 TICK = Decimal("0.000001")
 
 
-async def read(web: Web, channel: str, root: str, since: str, *, urgent: bool = True) -> list[Shape]:
+async def read(web: WebApi, channel: str, root: str, since: str, *, urgent: bool = True) -> list[Shape]:
     """Return the messages of a thread, or with a blank root of a channel, after *since*; none if it is gone."""
     method = "conversations.replies" if root else "conversations.history"
     messages: list[Shape] = []
@@ -66,7 +66,7 @@ class Section:
     left_out: int = 0
 
 
-async def newest(web: Web, channel: str, root: str, after: str, before: str) -> Section:
+async def newest(web: WebApi, channel: str, root: str, after: str, before: str) -> Section:
     """Return the newest replies of a thread between two times, which may be blank. Raises `PostFailed`.
 
     Slack reads a thread from its beginning, so a long one is asked for from a moment on that leaves a part of a page.
@@ -125,7 +125,7 @@ class _Search:
 
 
 async def _page(
-    web: Web, channel: str, root: str, since: str, before: str, most: int
+    web: WebApi, channel: str, root: str, since: str, before: str, most: int
 ) -> tuple[Sequence[Shape], Sequence[Shape], bool]:
     """Return the root, the first replies between two times, and whether there are more."""
     answer = await web.call(

@@ -26,7 +26,7 @@ from transports.shared.link.proxy import own_origin, proxy_for
 from transports.slack.api.api_errors import SlackRefused, explain, may_create_post, needs_a_person
 from transports.slack.api.http_session import open_session, trusted
 from transports.slack.api.json_fields import string
-from transports.slack.api.rate_limits import Limits
+from transports.slack.api.rate_limits import RateLimits
 
 log = logging.getLogger(__name__)
 
@@ -75,10 +75,10 @@ class Identity:
     url: str = ""
 
 
-class Web:
+class WebApi:
     """Slack's Web API with one bot token. ``client`` is for the socket, ``session`` for files only."""
 
-    def __init__(self, client: AsyncWebClient, session: aiohttp.ClientSession, limits: Limits) -> None:
+    def __init__(self, client: AsyncWebClient, session: aiohttp.ClientSession, limits: RateLimits) -> None:
         self.client, self.session, self.limits = client, session, limits
         self._logged: set[tuple[str, str]] = set()
         self._refused: SlackRefused | None = None
@@ -205,7 +205,9 @@ class Web:
 
 
 @asynccontextmanager
-async def open_web(base_url: str | None, token: str, limits: Limits | None = None) -> AsyncIterator[Web]:
+async def open_web(
+    base_url: str | None, token: str, limits: RateLimits | None = None
+) -> AsyncIterator[WebApi]:
     """Open the Web API at *base_url* (Slack's own if None) for the bot *token*."""
     base_url = base_url or AsyncWebClient.BASE_URL
     quiet = logging.getLogger(f"{__name__}.sdk")
@@ -215,7 +217,7 @@ async def open_web(base_url: str | None, token: str, limits: Limits | None = Non
             token=token, base_url=base_url, session=session, retry_handlers=[], logger=quiet
         )
         client.proxy = proxy_for(base_url)
-        yield Web(client, session, limits or Limits())
+        yield WebApi(client, session, limits or RateLimits())
 
 
 def explained(method: str, error: SlackApiError) -> PostFailed:

@@ -39,7 +39,7 @@ from transports.slack.api.json_fields import (
     stamp,
     string,
 )
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_message import Me, parse_message
 
@@ -116,7 +116,7 @@ class CatchUpRound:
         return len(self.unsure) > self.back
 
 
-class History:
+class ChannelHistory:
     """Reads a workspace's history, for `transports.shared.backfill.catch_up`.
 
     ``active_threads`` returns, by channel, the roots of recent threads that the bot takes part in; it is called once
@@ -125,7 +125,7 @@ class History:
 
     def __init__(
         self,
-        web: Web,
+        web: WebApi,
         marks: Marks,
         me: Me,
         lookups: Lookups,

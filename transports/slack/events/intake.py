@@ -24,8 +24,8 @@ from transports.shared.backfill.marks import Marks
 from transports.shared.bot_loop_guard import BotLoopGuard
 from transports.shared.live.background_calls import retry_cleanup
 from transports.slack.api.socket_mode import Kind
-from transports.slack.api.web_api import Web
-from transports.slack.events.catch_up import History
+from transports.slack.api.web_api import WebApi
+from transports.slack.events.catch_up import ChannelHistory
 from transports.slack.events.lookups import NAMED_WITHIN_S, Lookups
 from transports.slack.events.parse_action import (
     ButtonPress,
@@ -59,7 +59,7 @@ class Intake:
     def __init__(
         self,
         tasks: TaskGroup,
-        web: Web,
+        web: WebApi,
         me: Me,
         marks: Marks,
         sink: Sink,
@@ -78,7 +78,7 @@ class Intake:
         self._tasks, self._me, self._marks, self._sink = tasks, me, marks, sink
         self._presence, self._recent, self._hear = presence, recent, hear
         self._loop_guard = BotLoopGuard(me.bots)
-        history = History(
+        history = ChannelHistory(
             web,
             marks,
             me,

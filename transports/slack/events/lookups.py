@@ -15,7 +15,7 @@ from threads.errors import PostFailed
 from transports.shared.client import CountUnread
 from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, identifier, part, parts, string
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.events.parse_message import Known, Me, wanted
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ Groups are told all at once, without an argument.
 class Lookups:
     """Fills ``known``."""
 
-    def __init__(self, web: Web, me: Me, count_unread: CountUnread) -> None:
+    def __init__(self, web: WebApi, me: Me, count_unread: CountUnread) -> None:
         self._names: TTLCache[str, str] = TTLCache(MOST_NAMES, LASTS_S, anyio.current_time)
         self._files: LRUCache[str, Shape] = LRUCache(MOST_FILES)
         self.known = Known(self._names, self._files)

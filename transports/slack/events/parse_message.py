@@ -84,7 +84,8 @@ NOTHING_KNOWN = Known()
 class Me:
     """The bot: the ids of its workspace, its user and its bot, and its display name.
 
-    ``bots`` are the ids of other bots, or of their users, that may write to this one.
+    ``bots`` are the ids of other bots, or of their users, that may write to this one. ``transport`` is what
+    the settings call this workspace.
     """
 
     team: str
@@ -92,6 +93,7 @@ class Me:
     bot_id: str = ""
     name: str = ""
     bots: frozenset[str] = frozenset()
+    transport: str = "slack"
 
     @property
     def names(self) -> dict[str, str]:
@@ -99,7 +101,7 @@ class Me:
         return {self.user: self.name or "bot"}
 
     def thread(self, channel: str, root: str) -> ThreadId:
-        return ThreadId("slack", self.team, channel, root)
+        return ThreadId(self.transport, self.team, channel, root)
 
     def is_author(self, message: Shape) -> bool:
         return self.user == string(message, "user") or (

@@ -8,14 +8,14 @@ from pydantic import JsonValue
 
 from threads.model import Feedback
 from transports.shared.buttons import ANSWERS, THANKS, OpenQuestions, Presses
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.events.lookups import Lookups
 from transports.slack.events.parse_action import ButtonPress
 from transports.slack.markdown.blocks import without_actions
 
 
 class PressedButtons(Presses[ButtonPress]):
-    def __init__(self, web: Web, lookups: Lookups, questions: OpenQuestions[Any]) -> None:
+    def __init__(self, web: WebApi, lookups: Lookups, questions: OpenQuestions[Any]) -> None:
         super().__init__(questions)
         self._web, self._lookups = web, lookups
 

@@ -22,9 +22,9 @@ import anyio
 
 from threads.model import Outcome, ThreadId, TurnEvent
 from transports.slack.api.json_fields import is_direct
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.live.draft_calls import DraftCalls
-from transports.slack.live.latest_wins import Offer
+from transports.slack.live.latest_wins import MethodAvailability
 from transports.slack.live.native_stream import APPEND, NativeStream
 from transports.slack.live.unfinished_draft import close_messages
 from transports.slack.markdown.links import Links
@@ -42,9 +42,9 @@ FIRST_AFTER_S = 1.5
 class LiveDrafts:
     """The limit of live drafts in a workspace, and where Slack has streams."""
 
-    def __init__(self, web: Web, *, team: str = "", in_channels: bool = True) -> None:
+    def __init__(self, web: WebApi, *, team: str = "", in_channels: bool = True) -> None:
         self.web, self.team = web, team
-        self.offer = Offer()
+        self.offer = MethodAvailability()
         self.slots = anyio.Semaphore(STREAMS)
         self._in_channels = in_channels
 
@@ -61,7 +61,7 @@ class LiveDrafts:
         return self.web.limits.spacing(APPEND, STREAMS - self.slots.value)
 
 
-class Draft:
+class LiveDraft:
     """``to`` is the person it answers; ``on_change`` is called when a message of it begins or ends, or it is hidden.
 
     Events come in by `feed`, calls go out in `run`.

@@ -11,7 +11,7 @@ import anyio
 from pydantic import JsonValue
 
 from threads.errors import PostFailed
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 
 NEW_MESSAGE_METHODS = frozenset({"chat.postMessage", "chat.startStream"})
 
@@ -20,7 +20,7 @@ END_WITHIN_S = 10.0
 
 
 class DraftCalls:
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: WebApi) -> None:
         self.over = False
         self.lost = False
         """Whether Slack may show a message whose ts is unknown."""
@@ -54,14 +54,14 @@ class DraftCalls:
         await self._finished.wait()
 
     async def call(self, method: str, channel: str, **arguments: JsonValue) -> Mapping[str, JsonValue]:
-        """Make the call when it is its turn. Raises as `Web.call`."""
+        """Make the call when it is its turn. Raises as `WebApi.call`."""
         await self._web.limits.take(method, channel, urgent=False)
         return await self._ask(method, channel, arguments)
 
     async def try_call(
         self, method: str, channel: str, **arguments: JsonValue
     ) -> Mapping[str, JsonValue] | None:
-        """Make the call if the rate limit has a spare one, else return None. Raises as `Web.call`."""
+        """Make the call if the rate limit has a spare one, else return None. Raises as `WebApi.call`."""
         await anyio.lowlevel.checkpoint()  # the draft may be over
         if not await self._web.limits.try_take(method, channel):
             return None

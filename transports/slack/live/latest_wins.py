@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from threads.errors import PostFailed
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ MOST_REFUSING = 1_000
 """Channels that refused, and are not asked again."""
 
 
-class Offer:
+class MethodAvailability:
     """Whether Slack offers a method: not in the whole workspace, or not in a channel, once it was refused there."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class LatestCalls(Generic[K]):
 
     def __init__(
         self,
-        web: Web,
+        web: WebApi,
         method: str,
         *,
         on_done: Callable[[K], None] = lambda _: None,
@@ -84,7 +84,7 @@ class LatestCalls(Generic[K]):
     ) -> None:
         self._web, self._method = web, method
         self._on_done, self._on_refused = on_done, on_refused
-        self._offer = Offer()
+        self._offer = MethodAvailability()
         self._soon: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._later: OrderedDict[K, tuple[Arguments, int]] = OrderedDict()
         self._requested = anyio.Event()

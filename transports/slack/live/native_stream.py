@@ -43,7 +43,7 @@ from transports.slack.api.api_errors import SlackRefused
 from transports.slack.api.json_fields import Shape, string
 from transports.slack.live.draft_calls import DraftCalls
 from transports.slack.live.draft_content import Batch, Card, CardStatus, UnsentContent, inert
-from transports.slack.live.latest_wins import Offer
+from transports.slack.live.latest_wins import MethodAvailability
 from transports.slack.markdown.links import Links
 from transports.slack.markdown.open_fences import Fences
 from transports.slack.post.post_tags import Tag
@@ -88,7 +88,12 @@ class NativeStream:
     """``to`` are the ids of the person who sees it live and of their team. ``silent``: it shows nothing more."""
 
     def __init__(
-        self, calls: DraftCalls, thread: ThreadId, to: tuple[str, str], links: Links, offer: Offer
+        self,
+        calls: DraftCalls,
+        thread: ThreadId,
+        to: tuple[str, str],
+        links: Links,
+        offer: MethodAvailability,
     ) -> None:
         self.posts: list[LivePost] = []
         self.silent = False

@@ -50,8 +50,8 @@ from transports.shared.live import presence as shared
 from transports.shared.live.activity import RunningTools
 from transports.shared.live.presence import LiveMessage
 from transports.slack.api.json_fields import is_direct, is_stamp
-from transports.slack.api.web_api import Web
-from transports.slack.live.draft import Draft, LiveDrafts
+from transports.slack.api.web_api import WebApi
+from transports.slack.live.draft import LiveDraft, LiveDrafts
 from transports.slack.live.latest_wins import LatestCalls
 from transports.slack.live.reactions import Reactions
 from transports.slack.live.thread_status import (
@@ -92,7 +92,7 @@ class _Message(LiveMessage):
     ``hidden``: its turn has something to show, and no stream for it; ``stage`` is the playbook's at hand.
     """
 
-    draft: Draft | None = None
+    draft: LiveDraft | None = None
     hidden: bool = False
     running: RunningTools = field(default_factory=RunningTools)
     stage: str = ""
@@ -117,12 +117,12 @@ class _Message(LiveMessage):
         return THINKING if self.sign == "words" and not (self.draft and self.draft.messages) else ""
 
 
-class Presence(shared.Presence[_Message, Draft]):
+class Presence(shared.Presence[_Message, LiveDraft]):
     """``allowed`` are hosts whose links stay live, ``prompts`` pairs of title and message."""
 
     def __init__(
         self,
-        web: Web,
+        web: WebApi,
         *,
         team: str = "",
         allowed: frozenset[str] = frozenset(),
@@ -270,7 +270,7 @@ class Presence(shared.Presence[_Message, Draft]):
             if not live.hidden:
                 links = self.links_for(live.thread, message_id, live=False)
                 on_change = partial(self._draft_changed, live, message_id)
-                live.draft = Draft(live.thread, self._drafts, links, to=live.author, on_change=on_change)
+                live.draft = LiveDraft(live.thread, self._drafts, links, to=live.author, on_change=on_change)
                 self.soon(live.draft.run)
         if live.draft:
             live.draft.feed(event)
@@ -297,7 +297,7 @@ class Presence(shared.Presence[_Message, Draft]):
             if not self.soon(partial(self._close, thread, live.draft, end.outcome)):
                 self._closing.remove(thread)
 
-    async def _close(self, thread: ThreadId, draft: Draft, outcome: Outcome) -> None:
+    async def _close(self, thread: ThreadId, draft: LiveDraft, outcome: Outcome) -> None:
         try:
             await draft.close(outcome)
         finally:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from cachetools import FIFOCache
 
 from transports.slack.api.json_fields import is_stamp
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 ADD, REMOVE = "reactions.add", "reactions.remove"
@@ -31,7 +31,7 @@ Key = tuple[str, str, str]
 class Reactions:
     """``on_refused`` is called when the workspace or a channel turns out to have no reactions."""
 
-    def __init__(self, web: Web, on_refused: Callable[[], None]) -> None:
+    def __init__(self, web: WebApi, on_refused: Callable[[], None]) -> None:
         self._adding: LatestCalls[Key] = LatestCalls(web, ADD, on_done=self._added, on_refused=on_refused)
         self._removing: LatestCalls[Key] = LatestCalls(web, REMOVE)
         self._present: FIFOCache[Key, None] = FIFOCache(MOST_PRESENT)

@@ -14,7 +14,7 @@ import anyio
 
 from threads.model import ThreadId, Waiting
 from transports.shared.live.activity import waiting_words
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.live.latest_wins import Arguments, LatestCalls
 
 SESSION, WORDS = "agents.sessions.setStatus", "assistant.threads.setStatus"
@@ -48,7 +48,7 @@ AGAIN_S = 90.0
 class StatusWords(LatestCalls[ThreadId]):
     """The words in the threads."""
 
-    def __init__(self, web: Web, on_refused: Callable[[], None]) -> None:
+    def __init__(self, web: WebApi, on_refused: Callable[[], None]) -> None:
         super().__init__(web, WORDS, on_refused=on_refused)
         self._said: dict[ThreadId, tuple[str, float]] = {}
         """The words of each thread, and when to say them again, the soonest first."""

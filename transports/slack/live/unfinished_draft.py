@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from threads.errors import PostFailed
 from threads.model import Outcome, ThreadId
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.live.native_stream import STOP, LivePost
 from transports.slack.markdown.blocks import markdown_block
 from transports.slack.markdown.open_fences import Fences
@@ -32,7 +32,7 @@ KEPT = Tag("kept").metadata()
 WITHIN_S = 120.0
 
 
-async def close_messages(web: Web, thread: ThreadId, posts: Sequence[LivePost], outcome: Outcome) -> None:
+async def close_messages(web: WebApi, thread: ThreadId, posts: Sequence[LivePost], outcome: Outcome) -> None:
     """Close the messages of a draft. Never raises; a message that Slack does not let go of stays as it is."""
     with_text = [live for live in posts if live.text.strip() and not live.withdrawn]
     remaining, mark = with_text if outcome != "withdrawn" else [], STOPPED if outcome == "stopped" else ""
@@ -49,7 +49,7 @@ async def close_messages(web: Web, thread: ThreadId, posts: Sequence[LivePost], 
         log.info("live.left: as it was", extra={"thread_id": str(thread)})
 
 
-async def _keep(web: Web, channel: str, live: LivePost, mark: str) -> None:
+async def _keep(web: WebApi, channel: str, live: LivePost, mark: str) -> None:
     fences = Fences()
     fences.feed(live.text)
     mark = fences.seam[0] + mark

@@ -22,7 +22,7 @@ CUT = "The answer goes on, but it is too long to be posted here."
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MessagePage:
     """One message. ``below`` are the blocks under its text, and ``aside`` is their plain text."""
 
     markdown: str
@@ -49,7 +49,7 @@ class Page:
 
 def pages(
     outgoing: Outgoing, links: Links, *, inert: bool, feedback: bool = False, most: int = MOST_PARTS
-) -> list[Page]:
+) -> list[MessagePage]:
     """Return the messages that show *outgoing*, the last one with its choices and, under a reply, the feedback.
 
     *inert* is for methods without an unfurl switch: only links that *links* allows stay links. A text in several
@@ -62,7 +62,7 @@ def pages(
         shown = split_markdown(text, replace(links, live=True))
     posted = shown[:most]
     result = [
-        Page(part, Tag(outgoing.key, number, len(posted)), own=links.own)
+        MessagePage(part, Tag(outgoing.key, number, len(posted)), own=links.own)
         for number, part in enumerate(posted)
     ]
     if len(posted) < len(shown):
@@ -71,18 +71,18 @@ def pages(
     return result
 
 
-def beginning(page: Page, outgoing: Outgoing, file: str, *, feedback: bool) -> Page:
+def beginning(page: MessagePage, outgoing: Outgoing, file: str, *, feedback: bool) -> MessagePage:
     """Return the first page of an answer whose whole text is in a file."""
     alone = replace(page, tag=Tag(outgoing.key, file=file))
     noted = _with_note(alone, f"This is only the beginning: the whole answer is in the file {file}.")
     return _with_controls(noted, outgoing, feedback=feedback)
 
 
-def _with_note(page: Page, note: str) -> Page:
+def _with_note(page: MessagePage, note: str) -> MessagePage:
     return replace(page, below=(*page.below, note_block(note)), aside=_join_lines(page.aside, note))
 
 
-def _with_controls(page: Page, outgoing: Outgoing, *, feedback: bool) -> Page:
+def _with_controls(page: MessagePage, outgoing: Outgoing, *, feedback: bool) -> MessagePage:
     below, aside = page.below, page.aside
     if outgoing.choices:
         below, aside = (

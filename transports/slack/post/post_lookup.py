@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from threads.model import ThreadId
 from transports.slack.api import thread_history
 from transports.slack.api.json_fields import Shape, instant, string
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.post.post_tags import orphans, since_of
 
 MOST_CACHED = 1_000
@@ -48,7 +48,7 @@ class _CachedScan:
 class PostLookups:
     """``ours`` are the ids that our messages carry."""
 
-    def __init__(self, web: Web, ours: Collection[str]) -> None:
+    def __init__(self, web: WebApi, ours: Collection[str]) -> None:
         self._web, self._ours = web, ours
         self._cached: LRUCache[ThreadId, _CachedScan] = LRUCache(MOST_CACHED)
 

@@ -44,11 +44,11 @@ from transports.slack.api.json_fields import (
     stamp,
     string,
 )
-from transports.slack.api.web_api import Identity, Web
+from transports.slack.api.web_api import Identity, WebApi
 from transports.slack.markdown.blocks import without_actions
 from transports.slack.markdown.links import Links
 from transports.slack.post import uploads
-from transports.slack.post.message_pages import MAX_PARTS, Page, beginning, pages
+from transports.slack.post.message_pages import MAX_PARTS, MessagePage, beginning, pages
 from transports.slack.post.post_lookup import PostLookups, ThreadScan
 from transports.slack.post.post_tags import Sent, Tag, fold, since_of
 from transports.slack.post.rewrite import DraftMessage, remove, take_over
@@ -65,7 +65,7 @@ PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PostedQuestion:
     """A question that is out: the message with its buttons."""
 
     channel: str
@@ -77,11 +77,11 @@ class Question:
 class Posting:
     """Posts to one workspace. ``feedback``: replies get thumbs up and down."""
 
-    def __init__(self, web: Web, me: Identity, *, feedback: bool = False) -> None:
+    def __init__(self, web: WebApi, me: Identity, *, feedback: bool = False) -> None:
         self._web, self._feedback = web, feedback
         self._lookups = PostLookups(web, frozenset(filter(None, (me.user, me.bot_id))))
         self._sent: LRUCache[str, Sent] = LRUCache(REMEMBERED)
-        self.questions: OpenQuestions[Question] = OpenQuestions()
+        self.questions: OpenQuestions[PostedQuestion] = OpenQuestions()
 
     async def post(self, outgoing: Outgoing, links: Links, draft: Sequence[DraftMessage] = ()) -> str:
         """Post, into the *draft* messages as far as they go, and return the ts of the first part.
@@ -131,7 +131,7 @@ class Posting:
         for message in messages if "?" in key and sent.whole else ():
             if stamp(message, "ts") == sent.first:
                 blocks, plain = parts(message, "blocks"), string(message, "text")
-                self._note_question(key, Question(thread.channel, sent.first, blocks, plain))
+                self._note_question(key, PostedQuestion(thread.channel, sent.first, blocks, plain))
         return sent.first if sent.whole else None
 
     async def sweep(
@@ -190,7 +190,7 @@ class Posting:
             ):
                 await uploads.share(self._web, file_id, name, thread.channel, thread.root)
 
-    async def close_question(self, question: Question, decision: str) -> None:
+    async def close_question(self, question: PostedQuestion, decision: str) -> None:
         if not decision:
             await remove(self._web, question.channel, question.ts)
             return
@@ -216,9 +216,11 @@ class Posting:
                 await self._show(outgoing.thread, page, draft[number : number + 1], sent)
         if outgoing.choices and (ts := sent.out.get(whole[-1].tag.part)):
             last = whole[-1]
-            self._note_question(outgoing.key, Question(outgoing.thread.channel, ts, last.blocks, last.plain))
+            self._note_question(
+                outgoing.key, PostedQuestion(outgoing.thread.channel, ts, last.blocks, last.plain)
+            )
 
-    def _note_question(self, key: str, question: Question) -> None:
+    def _note_question(self, key: str, question: PostedQuestion) -> None:
         self.questions.add(key, place_of(question.channel, question.ts), question)
 
     async def _post_ephemeral(self, outgoing: Outgoing, links: Links, sent: Sent) -> bool:
@@ -259,7 +261,7 @@ class Posting:
         return True
 
     async def _as_file(
-        self, outgoing: Outgoing, first: Page, draft: Sequence[DraftMessage], sent: Sent
+        self, outgoing: Outgoing, first: MessagePage, draft: Sequence[DraftMessage], sent: Sent
     ) -> bool:
         """Post the whole text as a file, and its first page; return False if it has to go out in messages.
 
@@ -282,7 +284,9 @@ class Posting:
         await self._show(thread, beginning(first, outgoing, file, feedback=self._feedback), draft[:1], sent)
         return True
 
-    async def _show(self, thread: ThreadId, page: Page, draft: Sequence[DraftMessage], sent: Sent) -> None:
+    async def _show(
+        self, thread: ThreadId, page: MessagePage, draft: Sequence[DraftMessage], sent: Sent
+    ) -> None:
         """Show one page, once: in its draft message, or in one of its own."""
 
         async def send(tag: Tag, text: str, blocks: list[JsonValue] | None) -> str:
@@ -311,7 +315,7 @@ class Posting:
         await _send_page(page, sent, send)
 
 
-async def _send_page(page: Page, sent: Sent, send: Send) -> None:
+async def _send_page(page: MessagePage, sent: Sent, send: Send) -> None:
     """Send a page that is not out: in blocks or, if those are refused, in plain text."""
     if page.tag.part in sent.out:
         return

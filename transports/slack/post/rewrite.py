@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from transports.shared.delivery import rewrite
 from transports.slack.api.api_errors import SlackRefused, refused_for_good
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 from transports.slack.markdown.tables import tables_in
-from transports.slack.post.message_pages import Page
+from transports.slack.post.message_pages import MessagePage
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ class DraftMessage:
     shown: str
 
 
-async def take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+async def take_over(web: WebApi, channel: str, draft: DraftMessage, page: MessagePage) -> bool:
     """Make a live message the page; return False if it cannot be, and the page needs a message of its own."""
     return await rewrite.take_over(
         partial(_take_over, web, channel, draft, page), partial(remove, web, channel, draft.id)
     )
 
 
-async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+async def _take_over(web: WebApi, channel: str, draft: DraftMessage, page: MessagePage) -> bool:
     if draft.open and await _stop(web, channel, draft, page):
         return True
     forms: list[tuple[str, list[JsonValue] | None]] = [(page.plain, [*page.blocks])]
@@ -61,7 +61,7 @@ async def _take_over(web: Web, channel: str, draft: DraftMessage, page: Page) ->
 
 
 async def _update(
-    web: Web,
+    web: WebApi,
     channel: str,
     ts: str,
     text: str,
@@ -75,7 +75,7 @@ async def _update(
     )
 
 
-async def _stop(web: Web, channel: str, draft: DraftMessage, page: Page) -> bool:
+async def _stop(web: WebApi, channel: str, draft: DraftMessage, page: MessagePage) -> bool:
     """End a stream; False when it does not show the page. It gets the page's tag only if it does."""
     rest = _rest(draft.shown, page.markdown)
     last: dict[str, JsonValue] = {}
@@ -104,7 +104,7 @@ def _rest(shown: str, markdown: str) -> str | None:
     return markdown[len(shown) :] if markdown.startswith(shown) else None
 
 
-async def _call_when_stopped(web: Web, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
+async def _call_when_stopped(web: WebApi, method: str, channel: str, ts: str, **arguments: JsonValue) -> None:
     """Call a method that Slack refuses during a stream; if it refuses, stop the stream and call again."""
     try:
         await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
@@ -116,14 +116,14 @@ async def _call_when_stopped(web: Web, method: str, channel: str, ts: str, **arg
         await web.call(method, channel=channel, urgent=True, ts=ts, **arguments)
 
 
-async def remove(web: Web, channel: str, ts: str, *, leave: str = "") -> bool:
+async def remove(web: WebApi, channel: str, ts: str, *, leave: str = "") -> bool:
     """Delete a message, and return whether it is gone; failing that, write *leave* over it."""
     return await rewrite.remove(
         partial(_delete, web, channel, ts), partial(_update, web, channel, ts, leave, None) if leave else None
     )
 
 
-async def _delete(web: Web, channel: str, ts: str) -> None:
+async def _delete(web: WebApi, channel: str, ts: str) -> None:
     try:
         await _call_when_stopped(web, "chat.delete", channel, ts)
     except SlackRefused as refused:

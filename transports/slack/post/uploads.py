@@ -22,7 +22,7 @@ from transports.shared.delivery.files import rejected, size_of
 from transports.shared.link.proxy import proxy_for
 from transports.shared.retry import retry
 from transports.slack.api.api_errors import SlackRefused
-from transports.slack.api.web_api import Web
+from transports.slack.api.web_api import WebApi
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ async def _read(file: anyio.AsyncFile[bytes], size: int) -> AsyncIterator[bytes]
         raise OSError("the file became shorter while it was sent")
 
 
-async def upload(web: Web, source: Source, size: int, name: str) -> str:
+async def upload(web: WebApi, source: Source, size: int, name: str) -> str:
     """Upload the bytes and return the file's id; nobody sees it yet. Raises `PostFailed`."""
     try:
         answer = await web.call("files.getUploadURLExternal", filename=name, length=size)
@@ -105,7 +105,7 @@ async def _put(session: aiohttp.ClientSession, url: str, source: Source, size: i
         raise rejected(f"upload: status {status}", "Slack did not take the file.")
 
 
-async def share(web: Web, file_id: str, name: str, channel: str, root: str) -> None:
+async def share(web: WebApi, file_id: str, name: str, channel: str, root: str) -> None:
     """Show an uploaded file in the thread. Raises `PostFailed`; a lost answer is ``maybe_posted``."""
     files: list[JsonValue] = [{"id": file_id, "title": name}]
     await web.call("files.completeUploadExternal", files=files, channel_id=channel, thread_ts=root or None)

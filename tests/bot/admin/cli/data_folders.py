@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from bot.admin.cli import main
 from bot.observe.audit import AuditRecord
 from bot.observe.audit import record_adapter as audit_adapter
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.model import ThreadId
 from threads.store.checksummed_lines import encode
 from threads.store.data_folder import thread_folder
@@ -25,19 +25,19 @@ def at(second: int) -> str:
 
 def exchange(
     n: int, text: str = "hello", answer: str = "hi", outcome: str = "answered", **more: str
-) -> list[Entry]:
+) -> list[LogEntry]:
     """Return a message, its answer and its outcome, *n* seconds after ten."""
     return [
-        Entry(at=at(n), kind="message", message_id=f"m{n}", author="U1", text=text),
-        Entry(at=at(n), kind="reply", message_id=f"m{n}", text=answer, platform_id=f"p{n}"),
-        Entry(
+        LogEntry(at=at(n), kind="message", message_id=f"m{n}", author="U1", text=text),
+        LogEntry(at=at(n), kind="reply", message_id=f"m{n}", text=answer, platform_id=f"p{n}"),
+        LogEntry(
             at=at(n), kind="settled", message_id=f"m{n}", outcome=outcome, correlation_id=f"{n:08x}", **more
         ),
     ]
 
 
 def write_thread(
-    data: Path, root: str, *entries: Entry, channel: str = "C1", transport: str = "slack"
+    data: Path, root: str, *entries: LogEntry, channel: str = "C1", transport: str = "slack"
 ) -> Path:
     """Write a thread's log; the later its last line, the later its file was changed."""
     folder = thread_folder(data, ThreadId(transport, "T1", channel, root))

@@ -9,7 +9,7 @@ import pytest
 from bot.reports import files
 from bot.reports import thread as telling
 from tests.bot.admin.cli.data_folders import at, document, exchange, threadfast, write_records, write_thread
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.model import Message, Text, ThreadId, ToolCall, ToolResult
 from threads.store.context import Line, line_adapter
 from threads.store.data_folder import thread_folder
@@ -174,7 +174,7 @@ def test_files_are_copied_but_no_link_is_followed(tmp_path):
 
 def test_a_long_thread_is_written_a_line_at_a_time(tmp_path):
     folder = write_thread(tmp_path, "1.1", *exchange(1))
-    line = Entry(at=at(2), kind="reply", message_id="m1", text="x" * 40_000)
+    line = LogEntry(at=at(2), kind="reply", message_id="m1", text="x" * 40_000)
     write_records(folder / "log.jsonl", entry_adapter(), *[line] * 100)
     target = tmp_path / "t.jsonl"
     threadfast(tmp_path, "threads", "export", "1.1")  # imports
@@ -203,7 +203,7 @@ def test_damaged_lines_are_left_out_and_counted(tmp_path):
     "command", [("threads", "list"), ("threads", "show", "1.1"), ("threads", "export", "1.1"), ("why", "m2")]
 )
 def test_a_newer_version_s_files_are_refused_with_the_words(tmp_path, command):
-    write_thread(tmp_path, "1.1", *exchange(1), Entry(at=at(2), kind="message", message_id="m2", v=99))
+    write_thread(tmp_path, "1.1", *exchange(1), LogEntry(at=at(2), kind="message", message_id="m2", v=99))
     result = threadfast(tmp_path, *command)
     assert result.exit_code == 78
     assert "newer Threadfast" in result.stderr

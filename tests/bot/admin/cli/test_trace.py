@@ -11,7 +11,7 @@ from bot.reports.line_reader import Damage
 from bot.reports.thread import journal
 from tests.sim.loop import virtual_time
 from tests.world import T1, T2, Platform, Scripted, message, running, says
-from threads.log import Entry, entry_adapter
+from threads.log import LogEntry, entry_adapter
 from threads.store.checksummed_lines import encode
 from threads.store.data_folder import lock_data_folder, thread_folder
 
@@ -77,8 +77,8 @@ def test_a_dead_letter_that_is_resubmitted_is_owed_again(tmp_path):
     path = thread_folder(tmp_path, T1) / "log.jsonl"
     path.parent.mkdir(parents=True)
     lines = [
-        Entry(kind="message", author="U1", text="poison", quoted="> theirs", **letter),
-        Entry(kind="settled", outcome="dead_letter", **letter),
+        LogEntry(kind="message", author="U1", text="poison", quoted="> theirs", **letter),
+        LogEntry(kind="settled", outcome="dead_letter", **letter),
     ]
     path.write_bytes(b"".join(encode(entry_adapter(), line) for line in lines))
     code, told = threadfast(tmp_path, "dead-letters", "list")

@@ -16,12 +16,12 @@ import bot.admin.doctor.checks as module
 from bot.admin.cli import main
 from bot.admin.doctor.checks import run_checks
 from bot.admin.doctor.models import Candidate, check_model, finding_of
-from bot.admin.doctor.platforms import check_page
 from bot.admin.doctor.run import DoctorOptions, all_checks, run_doctor
 from bot.admin.doctor.running_bot import check_running_bot
-from bot.admin.doctor.screen import Screen
+from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings
-from bot.config.settings import Budget, Settings
+from bot.config.extensions import settings_model
+from bot.config.settings import Budget
 from bot.host.checks import Check, Context
 from bot.llm.verify import Verification
 from bot.ports.errors import ModelTimeout, Unauthorized
@@ -30,6 +30,8 @@ from tests.fakes import openai
 from tests.patience import WITHIN_S
 from threads.store.data_folder import lock_data_folder
 from transports.shared.checks import Finding
+
+Settings = settings_model()
 
 SETTINGS = {"model": "offline/demo", "tools": {"sandbox": "off"}}
 KEYS = ["name", "state", "found", "meaning", "fix"]
@@ -228,8 +230,8 @@ async def test_the_page_is_checked_like_a_platform(tmp_path, monkeypatch):
         fields = {"data": tmp_path, "transports": {"web": web}, "access": access}
         settings = Settings.model_validate(fields, strict=False)
         context = Context(settings, {})
-        assert "web" in [check.name for check in await all_checks(context)]
-        return [(one.state, one.found) async for one in check_page(context)]
+        [page] = [check for check in await all_checks(context) if check.name == "web"]
+        return [(one.state, one.found) async for one in page.run(context)]
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -265,7 +267,7 @@ async def test_secrets_that_only_the_running_bot_can_read_are_a_warning(tmp_path
 
 
 def test_on_a_terminal_it_has_marks_and_arrows(monkeypatch, capsys):
-    screen = Screen()
+    screen = DoctorScreen()
     screen.console = Console(width=80, force_terminal=True, color_system=None, highlight=False)
     with screen.waiting() as waiting:
         waiting(["slack"])

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.admin.cli import main
-from bot.admin.setup import dialog, models, slack
+from bot.admin.setup import dialog, models
+from transports.slack import setup as slack_setup
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "DISCORD_TOKEN")
 
@@ -74,7 +75,7 @@ def setup(tmp_path, monkeypatch):
     )  # the tests' own process stays as it is
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(slack.click, "launch", lambda _: pytest.fail("a browser was opened"))
+    monkeypatch.setattr(slack_setup.click, "launch", lambda _: pytest.fail("a browser was opened"))
     return Setup(folder, monkeypatch)
 
 

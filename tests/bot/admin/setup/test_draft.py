@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from bot.admin.setup import draft as drafts
-from bot.admin.setup.draft import Draft
+from bot.admin.setup.draft import SettingsDraft
 from bot.config.load import load, resolve_secret
 from bot.ports.config_error import ConfigInvalid
 from threads.store.disk import PosixDisk, write_new
@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def drafted(path, **secrets):
-    draft = Draft.open(path, {})
+    draft = SettingsDraft.open(path, {})
     for name, secret in secrets.items():
         draft.put(draft.store_secret(name, secret), "providers", "anthropic", "api_key")
     return draft
@@ -59,7 +59,7 @@ def test_loose_modes_are_fixed(path):
 
 
 def test_the_settings_name_a_schema_that_lies_beside_them(path):
-    Draft.open(path, {}).write()
+    SettingsDraft.open(path, {}).write()
     named = json.loads(path.read_text())["$schema"]
     assert json.loads((path.parent / named).read_text())["title"] == "Settings"
 
@@ -67,7 +67,7 @@ def test_the_settings_name_a_schema_that_lies_beside_them(path):
 def test_other_keys_and_their_order_stay_and_the_old_file_is_kept(path):
     path.write_text(OLD)
     path.chmod(0o640)
-    draft = Draft.open(path, {})
+    draft = SettingsDraft.open(path, {})
     draft.put("anthropic/claude-x", "model")
     draft.write()
     assert list(json.loads(path.read_text())) == ["$schema", "limits", "model", "name"]
@@ -88,7 +88,7 @@ def test_a_second_write_of_the_same_changes_nothing(path):
 def test_broken_settings_are_refused_and_left(path, text):
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigInvalid):
-        Draft.open(path, {})
+        SettingsDraft.open(path, {})
     assert path.read_bytes() == text.encode("utf-8", "surrogateescape")
 
 
@@ -174,12 +174,12 @@ def test_what_root_writes_belongs_to_whom_the_folder_belongs(path):
 
 def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_asked(path, as_user):
     path.parent.chmod(0o500)
-    assert "cannot be written to" in Draft.open(path, {}).write_obstacle()
+    assert "cannot be written to" in SettingsDraft.open(path, {}).write_obstacle()
     path.parent.chmod(0o700)
 
 
 def test_a_secret_goes_where_it_will_be_read_from(path, tmp_path):
-    draft = Draft.open(path, {"CREDENTIALS_DIRECTORY": str(tmp_path / "elsewhere")})
+    draft = SettingsDraft.open(path, {"CREDENTIALS_DIRECTORY": str(tmp_path / "elsewhere")})
     draft.store_secret("slack_bot_token", "xoxb-1")
     draft.write()
     assert (tmp_path / "elsewhere" / "slack_bot_token").read_text() == "xoxb-1\n"

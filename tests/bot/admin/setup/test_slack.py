@@ -6,11 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bot.admin.setup.slack import LONGEST_LINK, link
 from bot.admin.setup.tokens import read_piped
 from bot.config.settings import Settings
 from bot.ports.status import NoStatus
 from tests.fakes.slack import APP_TOKEN, BOT_TOKEN, FakeSlack
+from transports.slack.setup import LONGEST_LINK, link
 
 TOKENS = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
 KEPT = {"slack_bot_token": BOT_TOKEN, "slack_app_token": APP_TOKEN}

@@ -37,18 +37,18 @@ def test_two_secrets_in_one_paste_are_two():
 @pytest.mark.parametrize(
     ("secret", "kind"),
     [
-        (SLACK, tokens.BOT),
-        ("xapp-1-A1-2-f", tokens.APP),
-        ("xoxp-1-2-3", tokens.USER),
+        (SLACK, "a Slack bot token"),
+        ("xapp-1-A1-2-f", "a Slack app token"),
+        ("xoxp-1-2-3", "a Slack user token"),
         ("xoxe.xoxb-1-abc", "a Slack token of another kind"),
         ("sk-ant-api03-abc", tokens.ANTHROPIC),
         ("sk-proj-abc", tokens.OPENAI),
         ("sk-or-v1-abc", ""),
-        ("MTIzNDU2Nzg5MDEyMzQ1Njc4.GAbCdE.abcdefghijklmnopqrstuvwxyz-_0123456789", tokens.DISCORD),
+        ("MTIzNDU2Nzg5MDEyMzQ1Njc4.GAbCdE.abcdefghijklmnopqrstuvwxyz-_0123456789", "a Discord bot token"),
         ("123456789012345678", "an id"),
         ("A0123456789", "an id"),
         ("0123456789abcdef0123456789abcdef", "a signing secret, public key or client secret"),
-        ("https://api.slack.com/apps", tokens.ADDRESS),
+        ("https://api.slack.com/apps", "a web address"),
         ("whatever", ""),
     ],
 )

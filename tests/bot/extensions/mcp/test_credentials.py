@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 import anyio.lowlevel
 import pytest
 
-from bot.extensions.mcp.credentials import CredentialStore, Offer
+from bot.extensions.mcp.credentials import CredentialStore, SignInOffer
 from bot.extensions.postgres.session import Pool
 from bot.extensions.postgres.states import PostgresStates
 from tests.bot.extensions.mcp.opened import offload_to_thread
@@ -53,7 +53,7 @@ async def test_what_one_process_writes_the_other_reads(two_processes):
 async def test_an_address_that_reaches_another_process_is_found_and_then_forgotten(two_processes):
     learned = []
     async with two_processes(learned) as (one, other):
-        offer = Offer(
+        offer = SignInOffer(
             state="s", place="p", until=1.0, redirect="http://127.0.0.1/callback?code=the-code&state=s"
         )
         await other.change(URL, "slack:U1", lambda old: old.model_copy(update={"offer": offer}))

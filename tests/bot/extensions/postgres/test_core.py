@@ -21,7 +21,7 @@ from tests.one_model import OneModel
 from tests.patience import WITHIN_S
 from tests.world import T1, Gate, Platform, Scripted, calls, message, running, says
 from threads.errors import StoreUnavailable
-from threads.model import Deleted, Limits, ThreadId, message_key
+from threads.model import Deleted, ThreadId, TurnLimits, message_key
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ async def test_a_delete_that_another_worker_hears_ends_the_turn_of_the_owner(dsn
 
 async def test_workers_that_end_in_the_middle_lose_nothing_and_answer_nothing_twice(dsn, tmp_path):
     rng, platform, messages, threads = random.Random(1), Platform(), 120, 12
-    limits = Limits(mailbox=messages)
+    limits = TurnLimits(mailbox=messages)
     stopped = [anyio.Event() for _ in range(3)]
     cores = {}
 

@@ -19,7 +19,14 @@ from bot.config.load import Loaded
 from bot.config.settings import Settings
 from bot.extensions.postgres import context
 from bot.extensions.postgres import ledger as postgres_ledger
-from bot.extensions.postgres.session import Session, SessionLost, SessionRefused, is_mistake, outage, refusal
+from bot.extensions.postgres.session import (
+    DatabaseSession,
+    SessionLost,
+    SessionRefused,
+    is_mistake,
+    outage,
+    refusal,
+)
 from bot.extensions.postgres.store import PostgresStore
 from bot.extensions.postgres.worker import LEASE_S
 from bot.ports.config_error import EX_CONFIG
@@ -137,7 +144,7 @@ async def test_no_worker_ends_while_the_server_refuses_and_then_all_is_answered_
 
 async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(dsn, tmp_path, monkeypatch):
     monkeypatch.setattr("threads.delivery.retry_pauses", lambda: repeat(0.01))
-    to_refuse, rows_of = {context.LOAD, context.ARCHIVED, postgres_ledger.READ}, Session.rows
+    to_refuse, rows_of = {context.LOAD, context.ARCHIVED, postgres_ledger.READ}, DatabaseSession.rows
 
     async def refuse_once(session, statement, parameters=()):
         if statement in to_refuse:
@@ -148,7 +155,7 @@ async def test_a_turn_that_meets_an_outage_where_it_reads_waits_and_is_answered(
     chat, store = Chat(), {"kind": "postgres", "dsn": "env:DATABASE_URL"}
     environ = {**KEYS, "DATABASE_URL": dsn}
     async with serving(tmp_path, {"store": store}, model="offline/demo", environ=environ, chat=chat):
-        monkeypatch.setattr(Session, "rows", refuse_once)
+        monkeypatch.setattr(DatabaseSession, "rows", refuse_once)
         await chat.say("hello")
     assert not to_refuse
     assert rows(dsn, "SELECT outcome FROM message") == [("answered",)]

@@ -12,7 +12,6 @@ from bot.config.settings import Settings
 from bot.extensions.postgres.reading import PostgresReader
 from bot.reports.audit_trail import Filter, read_audit
 from bot.reports.line_reader import Damage
-from bot.wiring.web import ThreadHistory
 from tests.fakes.http import Wait
 from tests.fakes.openai import FakeOpenAI, Text, chat_answer
 from tests.patience import WITHIN_S
@@ -22,6 +21,7 @@ from tests.transports.web.site import Visitor, serving_page
 from threads.model import ThreadId
 from transports.web import relay
 from transports.web.events import history_events
+from transports.web.page_history import ThreadHistory
 
 pytestmark = pytest.mark.anyio
 

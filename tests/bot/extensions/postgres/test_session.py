@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from bot.extensions.postgres import session as module
-from bot.extensions.postgres.session import Pool, Session, SessionLost
+from bot.extensions.postgres.session import DatabaseSession, Pool, SessionLost
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_o
     """Not over another connection of the pool either."""
     async with pool.connection(), pool.connection():
         pass
-    session = Session(pool)
+    session = DatabaseSession(pool)
     [[pid]] = await session.rows(PID)
     monkeypatch.setattr(module, "STATEMENT_S", 1.0)
     with stands_still(pid):
@@ -47,7 +47,7 @@ async def test_nothing_goes_on_while_an_earlier_statement_may_still_be_carried_o
 
 
 async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one(dsn, pool, monkeypatch):
-    session = Session(pool)
+    session = DatabaseSession(pool)
     await session.rows(PID)
     with psycopg.connect(dsn) as other:
         other.execute("LOCK TABLE role")
@@ -60,7 +60,7 @@ async def test_a_statement_that_waits_on_the_server_ends_before_the_next_one(dsn
 
 
 async def test_a_connection_that_the_server_ended_meanwhile_is_opened_again_unnoticed(dsn, pool):
-    session = Session(pool)
+    session = DatabaseSession(pool)
     [[pid]] = await session.rows(PID)
     with psycopg.connect(dsn, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
@@ -68,10 +68,10 @@ async def test_a_connection_that_the_server_ended_meanwhile_is_opened_again_unno
 
 
 async def test_other_connections_are_left_alone(dsn, pool):
-    one, other = Session(pool), Pool(dsn)
+    one, other = DatabaseSession(pool), Pool(dsn)
     [[pid]] = await one.rows(PID)
     for _ in range(2):
-        await Session(other).rows(PID)
+        await DatabaseSession(other).rows(PID)
         await other.close()
     assert await one.rows(PID) == [(pid,)]
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from bot.extensions.postgres import states as states_module
-from bot.extensions.postgres.session import Session, SessionLost
+from bot.extensions.postgres.session import DatabaseSession, SessionLost
 from tests.bot.extensions.postgres.workers import rows, workers
 from tests.patience import WITHIN_S
 from threads.errors import NewerSchema, StoreUnavailable
@@ -61,7 +61,7 @@ async def test_what_a_function_refuses_changes_nothing_and_the_same_value_is_not
 
 
 async def test_a_change_whose_answer_is_lost_is_made_once(dsn, monkeypatch):
-    run, lost = Session.rows, []
+    run, lost = DatabaseSession.rows, []
 
     async def losing(self, statement, parameters=()):
         found = await run(self, statement, parameters)
@@ -70,7 +70,7 @@ async def test_a_change_whose_answer_is_lost_is_made_once(dsn, monkeypatch):
             raise SessionLost("cut")
         return found
 
-    monkeypatch.setattr(Session, "rows", losing)
+    monkeypatch.setattr(DatabaseSession, "rows", losing)
     monkeypatch.setattr(states_module, "PAUSE_S", 0.0)
     async with workers(dsn, 1) as [seat]:
         state = await seat.store.states.open("names", Names())
@@ -86,7 +86,7 @@ async def test_without_a_server_a_change_is_refused_and_the_value_stays(dsn, mon
             raise SessionLost("away")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "rows", away)
+            patch.setattr(DatabaseSession, "rows", away)
             patch.setattr(states_module, "PAUSE_S", 0.0)
             with pytest.raises(StoreUnavailable):
                 await state.change(adding("a"))
@@ -169,7 +169,7 @@ async def test_without_a_server_each_worker_keeps_to_its_share_of_a_rate(dsn, mo
             raise SessionLost("away")
 
         seat.worker.alive = 3
-        monkeypatch.setattr(Session, "rows", away)
+        monkeypatch.setattr(DatabaseSession, "rows", away)
         assert await seat.store.take_token("post", 2.0, 2.0) == 1.5
         assert not await seat.store.try_token("post", 2.0, 2.0, 1.0)
         monkeypatch.undo()

@@ -11,32 +11,46 @@ from urllib.parse import quote
 
 import click
 
-from bot.admin.setup import tokens
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.platforms import Field, Members, Platform
 from bot.config.settings import Settings
+from bot.config.transports import served
+from bot.host.setup import Form, Members, PlatformSetup, Screen, Token
+from transports.slack.manifest import manifest
+from transports.slack.settings import SlackSettings, features
 
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
 """Slack's page that creates an app, with a manifest filled in."""
 
-MANIFEST = "slack-manifest.json"
 LONGEST_LINK = 2000
 """Characters: terminals ignore an address behind a text that is longer."""
 
 
-def link(settings: Settings) -> str:
+def workspace(settings: Settings, name: str) -> SlackSettings:
+    """Return the settings of the workspace with this name; the defaults if there is none yet."""
+    given = served(settings).get(name)
+    return given if isinstance(given, SlackSettings) else SlackSettings()
+
+
+def app_manifest(settings: Settings, given: SlackSettings) -> dict[str, object]:
+    """Return the manifest of the Slack app of a workspace."""
+    prompts = [prompt.model_dump() for prompt in given.suggested_prompts]
+    return manifest(settings.name, features(settings, given), prompts)
+
+
+def link(settings: Settings, name: str = "slack") -> str:
     """Return the address of Slack's page with our manifest filled in."""
-    return NEW_APP + quote(_manifest(settings, separators=(",", ":")), safe=",:/")
+    return NEW_APP + quote(_manifest(settings, name, separators=(",", ":")), safe=",:/")
 
 
-def _manifest(settings: Settings, **form: Any) -> str:
-    from bot.wiring.run import slack_manifest  # noqa: PLC0415 - slow, and only with a platform
-
-    return json.dumps(slack_manifest(settings)[0], ensure_ascii=False, **form)
+def _manifest(settings: Settings, name: str, **form: Any) -> str:
+    return json.dumps(app_manifest(settings, workspace(settings, name)), ensure_ascii=False, **form)
 
 
-def _guide(screen: Screen, settings: Settings) -> None:
-    url = link(settings)
+def _files(settings: Settings, name: str) -> dict[str, bytes]:
+    return {f"{name}-manifest.json": _manifest(settings, name, indent=2).encode() + b"\n"}
+
+
+def _guide(screen: Screen, settings: Settings, name: str) -> None:
+    url = link(settings, name)
     screen.title("Slack", "two tokens, from a browser")
     generate = "App-Level Tokens > Generate Token and Scopes > Add Scope: connections:write > Generate"
     screen.steps(
@@ -65,14 +79,22 @@ def _hello(settings: Settings) -> str:
     return f"In Slack: /invite @{settings.name} in a channel, then @{settings.name} hello"
 
 
-SLACK = Platform(
-    name="slack",
+BOT, APP = "a Slack bot token", "a Slack app token"
+
+SETUP = PlatformSetup(
     title="Slack",
-    fields=(
-        Field("app_token", tokens.APP, "app token, xapp-…", "SLACK_APP_TOKEN", "--app-token-file"),
-        Field("bot_token", tokens.BOT, "bot token, xoxb-…", "SLACK_BOT_TOKEN", "--bot-token-file"),
+    tokens=(
+        Token("app_token", APP, "app token, xapp-…", "SLACK_APP_TOKEN"),
+        Token("bot_token", BOT, "bot token, xoxb-…", "SLACK_BOT_TOKEN"),
     ),
-    files=lambda settings: {MANIFEST: _manifest(settings, indent=2).encode() + b"\n"},
+    forms=(
+        Form(BOT, re.compile(r"xoxb-[A-Za-z0-9-]+")),
+        Form(APP, re.compile(r"xapp-[A-Za-z0-9-]+")),
+        Form("a Slack user token", re.compile(r"xoxp-[A-Za-z0-9-]+")),
+        Form("a Slack token of another kind", re.compile(r"xox[a-z][.-].+|xwfp-.+")),
+    ),
+    addresses={"api_base_url": "Address of a gateway in the platform's place."},
+    files=_files,
     guide=_guide,
     people=Members(
         re.compile(r"[UW][A-Z0-9]+"),

@@ -82,7 +82,8 @@ class _Trouble:
 class Views:
     """``status`` returns the status of the running bot; call it on the event loop. ``mask`` hides secrets.
 
-    ``worker`` is the name of the process, if it shares its store with others: the status is its own.
+    ``worker`` is the name of the process, if it shares its store with others: the status is its own. ``transports``
+    are the names of those that are served, to choose from.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Views:
     policy: Policy
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     worker: str = ""
+    transports: Sequence[str] = ()
 
     def routes(self) -> Sequence[BaseRoute]:
         return [
@@ -165,7 +167,7 @@ class Views:
             return [summary(reader, thread) for thread in found[:ROWS]], len(found)
 
         rows, found = await self._read(look)
-        return self._render("threads", rows=rows, found=found, transport=transport)
+        return self._render("threads", rows=rows, found=found, transport=transport, names=self.transports)
 
     async def _thread(self, request: Request) -> Response:
         wanted = request.query_params.get("id", "")

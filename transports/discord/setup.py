@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 
-from bot.admin.setup import tokens
-from bot.admin.setup.dialog import Screen
-from bot.admin.setup.platforms import Field, Members, Platform
 from bot.config.settings import Settings
+from bot.host.setup import Form, Members, PlatformSetup, Screen, Token
 
 PORTAL = "https://discord.com/developers/applications"
 
 
-def _guide(screen: Screen, _: Settings) -> None:
+def _guide(screen: Screen, _: Settings, __: str) -> None:
     screen.title("Discord", "one token, from a browser")
     screen.steps(
         [
@@ -27,11 +25,16 @@ def _hello(settings: Settings) -> str:
     return f"In Discord, in a channel it can see: @{settings.name} hello"
 
 
-DISCORD = Platform(
-    name="discord",
+TOKEN = "a Discord bot token"  # noqa: S105 - its name
+
+SETUP = PlatformSetup(
     title="Discord",
-    fields=(Field("token", tokens.DISCORD, "bot token", "DISCORD_TOKEN", "--token-file"),),
-    files=lambda _: {},
+    tokens=(Token("token", TOKEN, "bot token", "DISCORD_TOKEN"),),
+    forms=(Form(TOKEN, re.compile(r"[\w-]+\.[\w-]+\.[\w-]{8,}"), is_certain=False),),
+    addresses={
+        "api_base_url": "Address of a gateway in the platform's place.",
+        "gateway_url": "Discord: the same, for its socket (wss://).",
+    },
     guide=_guide,
     people=Members(
         re.compile(r"\d{15,21}"),

@@ -14,10 +14,10 @@ from bot.config.settings import Budget
 from bot.guards.redaction import Masker
 from bot.observe.audit import AuditRecord
 from bot.observe.event_stream import EventStream
-from bot.page.views import Views
 from bot.ports.status import CircuitStatus, Spend, Status, TransportStatus
 from bot.reports.files import FileReader
 from tests.bot.admin.cli.data_folders import exchange, write_audit, write_thread
+from transports.web.views import Views
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ async def test_what_is_asked_for_comes_back_as_text(look, path):
 
 
 async def test_the_audit_page_shows_the_newest_records(look, tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.page.views.ROWS", 2)
+    monkeypatch.setattr("transports.web.views.ROWS", 2)
     records = [
         AuditRecord(at=f"1970-01-01T10:00:0{n}.000+00:00", kind="cancel", message_id=f"m{n}")
         for n in range(5)

@@ -1,0 +1,89 @@
+"""Discord as an extension: bots that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from bot.config.load import resolve_secret
+from bot.config.scopes import roles_in
+from bot.config.settings import Settings
+from bot.config.transports import served
+from bot.host.extension import Extension, TransportHost, TransportKind
+from bot.host.storage import recent_threads
+from threads.store.disk import PosixDisk
+from transports.discord.settings import SETTINGS, DiscordSettings
+from transports.shared.checks import utc_now
+
+if TYPE_CHECKING:
+    from bot.host.checks import Context, Findings
+    from bot.host.setup import PlatformSetup
+    from transports.discord.client import Discord, Options
+
+
+def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, str]) -> Options:
+    from transports.discord.client import Options  # noqa: PLC0415 - the SDK: 0.5 s, and only where it is served
+
+    return Options(
+        token=resolve_secret(given.token, environ),
+        api_base_url=given.api_base_url,
+        gateway_url=given.gateway_url,
+        streaming=given.streaming,
+        reactions=given.reactions,
+        typing=given.typing,
+        feedback=given.feedback,
+        in_place=frozenset(given.in_place),
+        bots=frozenset(given.bots),
+        max_age_s=settings.recovery.max_age_s,
+    )
+
+
+def _open(host: TransportHost) -> Discord:
+    from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - as above
+    from transports.discord.client import Discord  # noqa: PLC0415
+
+    current, store = host.current, host.storage.store
+    options = _options(current.settings, host.given, host.environ)
+    transport = Discord(
+        replace(options, roles=lambda: roles_in(current.settings), models=("default", *host.models)),
+        current.settings.data,
+        disk=PosixDisk(),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        recent=partial(recent_threads, store, host.name),
+        marks=store.marks(host.name),
+        hold=store.hold,
+        name=host.name,
+    )
+    transport.count_unread = host.count_unread
+    if current.settings.store.kind != "files":
+        transport.take_global = partial(store.take_token, host.name, GLOBAL_PER_S, GLOBAL_BURST)
+        transport.ensure_ownership = store.ensure_ownership
+    return transport
+
+
+def _check(context: Context, name: str) -> Findings:
+    from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
+
+    given = served(context.settings)[name]
+    assert isinstance(given, DiscordSettings)
+    options = _options(context.settings, given, context.environ)
+    post_in = context.post_in if context.post_in.isdecimal() else ""  # another is a channel of Slack
+    return check_discord(options, running=context.running, post_in=post_in)
+
+
+def _setup() -> PlatformSetup:
+    from transports.discord.setup import SETUP  # noqa: PLC0415 - only for `init`
+
+    return SETUP
+
+
+extension = Extension(
+    "discord",
+    "Bots on Discord, over its gateway.",
+    transports={"discord": TransportKind(SETTINGS, _open, _check, needs="DISCORD_TOKEN", setup=_setup)},
+)

@@ -1,0 +1,56 @@
+"""The settings of one Slack workspace: ``transports.slack``, or another name with ``"kind": "slack"``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bot.config.scopes import enabled_anywhere
+from bot.config.settings import Name, Names, Secret, Section, Settings, Url, matches
+from bot.config.transports import TransportSection, TransportSettings
+from transports.slack.manifest import Features
+
+SLASH = re.compile(r"/[a-z][a-z0-9_-]{0,30}")
+
+
+class Prompt(Section):
+    """One of the prompts that Slack offers in a new conversation."""
+
+    title: Annotated[Name, Field(max_length=75)] = Field(description="Text on the button.")
+    message: Name = Field(description="Message that pressing it sends.")
+
+
+class SlackSettings(TransportSection):
+    kind: Literal["slack"] = Field(default="slack", description="Needed under another name than its own.")
+    bot_token: Secret = Field(default="env:SLACK_BOT_TOKEN", description="Reference to the xoxb token.")
+    app_token: Secret = Field(default="env:SLACK_APP_TOKEN", description="Reference to the xapp token.")
+    api_base_url: Url | None = Field(default=None, description="Ends in /api/; null uses Slack's own.")
+    command: Annotated[str, matches(SLASH, "must be a slash and lower case letters")] | None = Field(
+        default="/threadfast", description="The slash command; the manifest declares it. Null disables it."
+    )
+    suggested_prompts: Annotated[tuple[Prompt, ...], Field(max_length=4)] = Field(
+        default=(
+            Prompt(title="What can you do?", message="What can you do for me here?"),
+            Prompt(title="Summarise a text", message="Summarise the text that I send next."),
+        ),
+        description="Offered in a new conversation, at most four.",
+    )
+    feedback: bool = Field(default=True, description="Thumbs under each answer, kept in the audit.")
+    stream_in_channels: bool = Field(
+        default=True, description="Stream there too: the asker sees it live, the others when it is whole."
+    )
+    bots: Names = Field(default=(), description="Ids of other bots that it answers.")
+
+
+def features(settings: Settings, given: SlackSettings) -> Features:
+    """Return what the settings switch on in the app of a workspace."""
+    return Features(given.command or "", files="files" in enabled_anywhere(settings))
+
+
+SETTINGS = TransportSettings(
+    SlackSettings,
+    secrets=("bot_token", "app_token"),
+    channel=re.compile(r"[CDG][A-Z0-9]{6,}"),  # a workspace's begins with T or E
+)

@@ -1,0 +1,61 @@
+"""The page in the browser as an extension."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from bot.config.transports import served
+from bot.host.extension import Extension, TransportHost, TransportKind
+from bot.ports.status import NoStatus
+from threads.errors import TransportFatal
+from transports.shared.checks import Finding
+from transports.web.settings import SETTINGS, WebSettings
+
+if TYPE_CHECKING:
+    from bot.host.checks import Context, Findings
+    from transports.web.client import WebTransport
+
+
+def _open(host: TransportHost) -> WebTransport:
+    from transports.web.page import make_page  # noqa: PLC0415 - the server: 0.4 s, and only where it is served
+
+    return make_page(host)
+
+
+def _about(_: str, web: WebSettings) -> str:
+    return f"the page at {web.public_url or f'{web.host}, port {web.port}'}"
+
+
+async def _check(context: Context, name: str) -> Findings:
+    """Check who may use the page, its certificate, and that its address can be had or answers."""
+    from transports.web.page import address_of  # noqa: PLC0415 - as above
+    from transports.web.server import listen  # noqa: PLC0415
+
+    web, access = served(context.settings)[name], context.settings.access
+    assert isinstance(web, WebSettings)
+    if not (access.users or access.admins):
+        fix = 'Name them, as in "access": {"users": ["ann"]}; then `threadfast web link --person ann`.'
+        yield Finding("web", "warn", "access names nobody", "Nobody can use the page.", fix)
+    address = address_of(web)
+    try:
+        if web.tls_certificate:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                web.tls_certificate, web.tls_key
+            )
+        if not context.running:
+            listen(address).close()
+    except (OSError, TransportFatal) as error:
+        yield Finding("web", "fail", str(error), "The page cannot be served.", "Correct transports.web.")
+        return
+    status = context.running_bot
+    states = {} if isinstance(status, NoStatus) else {one.name: one.state for one in status.transports}
+    found = states.get("web", "unknown") if context.running else "can be served"
+    yield Finding("web", "ok", f"{address.url}: {found}")
+
+
+extension = Extension(
+    "web",
+    "The page in the browser.",
+    transports={"web": TransportKind(SETTINGS, _open, _check, about=_about)},
+)

@@ -1,0 +1,105 @@
+"""Makes the page from the settings, and the links with which people sign in at it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio.to_thread
+
+from bot.budget.budgets import Policy
+from bot.config.load import secrets_of
+from bot.config.scopes import CurrentSettings
+from bot.config.settings import Settings
+from bot.config.transports import served
+from bot.guards.redaction import Masker
+from bot.host.extension import TransportHost, thread_commands
+from bot.host.store_reader import open_reader
+from bot.ports.config_error import ConfigInvalid
+from bot.routing.access import AccessControl
+from bot.routing.commands import with_extensions
+from threads.model import Author, ThreadId
+from threads.store.json_file import States
+from transports.base.transport import CONSOLE_USER
+from transports.shared.checks import utc_now
+from transports.web.address import Address
+from transports.web.client import Options, WebTransport
+from transports.web.page_history import ThreadHistory
+from transports.web.routes import barred
+from transports.web.sessions import PERSON, Person, Sessions, WebState
+from transports.web.settings import WebSettings
+from transports.web.views import Views
+
+
+def page_settings(settings: Settings, port: int | None) -> WebSettings:
+    """Return the settings of the page, the defaults where none is served, at this *port* if it is given."""
+    named = served(settings).get("web")
+    given = named if isinstance(named, WebSettings) else WebSettings()
+    return given if port is None else given.model_copy(update={"port": port})
+
+
+def make_page(host: TransportHost) -> WebTransport:
+    """Return the page as a transport. At its start it tells its link, if somebody wants to know."""
+    settings, given, environ, storage = host.current.settings, host.given, host.environ, host.storage
+    access = AccessControl(host.current)
+    views = Views(
+        settings.name,
+        partial(open_reader, settings, environ),
+        host.status,
+        host.events,
+        Masker(secrets_of(settings, environ)),
+        Policy.of(settings.budget),
+        worker=storage.worker,
+        transports=tuple(served(settings)),
+    )
+    options = Options(
+        address=address_of(given),
+        name=settings.name,
+        folder=given.files or settings.data / "web",
+        most_file_bytes=settings.limits.attachment_mb * 1_000_000,
+        commands=with_extensions({one.usage: one.meaning for one in thread_commands(settings)}),
+        is_admin=access.is_admin,
+        may_read=lambda person: access.may_use(Author(person), ThreadId("web", "", person, "")),
+        tls=(str(given.tls_certificate), str(given.tls_key)) if given.tls_certificate else None,
+        views=views.routes(),
+        owner=Person(id=CONSOLE_USER) if host.on_open else None,
+        on_open=host.on_open or (lambda _: None),
+    )
+    return WebTransport(
+        options,
+        ThreadHistory(settings, environ),
+        partial(storage.states.open, "web", WebState()),
+        offload=anyio.to_thread.run_sync,
+        now=utc_now,
+        notices=storage.notices,
+        files_are_apart=storage.notices is not None and given.files is None,
+    )
+
+
+def address_of(given: WebSettings) -> Address:
+    return Address(given.host, given.port, given.public_url or "", given.tls_certificate is not None)
+
+
+async def make_link(states: States, settings: Settings, person: Person, port: int | None = None) -> str:
+    """Return a new one-time link to the page of the running bot. Raises `ConfigInvalid` and OSError.
+
+    Without a *port* the page is where it was served last. Workers that share a store have each their own, so theirs
+    is in the settings.
+    """
+    if not PERSON.fullmatch(person.id):
+        raise ConfigInvalid(
+            f"{person.id!r}: a person's id is made of letters, digits and . _ @ -, 64 at most"
+        )
+    given = page_settings(settings, port)
+    state = await states.open("web", WebState())
+    if not state.value.key:
+        raise ConfigInvalid("The page was never served from this data folder: start the bot first.")
+    thread = ThreadId("web", "", person.id, "")
+    may_use = AccessControl(CurrentSettings(settings)).may_use(Author(person.id), thread)
+    if not may_use and person.id != state.value.owner:
+        raise ConfigInvalid(f"{barred(person.id)} Or name somebody of access.users with --person.")
+    url = state.value.url if port is None and settings.store.kind == "files" else ""
+    if not url and given.port == 0:
+        raise ConfigInvalid(
+            "transports.web.port: a link has to name it; say --port with the one that is served"
+        )
+    return f"{url or address_of(given).url}/enter#{Sessions(state, utc_now).link(person)}"

@@ -1,0 +1,59 @@
+"""The settings of the page in the browser: ``transports.web``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bot.config.document import Document
+from bot.config.settings import Folder, Name, Url
+from bot.config.transports import TransportSection, TransportSettings
+
+
+class WebSettings(TransportSection):
+    """The page in the browser. Another address than loopback needs TLS, or a proxy that has it."""
+
+    kind: Literal["web"] = Field(default="web", description="Always this.")
+    host: Name = Field(
+        default="127.0.0.1", description="Address to listen at; loopback is this machine alone."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(default=7777, description="Its port; 0 takes any.")
+    public_url: Url | None = Field(
+        default=None, description="What people type when a reverse proxy stands before the page."
+    )
+    tls_certificate: Folder | None = Field(default=None, description="File with the certificate chain, PEM.")
+    tls_key: Folder | None = Field(default=None, description="File with its key, PEM.")
+    files: Folder | None = Field(
+        default=None,
+        description="Folder of the files that people and the bot send; null is `web` in the data folder.",
+    )
+
+
+def _faults(path: str, web: Document) -> Iterator[str]:
+    """Check that nobody on the way can read along: a page that other machines reach needs TLS."""
+    certificate, key, public_url = (web.get(name) for name in ("tls_certificate", "tls_key", "public_url"))
+    if (certificate is None) != (key is None):
+        yield f"{path}: tls_certificate and tls_key go together"
+    if isinstance(public_url, str) and not public_url.startswith(
+        ("https://", "http://127.", "http://localhost")
+    ):
+        yield f"{path}.public_url: must be an https address"
+    host = web.get("host", "127.0.0.1")
+    if isinstance(host, str) and not _is_loopback(host) and certificate is None and public_url is None:
+        yield (
+            f"{path}.host: other machines can reach this address; give tls_certificate and tls_key, or, "
+            "behind a reverse proxy with TLS, public_url"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+SETTINGS = TransportSettings(WebSettings, faults=_faults, is_single=True)
