@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from threads.journal.deduplication import DEDUPE_AT_LEAST
 from threads.journal.records import (
-    DEDUPE_AT_LEAST,
     RECENT,
     Intent,
     Ledger,

@@ -11,13 +11,13 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from functools import cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, TypeAdapter
 
+from threads.journal.deduplication import KnownMessages
 from threads.model import (
     Asked,
     Attachment,
@@ -33,12 +33,6 @@ from threads.model import (
     message_key,
 )
 from threads.store.checksummed_lines import SCHEMA_VERSION
-
-DEDUPE_WINDOW = timedelta(hours=1)
-"""Redelivery after six minutes has been seen in the field; one hour is the floor."""
-
-DEDUPE_AT_LEAST = 20_000
-"""Ids that stay in the journal however old they are: about 10 MB."""
 
 RECENT = 256
 """Settled messages that keep all their records, so that a start can show their outcomes again."""
@@ -285,19 +279,15 @@ class PendingMessage:
 
 
 @dataclass(slots=True)
-class Ledger:
+class Ledger(KnownMessages):
     """The fold of the journal's records. ``pending`` and ``settled`` are in the order of the file.
 
-    ``aliases`` maps a second key of a message to its own. ``unlogged`` maps a record's number to an outcome that may
-    be missing in the threads' logs, oldest first.
+    ``unlogged`` maps a record's number to an outcome that may be missing in the threads' logs, oldest first.
     """
 
-    pending: dict[str, PendingMessage] = field(default_factory=dict)
-    settled: dict[str, Settled] = field(default_factory=dict)
     undelivered: dict[str, dict[str, Settled]] = field(default_factory=dict)
     recent: deque[tuple[str, PendingMessage]] = field(default_factory=lambda: deque(maxlen=RECENT))
     unlogged: dict[int, tuple[PendingMessage, Settled]] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
     seq: int = 0
     applied: int = 0
     _logged: int = 0
@@ -331,13 +321,6 @@ class Ledger:
         had_turn = (pending for _, pending in self.recent if pending.started)
         found = (one.received for one in chain(self.pending.values(), had_turn))
         return any(one.thread_id == thread and (not before or one.sent_at <= before) for one in found)
-
-    def knows(self, key: str) -> bool:
-        return key in self.pending or key in self.settled or key in self.aliases
-
-    def outcome(self, key: str) -> Outcome | None:
-        end = self.settled.get(self.aliases.get(key, key))
-        return end.outcome if end else None
 
     def apply(self, record: Record) -> None:
         key = message_key(ThreadId.parse(record.thread_id), record.message_id)
@@ -392,16 +375,6 @@ class Ledger:
             lost = Received(thread_id=ids[0], message_id=ids[1], author=Author(""), text="", at=record.at)
             self.pending[key] = PendingMessage(lost)
             self.apply(record)
-
-    def forget(self, now: datetime) -> None:
-        """Drop ids older than the window, except the newest `DEDUPE_AT_LEAST`: no platform delivers them again."""
-        horizon = (now - DEDUPE_WINDOW).isoformat(timespec="milliseconds")
-        surplus = max(0, len(self.settled) - DEDUPE_AT_LEAST)
-        for key in [key for key, end in islice(self.settled.items(), surplus) if end.at < horizon]:
-            del self.settled[key]
-        self.aliases = {
-            alias: key for alias, key in self.aliases.items() if key in self.pending or key in self.settled
-        }
 
     def records(self) -> Iterator[Record]:
         """Return the fewest records that fold to this ledger. What a start may show again keeps all records."""

@@ -37,11 +37,9 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
     from bot.extensions.shell.sandbox import open_sandbox  # noqa: PLC0415 - only where commands are wanted
     from bot.extensions.shell.tool import Shell  # noqa: PLC0415
 
-    folder = host.settings.data / "threads"
+    mode, folder = SANDBOX.of(host.settings), host.settings.data / "threads"
     await host.offload(host.disk.mkdir, folder)
-    sandbox = await open_sandbox(
-        SANDBOX.of(host.settings), folder, offload=host.work, quota=host.writer.quota
-    )
+    sandbox = await open_sandbox(mode, folder, offload=host.work, quota=host.writer.quota)
     off = {"shell": f"The shell is off: {sandbox.why}."} if sandbox.layer == "off" else {}
     for why in off.values():
         log.warning("tool.unavailable: %s", why)

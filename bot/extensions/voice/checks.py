@@ -13,8 +13,7 @@ from transports.shared.checks import Finding
 
 async def check_transcription(given: Transcription, context: Context) -> Findings:
     """Check the key and the price. The model is not asked: there is nothing to transcribe."""
-    settings = context.settings
-    faults = await context.offload(partial(check_used, settings, context.environ, transports=False))
+    faults = await context.offload(partial(check_used, context.settings, context.environ, transports=False))
     key = f"providers.{given.model.partition('/')[0]}.api_key"
     mine = [fault for fault in faults if fault.startswith(key)]
     if mine and context.has_all_links:
@@ -25,7 +24,7 @@ async def check_transcription(given: Transcription, context: Context) -> Finding
         yield Finding("transcription", "fail", f"{given.model}: {mine[0]}", meaning, fix)
     else:
         yield Finding("transcription", "ok", f"{given.model} has its key; not asked")
-    if meaning := price_unknown(given, settings):
+    if meaning := price_unknown(given, context.settings):
         found = f"the price of {given.model} is unknown"
         meaning = f"{meaning[0].upper()}{meaning[1:]}."
         yield Finding("transcription.price", "warn", found, meaning, audio_price_fix(given.model))

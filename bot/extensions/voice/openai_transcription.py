@@ -115,6 +115,4 @@ def _refused(error: BaseException) -> bool:
             return error.alone or "ConnectError" in causes
         case ModelUnavailable():
             return "status" in error.fields
-        case ProviderError():
-            return True
-    return False
+    return isinstance(error, ProviderError)

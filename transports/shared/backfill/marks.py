@@ -35,7 +35,7 @@ import anyio
 from pydantic import BaseModel, Field, ValidationError
 
 from threads.errors import NewerSchema, StoreUnavailable
-from threads.journal.records import DEDUPE_WINDOW
+from threads.journal.deduplication import DEDUPE_WINDOW
 from threads.store.checksummed_lines import version_of
 from threads.store.disk import Offload
 from threads.store.mark_file import MarkStore
