@@ -27,6 +27,11 @@ from pydantic import JsonValue
 from benchmarks.child import resident
 from benchmarks.figures import Conditions, Figure, quantile
 from bot.documents.reader import Documents
+from bot.extensions.shell.sandbox import Sandbox, open_sandbox
+from bot.extensions.shell.sandbox.launcher import descendants
+from bot.extensions.shell.sandbox.profile import Limits
+from bot.extensions.shell.sandbox.selection import AT_ONCE
+from bot.extensions.shell.tool import Shell
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.ports.tool import Arguments, Tool, ToolContext, ToolOutput
@@ -34,11 +39,6 @@ from bot.tools.files.quota import Quota
 from bot.tools.files.read import ReadFile
 from bot.tools.files.write import WriteFile, Writer
 from bot.tools.gate import Toolbox
-from bot.tools.sandbox import Sandbox, open_sandbox
-from bot.tools.sandbox.launcher import descendants
-from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.selection import AT_ONCE
-from bot.tools.shell import Shell
 from bot.tools.web.http_client import HttpClient
 from tests.tool_context import make_toolbox, tool_context
 from tests.unprivileged import run_unprivileged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.agent.prompt.transcripts import no_transcripts
+from bot.agent.prompt.user_message import read_nothing
 from bot.ports.model import Completion, Model, ModelInfo, Request, Usage
 from threads.model import OnEvent, ThreadId, Turn
 
@@ -49,7 +49,7 @@ class OneModel:
     def check(self) -> None:
         """Have no faults."""
 
-    to_text = staticmethod(no_transcripts)
+    to_text = staticmethod(read_nothing)
 
     def is_chosen(self, thread: ThreadId) -> bool:
         return False

@@ -392,22 +392,6 @@ async def converse(
         await platform.exchange(bot, *incoming)
 
 
-class Hears:
-    """A transcription model: it hears these words, or fails with them; ``heard`` are the recordings' bytes."""
-
-    name = "fake/ears"
-
-    def __init__(self, *words: str | Exception) -> None:
-        self.words, self.heard = deque(words), list[bytes]()
-
-    async def complete(self, request, on_event):
-        self.heard.append(await request.recording.read())
-        word = self.words.popleft()
-        if isinstance(word, Exception):
-            raise word
-        return Completion(says(word), Usage(), "end")
-
-
 class Streams(Scripted):
     """A model that writes its answer in two pieces, 2.5 s apart."""
 

@@ -46,6 +46,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         commands={"migrate": "bot.extensions.postgres.command:migrate"},
     ),
     "schedule": BuiltIn("bot.extensions.schedule.extension", tools=("schedule",)),
+    "shell": BuiltIn("bot.extensions.shell.extension", keys=("tools.sandbox",), tools=("shell",)),
     "slack": BuiltIn(
         "transports.slack.extension",
         keys=("transports.slack",),
@@ -58,4 +59,5 @@ BUILT_IN: Mapping[str, BuiltIn] = {
         commands={"web": "transports.web.command:web"},
     ),
     "tracing": BuiltIn("bot.extensions.tracing.extension", keys=("observe.otlp_endpoint",)),
+    "voice": BuiltIn("bot.extensions.voice.extension", keys=("transcription",)),
 }

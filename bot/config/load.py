@@ -7,7 +7,7 @@ may be a secret. Secrets stay references until `resolve_secret` is asked for one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -216,10 +216,11 @@ def unknown_skills(settings: Settings) -> list[str]:
 
 
 def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bool) -> list[str]:
-    """Return the faults of the secrets that a start needs: of the model, the fallbacks and named *transports*."""
+    """Return the faults of the secrets that a start needs: of models that are named, and of *transports*."""
     # A model that is not set is chosen at the start, among those whose key is there.
     models = [settings.model] if "model" in settings.model_fields_set else []
-    models += [*settings.fallback_models, *([settings.transcription.model] if settings.transcription else [])]
+    theirs = [name for part in installed_for(settings).parts for name in part.models(part.of(settings))]
+    models += [*settings.fallback_models, *theirs]
     for scope in settings.scopes.values():
         models += [*filter(None, [scope.model]), *scope.fallback_models]
     keys = [f"providers.{model.partition('/')[0]}.api_key" for model in models]
@@ -231,7 +232,7 @@ def check_used(settings: Settings, environ: Mapping[str, str], *, transports: bo
             resolve_secret(known[path], environ)
         except ConfigInvalid as error:
             faults.append(f"{path}: {error}{_setup_hint(path, settings)}")
-    return [*faults, *_keyless_transcription(settings)]
+    return [*faults, *_keyless(settings, theirs)]
 
 
 def _setup_hint(path: str, settings: Settings) -> str:
@@ -247,13 +248,11 @@ def _setup_hint(path: str, settings: Settings) -> str:
     return f", or let `threadfast init{platform}` ask for it and store it"
 
 
-def _keyless_transcription(settings: Settings) -> Iterator[str]:
-    if settings.transcription is None:
-        return
-    name = settings.transcription.model.partition("/")[0]
-    provider = settings.providers.get(name)
-    if provider and not provider.keys and provider.kind != "openai-compatible":
-        yield f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
+def _keyless(settings: Settings, models: Iterable[str]) -> Iterator[str]:
+    for name in dict.fromkeys(model.partition("/")[0] for model in models):
+        provider = settings.providers.get(name)
+        if provider and not provider.keys and provider.kind != "openai-compatible":
+            yield f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
 
 
 def json_schema() -> dict[str, JsonValue]:
@@ -371,7 +370,6 @@ def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
         *_provider_faults(providers),
-        *_transcription_faults(object_in(document.get("transcription")), providers),
         *_param_faults(document, providers),
     ]
 
@@ -416,21 +414,6 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
-
-
-def _transcription_faults(
-    transcription: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]
-) -> Iterator[str]:
-    model = transcription.get("model")
-    if not isinstance(model, str) or not MODEL_NAME.fullmatch(model):
-        return
-    name, path = model.partition("/")[0], "transcription.model"
-    kind = object_in(providers.get(name)).get("kind")
-    if name not in {*built_in_providers(), *providers}:
-        known = ", ".join(sorted({*built_in_providers(), *providers}))[:400]
-        yield f'{path}: no provider is called "{name[:60]}"; there are {known}'
-    elif name == "anthropic" or kind == "anthropic":
-        yield f"{path}: must be a model of openai or of a compatible server; {name} does not transcribe"
 
 
 def _built_in_kind(provider: str) -> str:

@@ -21,7 +21,8 @@ class SettingsPart(Generic[T]):
     """One key of settings.json. ``path`` is dotted; all but its last step are sections of the core.
 
     ``field`` has the default and the description. ``faults`` returns what is wrong beyond single values, also if
-    those are wrong too; ``references`` the references to secrets in a value, by the path below this key.
+    those are wrong too; ``references`` the references to secrets in a value, by the path below this key; ``models``
+    the models that a value names, whose keys a start needs.
     """
 
     path: str
@@ -29,6 +30,7 @@ class SettingsPart(Generic[T]):
     field: FieldInfo
     faults: Callable[[Document], Iterable[str]] = lambda _: ()
     references: Callable[[T], Mapping[str, str | None]] = lambda _: {}
+    models: Callable[[T], Iterable[str]] = lambda _: ()
 
     def of(self, settings: Settings) -> T:
         """Return the value in these settings; the default if they were read without such a part."""

@@ -253,16 +253,6 @@ class Breaker(Section):
     max_wait_s: Seconds = Field(default=120, description="Longest wait for an open circuit, seconds.")
 
 
-class Transcription(Section):
-    """Voice messages as text."""
-
-    model: ModelName = Field(description="provider/model that transcribes, at openai or a compatible server.")
-    usd_per_minute: Usd | None = Field(
-        default=None, description="Its price, USD per minute; null uses `prices`, then the price list."
-    )
-    show: bool = Field(default=True, description="Quote the beginning of what was heard above the answer.")
-
-
 class Failover(Section):
     acknowledge: Literal["notify", "ask"] = Field(default="notify", description="Say so, or ask.")
 
@@ -392,10 +382,6 @@ class Tools(Section):
     )
     private_hosts: Names = Field(
         default=(), description="Hosts and networks of your own that web tools may reach, as an exception."
-    )
-    sandbox: Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"] = Field(
-        default="auto",
-        description="Where shell runs; off disables it, unsafe-host gives no protection at all.",
     )
 
 
@@ -586,9 +572,6 @@ class Settings(Section):
         default_factory=dict, description="How models are asked and what they can do, by provider/model."
     )
     prices: dict[ModelName, Price] = Field(default_factory=dict, description="By provider/model.")
-    transcription: Transcription | None = Field(
-        default=None, description="Voice messages as text; null does not listen."
-    )
     breaker: Breaker = Field(default_factory=Breaker.default, description="Circuit breaker.")
     failover: Failover = Field(default_factory=Failover.default, description="When another model answers.")
     escalation: Escalation = Field(default_factory=Escalation.default, description="What operators are told.")

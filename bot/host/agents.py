@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from bot.agent.loop import Agent
-from bot.agent.prompt.transcripts import ToText
+from bot.budget.accounts import Account
 from bot.config.settings import Settings
-from bot.ports.model import Models
-from threads.model import Incoming
+from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.catalog import Catalog
+from bot.ports.model import Model, Models
+from threads.model import File, Incoming, Turn
 
 ChangeOf = Callable[[Settings], Settings]
 
@@ -17,8 +19,7 @@ ChangeOf = Callable[[Settings], Settings]
 class PaidModels(Models, Protocol):
     """Models with all their policies. ``to_text`` writes down what recordings say."""
 
-    @property
-    def to_text(self) -> ToText: ...
+    async def to_text(self, turn: Turn, files: Sequence[File]) -> list[File]: ...
 
 
 class Agents(Protocol):
@@ -37,3 +38,21 @@ class Agents(Protocol):
         a model of the settings cannot be used.
         """
         ...
+
+
+class PlaceModels(Protocol):
+    """The models where a turn takes place. ``catalog`` knows what they cost there, ``http`` connects to them.
+
+    ``with_policies`` returns a model that an extension makes, with the budget, the retries, the keys and the queue of
+    all others, for one turn. It is made for each key of its provider; it has to reserve and commit what a call costs.
+    """
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def http(self) -> SharedHttp: ...
+
+    async def with_policies(
+        self, turn: Turn, name: str, metered: Callable[[Account, int], Model]
+    ) -> Model: ...

@@ -11,13 +11,15 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | a chat platform               | ``transports``                       | `run`, `init`, `doctor`, `check`       |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
+| what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
 | a sink of turn events         | ``observers``                        | a running bot                          |
 | turns of its command          | `Running.turns`                      | people in a thread                     |
-| what does not work now        | `Running.troubles`                   | status, health, `/status`              |
+| what does not work now        | `Running.troubles`, `Running.off`    | status, health, `/status`              |
+| what status says of it        | `Running.facts`                      | status, the page                       |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
 | commands, JSON Schemas        | its row in `BUILT_IN`                | the command line, `threadfast schema`  |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
-| checks                        | ``checks``, ``faults``               | `threadfast doctor`, `check`           |
+| checks                        | ``checks``, ``faults``, ``warnings`` | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
 
 All of it is optional. The module of an extension is imported by every command, so whatever is slow to import stands
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
-    from bot.host.agents import Agents
+    from bot.host.agents import Agents, PlaceModels
     from bot.host.checks import Check, Context, Findings
     from bot.host.setup import PlatformSetup
     from bot.host.storage import Resources, Storage
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from bot.tools.recovery import SignIn
     from bot.tools.web.tool import WebFetch
     from threads.journal.records import PendingMessage
-    from threads.model import Incoming, Message, Outgoing, Sink, ThreadId, Turn
+    from threads.model import File, Incoming, Message, Outgoing, Sink, ThreadId, Turn
     from threads.store.disk import Disk, Offload
     from threads.store.json_file import States
     from transports.base.transport import Transport
@@ -157,21 +159,26 @@ class Running:
     """What an extension brings to a running bot.
 
     ``tools`` are its tools by group: a name in `tools.enabled`, or for tools of its own making (``GROUP__NAME``) the
-    name of where they come from. ``obey`` carries out a thread command: it gets the words after the command and
-    returns the reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is
-    answered with; such a command is about a thread, and its ``is_turn`` does not count.
+    name of where they come from. Those that are ``off`` cannot work here, for a reason. ``facts`` are what status
+    says of it, by name. ``obey`` carries out a thread command: it gets the words after the command and returns the
+    reply; it may raise `threads.errors.StoreUnavailable`. ``turns`` has the turns that a command is answered with;
+    such a command is about a thread, and its ``is_turn`` does not count.
 
     ``prepare`` runs before a turn; text that it returns is the whole answer. ``extend`` adds to a person's message
-    before the model sees it. ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call
-    signs in, by the group of the tool.
+    before the model sees it. ``to_text`` returns a file that came with a message with its text, or as it is.
+    ``receiving`` wraps the sink of all events. ``sign_in`` returns how the asker of a call signs in, by the group of
+    the tool.
     """
 
     tools: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
+    off: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
     obey: Mapping[str, Callable[[str, Incoming], Awaitable[str]]] = field(default_factory=dict)
     turns: Mapping[str, OwnTurns] = field(default_factory=dict)
     troubles: Callable[[], str] = lambda: ""
     prepare: Callable[[Turn], Awaitable[str]] | None = None
     extend: Callable[[Incoming, Message], Awaitable[Message]] | None = None
+    to_text: Callable[[Turn, File, PlaceModels], Awaitable[File]] | None = None
     receiving: Callable[[Sink], Sink] | None = None
     sign_in: Callable[[str, ToolContext], SignIn | None] | None = None
 
@@ -234,7 +241,8 @@ class Extension:
     ``transports`` are chat platforms by the name of their kind. ``open`` is a block around the running bot; it yields
     None where the settings ask for nothing. ``observers`` is the same for a sink of the bot's events. ``stores`` has
     stores by the `store.kind` that names them. ``checks`` returns its checks for `threadfast doctor`, ``faults`` what
-    `threadfast check` finds wrong beside the settings. ``groups`` returns where tools of its own making come from.
+    `threadfast check` finds wrong beside the settings, and ``warnings`` what is odd in settings that can be used.
+    ``groups`` returns where tools of its own making come from.
     """
 
     name: str
@@ -249,6 +257,7 @@ class Extension:
     checks: Callable[[Context], Sequence[Check]] = lambda _: ()
     faults: Callable[[Settings], Iterable[str]] = lambda _: ()
     groups: Callable[[Settings], Sequence[str]] = lambda _: ()
+    warnings: Callable[[Settings], Iterable[str]] = lambda _: ()
 
 
 def extensions_of(settings: Settings) -> Sequence[Extension]:

@@ -51,7 +51,7 @@ def build_adapter(
     provider = settings.providers.get(kind)
     if provider is None:
         raise ConfigInvalid(f"model: {name!r} names no known provider; add it under providers")
-    secret = _secret_of(provider, kind, environ, key)
+    secret = secret_of(provider, kind, environ, key)
     if provider.kind == "openai-compatible":
         from bot.llm.adapters.openai_chat import OpenAIChatModel
 
@@ -86,37 +86,7 @@ async def prepare_adapter(model: Model) -> None:
         await model.prepare()
 
 
-def build_transcription(
-    name: str,
-    settings: Settings,
-    environ: Mapping[str, str],
-    *,
-    http: SharedHttp,
-    now: Callable[[], datetime],
-    key: int = 0,
-) -> Model:
-    """Return the transcription model *name* with the provider's key at the place *key*.
-
-    Raises `ConfigInvalid` for a provider without any, or a missing key.
-    """
-    from bot.llm.adapters.openai_transcription import OpenAITranscription
-
-    kind, _, model = name.partition("/")
-    provider = settings.providers.get(kind)
-    if provider is None or provider.kind == "anthropic":
-        raise ConfigInvalid(f"transcription.model: {name!r} names no provider that transcribes")
-    return OpenAITranscription(
-        kind,
-        model,
-        api_key=_secret_of(provider, kind, environ, key),
-        base_url=provider.base_url,
-        http=http,
-        timeouts=settings.stream_timeouts_s,
-        now=now,
-    )
-
-
-def _secret_of(
+def secret_of(
     provider: Provider, name: str, environ: Mapping[str, str], place: int
 ) -> Callable[[], str | None]:
     """Return what reads a key of the provider for each request. Raises `ConfigInvalid` if a needed one is missing."""

@@ -6,7 +6,6 @@ Settings come first, then the price list of genai-prices, which is read from its
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,10 +13,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.config.settings import ModelFacts, Price
+from bot.config.settings import ModelFacts, Price, Settings
 from bot.llm.detect_model import CLOUD
 from bot.llm.reasoning import efforts_of
-from bot.ports.model import AudioUsage, ModelInfo, Usage
+from bot.ports.model import ModelInfo, Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo as Listed
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Rate = Callable[[Usage], float]
 """Returns the cost of a call's usage in USD, at the prices when the call began."""
-
-AudioRate = Callable[[AudioUsage], float]
-"""Returns the cost of a transcription in USD. Prices are for seconds or for tokens: the usage has to have both."""
 
 TEXT_ONLY = (
     *("claude-2", "claude-instant", "gpt-3.5", "gpt-4-0", "gpt-4-32k", "o1-mini", "o1-preview", "o3-mini"),
@@ -59,6 +55,12 @@ class Catalog:
         self._models, self._prices, self._free, self._now = models, prices, free, now
         self._kinds = kinds
 
+    @classmethod
+    def of(cls, settings: Settings) -> Catalog:
+        free = {name for name, provider in settings.providers.items() if provider.free}
+        kinds = {name: provider.kind for name, provider in settings.providers.items()}
+        return cls(settings.models, settings.prices, free, kinds={"offline": "offline", **kinds})
+
     def load(self) -> None:
         """Read the price list, once. It takes a quarter of a second: call it in a worker thread."""
         _find_model("", "")
@@ -81,32 +83,24 @@ class Catalog:
 
     def rate(self, name: str) -> Rate | None:
         """Return the rate of a call that begins now; None if the price is unknown."""
-        provider, _, model = name.partition("/")
-        if (price := self._prices.get(name)) is not None:
-            return partial(_by_settings, price)
-        if self._is_free(name):
-            return _free
-        entry = _find_model(provider, model)
-        prices = entry.get_prices(self._now()) if entry else None
+        if own := self.own_rate(name):
+            return own
+        prices = self.listed(name)
         if prices is not None and prices.input_mtok is not None and prices.output_mtok is not None:
             return partial(_by_list, prices)
         return None
 
-    def audio_rate(self, name: str, usd_per_minute: float | None = None) -> AudioRate | None:
-        """Return the rate of a transcription that begins now; None if the price is unknown.
+    def own_rate(self, name: str) -> Rate | None:
+        """Return the rate that the settings give a model; None if they leave it to the price list."""
+        if (price := self._prices.get(name)) is not None:
+            return partial(_by_settings, price)
+        return _free if self._is_free(name) else None
 
-        The price per minute comes first, then the model's tokens in the settings, then the price list.
-        """
-        if usd_per_minute is not None:
-            return partial(_by_minute, usd_per_minute)
-        if name in self._prices or self._is_free(name):
-            return self.rate(name)
+    def listed(self, name: str) -> ModelPrice | None:
+        """Return the prices in the list for a call that begins now."""
         provider, _, model = name.partition("/")
         entry = _find_model(provider, model)
-        prices = entry.get_prices(self._now()) if entry else None
-        if prices is None or not (vars(prices).get("audio_hours") or prices.input_audio_mtok):
-            return None
-        return partial(_by_audio_list, prices)
+        return entry.get_prices(self._now()) if entry else None
 
     def _is_free(self, name: str) -> bool:
         provider = name.partition("/")[0]
@@ -120,11 +114,6 @@ def price_fix(name: str) -> str:
         f'In settings.json write "prices": {{"{name}": {{"input": …, "output": …}}}}, in USD per million tokens; '
         f'or, if no model of {provider} costs anything, "free": true under providers.{provider}.'
     )
-
-
-def audio_price_fix(name: str) -> str:
-    """Return a text on how to set the price of the transcription model *name*."""
-    return f'Give the price of {name} in USD per minute, "transcription": {{"usd_per_minute": …}}.'
 
 
 def most(rate: Rate, prompt_tokens: int, max_tokens: int) -> float:
@@ -168,23 +157,6 @@ def _by_list(prices: ModelPrice, usage: Usage) -> float:
         cache_read_tokens=usage.cache_read,
         cache_write_tokens=usage.cache_write,
         cache_write_1h_tokens=usage.cache_write_1h,
-        output_tokens=usage.output,
-    )
-    total: Decimal = prices.calc_price(counted)["total_price"]
-    return float(total)
-
-
-def _by_minute(usd_per_minute: float, usage: AudioUsage) -> float:
-    return usd_per_minute * usage.seconds / 60
-
-
-def _by_audio_list(prices: ModelPrice, usage: AudioUsage) -> float:
-    from genai_prices import Usage as Counted  # noqa: PLC0415
-
-    counted = Counted(
-        audio_seconds=math.ceil(usage.seconds),
-        input_tokens=usage.input,
-        input_audio_tokens=usage.audio_tokens,
         output_tokens=usage.output,
     )
     total: Decimal = prices.calc_price(counted)["total_price"]

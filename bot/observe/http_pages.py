@@ -19,11 +19,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from json import dumps
 
 import anyio
 import h11
 from anyio.abc import ByteStream
-from pydantic import TypeAdapter
 
 from bot.observe.event_server import EventServer
 from bot.observe.watchdog import Watchdog
@@ -59,11 +59,10 @@ def pages(watchdog: Watchdog, metrics: Metrics | None) -> Pages:
         body, kind = metrics(watchdog.status())
         return HttpPage(body, kind=kind)
 
-    adapter = TypeAdapter(Status)
     own: Pages = {
         "/healthz": lambda: verdict(watchdog.fault),
         "/readyz": lambda: verdict(watchdog.unready),
-        "/status": lambda: HttpPage(adapter.dump_json(watchdog.status()), kind="application/json"),
+        "/status": lambda: HttpPage(dumps(watchdog.status().document()).encode(), kind="application/json"),
     }
     return own if metrics is None else {**own, "/metrics": lambda: scrape(metrics)}
 

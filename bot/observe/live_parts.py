@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +37,7 @@ class TransportLink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveParts:
-    """``troubles`` lists what does not work now, one clause each. ``sandbox`` names the sandbox of the shell.
+    """``troubles`` lists what does not work now, one clause each. ``facts`` is what extensions say.
 
     ``prepare`` does once the bot is ready what its first answer would wait for. ``mask`` removes the bot's secrets
     from a text. ``store_trouble`` returns why nothing can be stored now, or a blank. ``servers`` are as in `Status`.
@@ -52,7 +52,7 @@ class LiveParts:
     journal: Journal
     circuits: Callable[[], Sequence[CircuitStatus]]
     spend: Callable[[], Sequence[Spend]]
-    sandbox: str
+    facts: Mapping[str, str]
     troubles: Callable[[], Sequence[str]]
     mask: Masker = field(default_factory=Masker)
     prepare: Callable[[], Coroutine[Any, Any, None]] = nothing_to_prepare

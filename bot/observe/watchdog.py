@@ -152,7 +152,7 @@ class Watchdog:
             worst_lag_s=round(self._lag.worst_s(), 4),
             rss_bytes=_resident(),
             open_files=_open_files(),
-            sandbox=live.sandbox,
+            facts=dict(live.facts),
             troubles=self._troubles(),
             servers=tuple(live.servers()),
         )

@@ -52,17 +52,6 @@ class Usage:
         return Usage(*map(add, astuple(self), astuple(other)))
 
 
-@dataclass(frozen=True, slots=True)
-class AudioUsage(Usage):
-    """The usage of a transcription. ``input`` has ``audio_tokens`` of the recording, which lasts ``seconds``.
-
-    Providers count either tokens or seconds; what they did not count is 0.
-    """
-
-    audio_tokens: int = 0
-    seconds: float = 0.0
-
-
 def ignore_usage(usage: Usage) -> None:
     """Do nothing: the meter of a call that nobody pays for."""
 
@@ -87,19 +76,6 @@ class QueuePlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """Speech to be transcribed. ``name`` has the ending that tells its format, ``size`` is in bytes.
-
-    ``read`` returns its bytes, and raises OSError.
-    """
-
-    name: str
-    media_type: str
-    size: int
-    read: Callable[[], Awaitable[bytes]]
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """One model call. ``messages`` end with a user entry; ``cache_key`` is the same for one thread's calls.
 
@@ -111,8 +87,7 @@ class Request:
     ``other_key`` another key of the provider can: then a rate limit, or an account that is refused, fails at once. A
     ``best_effort`` call, such as a summary, is one that the turn can do without: an open circuit fails at once, no
     other model is asked, and its failure opens no circuit. Without a ``place`` the call goes to the end of the
-    provider's queue. A ``recording`` is transcribed: the answer is its text, and nothing else is sent. ``forms`` are
-    those that the server takes, by part, see `bot.llm.server_traits`.
+    provider's queue. ``forms`` are those that the server takes, by part, see `bot.llm.server_traits`.
     """
 
     system: str
@@ -129,7 +104,6 @@ class Request:
     other_key: bool = False
     best_effort: bool = False
     place: QueuePlace | None = None
-    recording: Recording | None = None
     forms: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -68,7 +68,8 @@ class Status:
     ``pending`` messages have no outcome yet, the oldest for ``oldest_pending_s``. ``ready`` means that the work of
     the last process is recovered, a transport is connected and the store answers; ``stopping`` means that no new turn
     starts. ``lag_s`` is the delay of the event loop at its last check, ``worst_lag_s`` the maximum in the last
-    minute. ``servers`` has a line for each model whose requests have other forms than usual.
+    minute. ``servers`` has a line for each model whose requests have other forms than usual. ``facts`` is what
+    extensions say, by name.
     """
 
     pid: int
@@ -92,10 +93,14 @@ class Status:
     worst_lag_s: float = 0.0
     rss_bytes: int = 0
     open_files: int = 0
-    sandbox: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
     v: int = VERSION
+
+    def document(self) -> dict[str, object]:
+        """Return it for JSON; the facts stand beside the rest."""
+        return asdict(self) | self.facts
 
 
 @contextmanager

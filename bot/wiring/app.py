@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from typing import TypeVar, TypeVarTuple
 
 import anyio
@@ -23,10 +24,10 @@ from bot.config.scopes import CurrentSettings, Effective, day_limits, enabled_an
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.guards.stream_redaction import StreamMasker, boundary_finder
-from bot.host.extension import thread_commands
+from bot.host.extension import extensions_of, thread_commands
 from bot.host.storage import Resources, Storage
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.catalog import audio_price_fix, price_fix
+from bot.llm.catalog import Catalog, price_fix
 from bot.observe.audit import AuditRecord, ignore
 from bot.observe.audit_sinks import audit_logs, record_decision, record_grant, record_stop
 from bot.observe.live_parts import LiveParts
@@ -45,7 +46,6 @@ from bot.wiring.escalation import Escalation
 from bot.wiring.model_chain import (
     ModelChain,
     capability_faults,
-    catalog_of,
     reasoning_faults,
     reasoning_warnings,
     terms_of,
@@ -223,6 +223,7 @@ def _models(
         mask=resources.mask,
         learned=learned,
         sharers=lambda: storage.store.workers,
+        read_files=tool_set.read_files,
         on_grant=partial(record_grant, tool_set.audit),
         decided=partial(record_decision, tool_set.audit),
     )
@@ -323,7 +324,7 @@ class _Bot:
             core.journal,
             self.agents.chain.circuits,
             lambda: self.accounts().spend(),
-            self.agents.tool_set.sandbox,
+            self.agents.tool_set.facts,
             troubles,
             self.resources.mask,
             self.agents.chain.prepare,
@@ -375,8 +376,8 @@ class _Bot:
 async def _load_prices(settings: Settings, offload: Offload) -> None:
     """Read the list of prices, unless every model is offline."""
     named = [*used(settings), *settings.models]
-    if settings.transcription or any(not name.startswith("offline/") for name in named):
-        await offload(catalog_of(settings).load)
+    if any(not name.startswith("offline/") for name in named):
+        await offload(Catalog.of(settings).load)
 
 
 async def _can_reload(
@@ -419,25 +420,22 @@ def _link(transports: Sequence[Transport], thread: ThreadId) -> str:
 
 def model_faults(settings: Settings) -> list[str]:
     """Return the faults of the settings of models that only the catalog knows."""
-    catalog = catalog_of(settings)
+    catalog = Catalog.of(settings)
     return [*reasoning_faults(settings, catalog), *capability_faults(settings, catalog)]
 
 
 def model_warnings(settings: Settings) -> list[str]:
     """Return what the catalog finds odd in the settings of models, prices included."""
-    return [*unpriced(settings), *reasoning_warnings(settings, catalog_of(settings))]
+    return [*unpriced(settings), *reasoning_warnings(settings, Catalog.of(settings))]
 
 
 def unpriced(settings: Settings) -> list[str]:
-    """Return a warning for each model in the settings whose price is unknown."""
-    catalog, hard = catalog_of(settings), settings.budget.mode == "hard"
+    """Return a warning for each model in the settings whose price is unknown, and those of extensions."""
+    catalog, hard = Catalog.of(settings), settings.budget.mode == "hard"
     then = "a hard budget refuses it" if hard else "what it costs is not counted"
     names = [name for name in used(settings) if catalog.rate(name) is None]
     warnings = [f"prices: the price of {name} is not known: {then}. {price_fix(name)}" for name in names]
-    if (given := settings.transcription) and not catalog.audio_rate(given.model, given.usd_per_minute):
-        fix = audio_price_fix(given.model)
-        warnings.append(f"transcription.usd_per_minute: the price is not known: {then}. {fix}")
-    return warnings
+    return [*warnings, *chain.from_iterable(one.warnings(settings) for one in extensions_of(settings))]
 
 
 async def _post(outboxes: Mapping[str, Outbox], mask: Callable[[str], str], outgoing: Outgoing) -> str:

@@ -71,7 +71,7 @@ async def run_chat(settings: Settings, environ: Mapping[str, str], file: Setting
         for trouble in live.troubles():
             say(f"Note: {trouble}")
         if console.interactive and "files" in settings.tools.enabled:
-            say(TRY if live.sandbox != "off" else TRY_WITHOUT_SHELL)
+            say(TRY if live.facts.get("sandbox", "off") != "off" else TRY_WITHOUT_SHELL)
         async with anyio.create_task_group() as tasks:
             if console.interactive:  # while a person types
                 tasks.start_soon(live.prepare)

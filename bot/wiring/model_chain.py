@@ -20,18 +20,17 @@ from itertools import chain
 
 from bot import wording
 from bot.agent.prompt.token_estimate import most_tokens, request_size, size_of, uncached_size
-from bot.agent.prompt.transcripts import ToText, Transcripts, no_transcripts
 from bot.budget.accounts import Account, Accounts, SpendingLedger
 from bot.budget.budgets import Key
 from bot.config.load import OFFLINE as OFFLINE_MODEL
 from bot.config.scopes import Effective
 from bot.config.settings import ModelFacts, Provider, Settings
 from bot.guards.redaction import Masker
+from bot.host.agents import PlaceModels
 from bot.llm.adapters.http_client import SharedHttp
-from bot.llm.build import build_adapter, build_gate, build_transcription, is_local, prepare_adapter
+from bot.llm.build import build_adapter, build_gate, is_local, prepare_adapter
 from bot.llm.catalog import Catalog
 from bot.llm.policies.answer_room import AnswerRoomModel
-from bot.llm.policies.audio_metering import MeteredTranscription
 from bot.llm.policies.failover import Candidate, Failover, missing
 from bot.llm.policies.gate import Gate, GatedModel
 from bot.llm.policies.key_rotation import KeyedModel, KeyOfThread, KeyRotation
@@ -54,7 +53,7 @@ from bot.store.learned_servers import LearnedServers
 from bot.store.model_choice import ModelChoices
 from bot.wiring.instrumentation import ObservedModel, ObservedTurnModel
 from threads.errors import error_fields
-from threads.model import Answer, Message, ThreadId, Turn
+from threads.model import Answer, File, Message, ThreadId, Turn
 
 log = logging.getLogger(__name__)
 
@@ -141,16 +140,10 @@ class Terms:
     tools: tuple[ToolSpec, ...]
 
 
-def catalog_of(settings: Settings) -> Catalog:
-    free = {name for name, provider in settings.providers.items() if provider.free}
-    kinds = {"offline": "offline"} | {name: provider.kind for name, provider in settings.providers.items()}
-    return Catalog(settings.models, settings.prices, free, kinds=kinds)
-
-
 def terms_of(effective: Effective, ledger: SpendingLedger, tools: tuple[ToolSpec, ...]) -> Terms:
     settings = effective.settings
     accounts = Accounts.of(ledger, settings.budget, effective.day_limits)
-    return Terms(settings, catalog_of(settings), accounts, tools)
+    return Terms(settings, Catalog.of(settings), accounts, tools)
 
 
 class ModelChain:
@@ -169,19 +162,19 @@ class ModelChain:
         mask: Masker,
         learned: LearnedServers | None = None,
         sharers: Callable[[], int] = lambda: 1,
+        read_files: Callable[[Turn, Sequence[File], PlaceModels], Awaitable[list[File]]] | None = None,
         on_grant: Callable[[Turn, Key, int, str], None] = lambda *_: None,
         decided: Callable[[Turn, Mapping[str, str], Answer], Awaitable[None]] = lambda _, *of: record_nothing(
             *of
         ),
     ) -> None:
         self.terms = terms
-        self._environ, self._http, self._now = environ, http, now
+        self._environ, self.http, self._now, self._read_files = environ, http, now, read_files
         self._random, self._sharers, self.chosen = random, sharers, chosen
         self._observing, self._on_grant, self._decided = observing, on_grant, decided
         self._mask = mask
         self._gates: dict[tuple[str, int], Gate] = {}
         self._adapters: dict[tuple[str, int], Model] = {}
-        self._transcriptions: dict[tuple[str, int], Model] = {}
         self._keys: dict[str, KeyOfThread] = {}
         self._learned = learned or LearnedServers()
 
@@ -215,12 +208,9 @@ class ModelChain:
         return [f"{name}: {words}" for name, words in told if words]
 
     def check(self) -> None:
-        """Raise `ConfigInvalid` if the default, a downgrade, a fallback or the transcription model cannot be used."""
+        """Raise `ConfigInvalid` if the default, a downgrade or a fallback cannot be used."""
         for name in candidates(self._settings, self.name):
             self._build_adapters(name)
-        if given := self._settings.transcription:
-            for place in range(self._key_count(given.model)):
-                self._transcription_adapter(given.model, place)
         if faults := [*reasoning_faults(self._settings, self.terms.catalog)]:
             raise ConfigInvalid("\n".join(faults))
         if fault := self._lacks(self.name):
@@ -245,26 +235,18 @@ class ModelChain:
         return ObservedTurnModel(masked, self._observing)
 
     @property
-    def to_text(self) -> ToText:
-        """Return what transcribes recordings; it says that it cannot unless the settings have a model for it."""
-        given = self._settings.transcription
-        if given is None:
-            return no_transcripts
-        from bot.llm.adapters.openai_transcription import MAX_BYTES  # noqa: PLC0415 - with all of OpenAI's adapters
+    def catalog(self) -> Catalog:
+        return self.terms.catalog
 
-        return Transcripts(self._transcription, MAX_BYTES, given.show)
+    async def to_text(self, turn: Turn, files: Sequence[File]) -> list[File]:
+        """Return files with the text of those that extensions read, by models of this place."""
+        return await self._read_files(turn, files, self) if self._read_files else [*files]
 
-    async def _transcription(self, turn: Turn) -> Model:
-        """Return the transcription model with all its policies, for one turn."""
-        given = self._settings.transcription
-        assert given
-        account, name = await self._account(turn), given.model
-        rate = partial(self.terms.catalog.audio_rate, name, given.usd_per_minute)
-
-        def metered(place: int) -> Model:
-            return MeteredTranscription(self._transcription_adapter(name, place), account, rate)
-
-        model, unavailable = self._over_keys(name, metered, account, lambda _: 0, turn.incoming.thread)
+    async def with_policies(self, turn: Turn, name: str, metered: Callable[[Account, int], Model]) -> Model:
+        """See `bot.host.extension.PlaceModels`."""
+        account, thread = await self._account(turn), turn.incoming.thread
+        keyed = partial(metered, account)
+        model, unavailable = self._over_keys(name, keyed, account, lambda _: 0, thread)
         candidate = Candidate(partial(self._info, name), model, unavailable)
         return self._budgeted([candidate], account, turn)
 
@@ -487,16 +469,9 @@ class ModelChain:
         if (name, place) not in self._adapters:
             vision = self.terms.catalog.info(name).vision
             self._adapters[name, place] = build_adapter(
-                name, self._settings, self._environ, http=self._http, now=self._now, vision=vision, key=place
+                name, self._settings, self._environ, http=self.http, now=self._now, vision=vision, key=place
             )
         return self._adapters[name, place]
-
-    def _transcription_adapter(self, name: str, place: int = 0) -> Model:
-        if (name, place) not in self._transcriptions:
-            self._transcriptions[name, place] = build_transcription(
-                name, self._settings, self._environ, http=self._http, now=self._now, key=place
-            )
-        return self._transcriptions[name, place]
 
     def _provider(self, name: str) -> Provider:
         """Return the settings of a model's provider."""

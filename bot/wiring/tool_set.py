@@ -28,6 +28,7 @@ from bot.documents.reader import Documents
 from bot.guards.egress import Egress
 from bot.guards.policy import FOREIGN
 from bot.guards.redaction import Masker
+from bot.host.agents import PlaceModels
 from bot.host.extension import Host, OwnTurns, Running, Unfinished, extensions_of
 from bot.host.storage import Resources, Storage
 from bot.observe.audit import Audit
@@ -56,7 +57,7 @@ from bot.wiring.instrumentation import ObservedPermits, ObservedTool
 from threads.actor.questions import Questions
 from threads.errors import NewerSchema, StoreUnavailable
 from threads.journal.records import PendingMessage
-from threads.model import Incoming, Message, Outgoing, Sink, Turn
+from threads.model import File, Incoming, Message, Outgoing, Sink, Turn
 from threads.store.json_file import States
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class ToolSet:
 
     ``schedules`` are open also where people can set none: extensions keep their promises by them.
     ``enabled`` has each name in `tools.enabled`, of everybody or of a scope. ``groups`` has that name for each tool,
-    or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring.
+    or that of where it comes from, such as an MCP server. ``running`` has what the extensions bring, and ``facts``
+    what status says of them.
     """
 
     documents: Documents
@@ -105,8 +107,7 @@ class ToolSet:
     schedules: Schedules = field(init=False)
     skills: Skills | None = None
     running: list[Running] = field(default_factory=list)
-    sandbox: str = "off"
-    status: list[Callable[[], str]] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
     approvals: Approvals = field(init=False)
     questions: DurableQuestions = field(init=False)
     _toolboxes: LRUCache[str, Toolbox] = field(default_factory=partial(LRUCache, MOST_TOOLBOXES), init=False)
@@ -173,6 +174,12 @@ class ToolSet:
         """Return how far an extension came in the turn of a message, or None."""
         return next(filter(None, (own.unfinished(pending) for own in self.own_turns.values())), None)
 
+    async def read_files(self, turn: Turn, files: Sequence[File], models: PlaceModels) -> list[File]:
+        """Return files with the text of those that extensions read."""
+        for to_text in filter(None, (one.to_text for one in self.running)):
+            files = [await to_text(turn, file, models) for file in files]
+        return [*files]
+
     def receiving(self, sink: Sink) -> Sink:
         """Return the sink of all events, with those of the extensions around it."""
         for one in self.running:
@@ -206,7 +213,8 @@ class ToolSet:
     def troubles(self) -> list[str]:
         """Return a sentence for each tool that cannot work here."""
         theirs = (one.troubles() for one in self.running)
-        return [*filter(None, [*self.off.values(), *(status() for status in self.status), *theirs])]
+        skills = "; ".join(self.skills.problems) if self.skills else ""
+        return [*filter(None, [*self.off.values(), skills, *theirs])]
 
 
 @asynccontextmanager
@@ -268,8 +276,6 @@ async def open_tool_set(
                 tool_set.add("files", Attach(work, resources.mask))
             if earlier:
                 tool_set.add("files", FetchFile())
-        if "shell" in enabled:
-            await _shell(tool_set, settings, resources)
         if "memory" in enabled:
             tool_set.memory = Memory(storage.memory, now=resources.now, is_admin=is_admin)
             tool_set.add("memory", Remember(tool_set.memory, resources.mask), Recall(tool_set.memory))
@@ -277,8 +283,8 @@ async def open_tool_set(
             await _skills(tool_set, settings, resources)
         if host.web_fetch:
             tool_set.add("web_fetch", host.web_fetch)
-        tool_set.approvals = await _approvals(tool_set, settings, is_admin, resources, storage.states)
-        tool_set.questions = await _questions(tool_set, settings, is_admin, resources, storage.states)
+        tool_set.approvals = await _approvals(tool_set, host, is_admin)
+        tool_set.questions = await _questions(tool_set, host, is_admin)
         if "ask_person" in enabled:
             tool_set.add("ask_person", AskPerson(tool_set.questions))
         yield tool_set
@@ -295,9 +301,7 @@ async def _open_extensions(tool_set: ToolSet, host: Host) -> AsyncIterator[None]
         for extension in extensions_of(host.settings):
             if extension.open:
                 opening = extension.open(host)
-                await tasks.start(
-                    _serve_extension, tool_set, extension.name, opening, host.settings.data, closing
-                )
+                await tasks.start(_serve_extension, tool_set, extension.name, opening, host, closing)
         yield
         closing.set()
 
@@ -306,7 +310,7 @@ async def _serve_extension(
     tool_set: ToolSet,
     name: str,
     opening: AbstractAsyncContextManager[Running | None],
-    data: Path,
+    host: Host,
     closing: anyio.Event,
     *,
     task_status: TaskStatus[None],
@@ -316,6 +320,8 @@ async def _serve_extension(
         async with opening as running:
             if running:
                 tool_set.running.append(running)
+                tool_set.off |= running.off
+                tool_set.facts |= running.facts
                 for group, tools in running.tools.items():
                     tool_set.add(group, *tools)
             is_open = True
@@ -324,7 +330,11 @@ async def _serve_extension(
     except (ConfigInvalid, NewerSchema):
         raise  # a person has to act
     except Exception as error:  # a fault of one extension leaves the others
-        if not is_open and isinstance(error, OSError) and data in Path(str(error.filename)).parents:
+        if (
+            not is_open
+            and isinstance(error, OSError)
+            and host.settings.data in Path(str(error.filename)).parents
+        ):
             raise  # one of our files that cannot be read: to go on would be to forget what it says
         log.exception("extension.failed: %s", name)
         how = "it has failed" if is_open else "it could not be opened"
@@ -338,57 +348,28 @@ def _learn(mask: Masker, secrets: Collection[str]) -> None:
     mask_in_logs(secrets)
 
 
-async def _approvals(
-    tool_set: ToolSet,
-    settings: Settings,
-    is_admin: Callable[[str], bool],
-    resources: Resources,
-    states: States,
-) -> Approvals:
-    given = settings.tools
+async def _approvals(tool_set: ToolSet, host: Host, is_admin: Callable[[str], bool]) -> Approvals:
     return Approvals(
-        policy_of(given),
-        await states.open("approvals", ApprovalsFile()),
-        offload=resources.offload,
-        now=resources.now,
+        policy_of(host.settings.tools),
+        await host.states.open("approvals", ApprovalsFile()),
+        offload=host.offload,
+        now=host.now,
         is_admin=is_admin,
         note=tool_set.audit.note,
-        mask=resources.mask,
-        expires_s=given.approval_expires_s,
+        mask=host.mask,
+        expires_s=host.settings.tools.approval_expires_s,
     )
 
 
-async def _questions(
-    tool_set: ToolSet,
-    settings: Settings,
-    is_admin: Callable[[str], bool],
-    resources: Resources,
-    states: States,
-) -> DurableQuestions:
+async def _questions(tool_set: ToolSet, host: Host, is_admin: Callable[[str], bool]) -> DurableQuestions:
     return DurableQuestions(
-        await states.open("questions", QuestionsFile()),
-        now=resources.now,
+        await host.states.open("questions", QuestionsFile()),
+        now=host.now,
         is_admin=is_admin,
         note=tool_set.audit.note,
-        mask=resources.mask,
-        expires_s=settings.tools.approval_expires_s,
+        mask=host.mask,
+        expires_s=host.settings.tools.approval_expires_s,
     )
-
-
-async def _shell(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
-    from bot.tools.sandbox import open_sandbox  # noqa: PLC0415 - only where commands are wanted
-    from bot.tools.shell import Shell  # noqa: PLC0415
-
-    folder = settings.data / "threads"
-    await resources.offload(resources.disk.mkdir, folder)
-    sandbox = await open_sandbox(
-        settings.tools.sandbox, folder, offload=resources.work, quota=tool_set.writer.quota
-    )
-    tool_set.add("shell", Shell(sandbox, resources.work))
-    tool_set.sandbox = sandbox.layer
-    if sandbox.layer == "off":
-        tool_set.off["shell"] = f"The shell is off: {sandbox.why}."
-        log.warning("tool.unavailable: %s", tool_set.off["shell"])
 
 
 async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -> None:
@@ -396,7 +377,6 @@ async def _skills(tool_set: ToolSet, settings: Settings, resources: Resources) -
     await resources.offload(skills.scan)
     # Even without skills: one may be added later.
     tool_set.add("skills", LoadSkill(skills, resources.work, partial(_loaded, tool_set.audit)))
-    tool_set.status.append(lambda: "; ".join(skills.problems))
 
 
 async def _loaded(audit: Audit, context: ToolContext, name: str, digest: str) -> None:

@@ -245,7 +245,7 @@ async def serve(args: argparse.Namespace, make: Make, model: Paced, base: TurnLi
             core = await open_core(tasks, parts)
             tasks.start_soon(announce, transport)
             inside = core.registry, core.slots, core.journal
-            live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, "", list)
+            live = LiveParts(args.data, model.name, [transport], (), *inside, list, list, {}, list)
             async with stop.draining(live, lambda _: None):
                 await transport.serve(core.orchestrator.receive)
             tasks.cancel_scope.cancel()

@@ -16,9 +16,9 @@ import yaml
 from bot.admin.cli import main
 from bot.config.load import load
 from bot.config.settings import Settings
+from bot.extensions.shell.sandbox.profile import Limits
+from bot.extensions.shell.sandbox.selection import AT_ONCE
 from bot.observe.supervision import LEAVE_S
-from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.selection import AT_ONCE
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNIT, STRICT = DEPLOY / "threadfast.service", DEPLOY / "strict.conf"

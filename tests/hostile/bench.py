@@ -16,6 +16,7 @@ import pytest
 
 from bot.config.extensions import settings_model
 from bot.config.settings import Settings
+from bot.extensions.shell.sandbox import CommandResult
 from bot.guards.egress import Egress
 from bot.guards.redaction import Masker
 from bot.host.storage import Resources
@@ -23,7 +24,6 @@ from bot.llm.adapters.wire_form import tool_call
 from bot.observe.turn_events import Observing
 from bot.ports.tool import ToolContext
 from bot.tools.gate import Toolbox
-from bot.tools.sandbox import CommandResult
 from bot.wiring.store import make_storage
 from bot.wiring.tool_set import ToolSet, open_tool_set
 from tests.tool_context import no_files, nowhere
@@ -206,7 +206,7 @@ def isolate(monkeypatch: pytest.MonkeyPatch, sandbox: FakeSandbox | None, networ
         return Egress(allow, resolve=network.resolve, connect=network.connect)
 
     if sandbox:
-        monkeypatch.setattr("bot.tools.sandbox.open_sandbox", open_sandbox)
+        monkeypatch.setattr("bot.extensions.shell.sandbox.open_sandbox", open_sandbox)
     monkeypatch.setattr("bot.wiring.tool_set.Egress", egress)
 
 

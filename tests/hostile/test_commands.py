@@ -1,6 +1,6 @@
 """Commands that a person allowed and should not have: they run for real, behind the walls, and the bot outlives them.
 
-That the walls hold is proven in tests/bot/tools/sandbox; here it is shown that commands do run behind them, and that what
+That the walls hold is proven in tests/bot/extensions/shell/sandbox; here it is shown that commands do run behind them, and that what
 a command leaves in the workspace leads no other tool out of it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.bot.tools.sandbox.sandboxes import assert_no_processes, real
+from tests.bot.extensions.shell.sandbox.sandboxes import assert_no_processes, real
 from tests.world import ANN
 from threads.model import Answer, ToolCall
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bot.tools.sandbox import CommandResult
+from bot.extensions.shell.sandbox import CommandResult
 from tests.bot.documents import hostile_files as made
 from tests.bot.extensions.mcp.opened import plain
 from tests.bot.tools.site import page, serving

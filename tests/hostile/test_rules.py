@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bot.extensions.mcp.tool import McpTool
-from bot.tools.sandbox import CommandResult
+from bot.extensions.shell.sandbox import CommandResult
 from tests.bot.extensions.mcp.opened import plain
 from threads.model import Answer, ToolCall
 

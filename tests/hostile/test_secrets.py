@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bot.tools.sandbox import CommandResult
+from bot.extensions.shell.sandbox import CommandResult
 from tests.world import ANN
 from threads.model import Answer, ToolCall, ToolStarted
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from bot.agent.prompt.memory_lines import clean, visible_text
 from bot.extensions.mcp.plain_text import clean as listed
+from bot.extensions.shell.sandbox.output_capture import plain as captured
 from bot.observe.logs import one_line
 from bot.reports.safe_text import plain
 from bot.tools.labels import format_arguments
-from bot.tools.sandbox.output_capture import plain as captured
 from threads.invisible_text import BLANK, DEFAULT_IGNORABLE, escaped, is_invisible, prose
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]

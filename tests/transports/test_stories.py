@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -11,7 +12,6 @@ import anyio
 import pytest
 
 from bot import wording
-from bot.agent.prompt.transcripts import Transcripts
 from bot.agent.prompt.user_message import UserMessages
 from bot.ports.errors import ModelUnavailable
 from bot.ports.outside_text import tainted
@@ -21,7 +21,7 @@ from tests.patience import WITHIN_S
 from tests.transports.bot import bot_over
 from tests.transports.chats import chat_of, told
 from tests.transports.settling import until_settled
-from tests.world import Counting, Gate, Hears, Scripted, Streams, calls, says
+from tests.world import Counting, Gate, Scripted, Streams, calls, says
 from threads.errors import TransportFatal
 from threads.model import Incoming
 from threads.scheduled_messages import scheduled_id
@@ -161,10 +161,10 @@ async def test_a_file_is_read_and_a_tool_can_give_one_back(chat, bot, tmp_path):
 
 async def test_a_voice_message_is_what_its_person_says(chat, bot):
     async def to_text(turn, files):
-        return await Transcripts(hearing, 25_000_000)(turn, files)
-
-    async def hearing(turn):
-        return Hears("when is lunch?")
+        turn.note("I heard: when is lunch?")
+        [(file, content)] = [(file, await turn.bytes_of(file)) for file in files]
+        assert (file.audio, content) == ("voice", b"OggS")
+        return [replace(file, said="when is lunch?")]
 
     model = Scripted(says("at noon"))
     async with bot(model, agent={"user_messages": UserMessages(to_text=to_text)}):

@@ -261,8 +261,8 @@ class ActorTurn:
                 self.note(wording.partly_read(file.name, file.missing))
         return files
 
-    async def recording(self, file: File) -> bytes:
-        return await self._shared.files.recording(self.incoming.thread, file)
+    async def bytes_of(self, file: File) -> bytes:
+        return await self._shared.files.bytes_of(self.incoming.thread, file)
 
     async def with_text(self, file: File, text: str) -> File:
         return await self._shared.files.with_text(self.incoming.thread, file, text)

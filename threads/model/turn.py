@@ -76,7 +76,7 @@ class Turn(Protocol):
         """Return the files of a message, complete and on disk. A file with a problem says so, and a note does too."""
         ...
 
-    async def recording(self, file: File) -> bytes:
+    async def bytes_of(self, file: File) -> bytes:
         """Return the bytes of an attached file. Raises OSError."""
         ...
 

@@ -117,7 +117,7 @@ class ThreadFiles:
         )
         return replace(image, data=data) if unchanged else image
 
-    async def recording(self, thread: ThreadId, file: File) -> bytes:
+    async def bytes_of(self, thread: ThreadId, file: File) -> bytes:
         """Return the bytes of a stored file. Raises OSError."""
         read = self.store.read
         return await self.store.offload(read, await self.workspace(thread), file.path, self.store.max_bytes)
@@ -254,12 +254,5 @@ def audio_kind(attachment: Attachment) -> Literal["", "voice", "file"]:
 
 def _readable(file: File, text: str, text_path: str, missing: str = "") -> ReadableFile:
     return ReadableFile(
-        file.name,
-        file.path,
-        file.media_type,
-        file.size,
-        audio=file.audio,
-        text=text,
-        text_path=text_path,
-        missing=missing,
+        file.name, file.path, file.media_type, file.size, text=text, text_path=text_path, missing=missing
     )

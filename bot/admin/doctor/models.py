@@ -1,4 +1,4 @@
-"""Checks that each model answers, how its server is asked, and its price; of one that transcribes, key and price."""
+"""Checks that each model answers, how its server is asked, and its price."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from bot.admin.model_failures import explain_failure
-from bot.config.load import check_used
 from bot.config.settings import Settings, settings_by_key
 from bot.host.checks import AS_ROOT, Check, Context, Findings
-from bot.llm.catalog import audio_price_fix, price_fix
+from bot.llm.catalog import Catalog, price_fix
 from bot.llm.server_traits import ServerTraits
 from bot.llm.verify import Verification, verify
 from bot.ports.errors import ProviderError
 from bot.store.learned_servers import Learned, LearnedServers, ServersFile
 from bot.wiring.chat import with_model
-from bot.wiring.model_chain import catalog_of, used
+from bot.wiring.model_chain import used
 from threads.errors import NewerSchema
 from threads.store.disk import PosixDisk, read_or_empty
 from threads.store.json_file import read_state
@@ -72,36 +71,11 @@ async def check_model(one: Candidate, context: Context) -> Findings:
         provider = one.name.partition("/")[0]
         fix = f"To decide otherwise write providers.{provider}.forms; docs/servers.md has the switches of servers."
         yield Finding(f"{one.title}.server", state, f"{one.name}: {words}", meaning, fix)
-    if catalog_of(one.settings).rate(one.name) is None:
+    if Catalog.of(one.settings).rate(one.name) is None:
         hard, found = one.settings.budget.mode == "hard", f"the price of {one.name} is unknown"
         meaning = "A hard budget refuses it." if hard else "What it costs is not counted."
         state = "fail" if hard and not one.place else "warn"
         yield Finding(f"{one.title}.price", state, found, meaning, price_fix(one.name))
-
-
-async def check_transcription(context: Context) -> Findings:
-    """Check the key and the price. It is not asked: there is nothing to transcribe."""
-    settings, given = context.settings, context.settings.transcription
-    if given is None:
-        return
-    faults = await context.offload(partial(check_used, settings, context.environ, transports=False))
-    mine = [
-        fault for fault in faults if fault.startswith(f"providers.{given.model.partition('/')[0]}.api_key")
-    ]
-    if mine and context.has_all_links:
-        yield Finding("transcription", "warn", f"{given.model}: {mine[0]}", "The running bot can.", AS_ROOT)
-    elif mine:
-        meaning = "Voice messages cannot become text, and the bot does not start."
-        fix = "Set the key, or take `transcription` out of the settings."
-        yield Finding("transcription", "fail", f"{given.model}: {mine[0]}", meaning, fix)
-    else:
-        yield Finding("transcription", "ok", f"{given.model} has its key; not asked")
-    if not catalog_of(settings).audio_rate(given.model, given.usd_per_minute):
-        found = f"the price of {given.model} is unknown"
-        meaning = (
-            "A hard budget refuses it." if settings.budget.mode == "hard" else "What it costs is not counted."
-        )
-        yield Finding("transcription.price", "warn", found, meaning, audio_price_fix(given.model))
 
 
 def _learned(data: Path) -> Mapping[str, Learned]:

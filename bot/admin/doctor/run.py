@@ -22,7 +22,6 @@ from bot.admin.doctor.records import check_records
 from bot.admin.doctor.running_bot import check_running_bot
 from bot.admin.doctor.screen import DoctorScreen
 from bot.admin.doctor.settings import check_settings, unreadable
-from bot.admin.doctor.tools import check_sandbox
 from bot.admin.status.client import find_running_bot
 from bot.config.load import load, secrets_of
 from bot.config.transports import served
@@ -59,7 +58,7 @@ async def _run(options: DoctorOptions, environ: Mapping[str, str]) -> int:
     if options.fix and not fault:
         await _apply_fixes(context)
     context = replace(context, running_bot=await context.offload(find_running_bot, context.settings.data))
-    checks = checks_without_settings(fault) if fault else await all_checks(context)
+    checks = checks_without_settings(fault, context) if fault else await all_checks(context)
     began = time.monotonic()
     if options.as_json:
         findings = await run_checks(checks, context, lambda _: None)
@@ -104,7 +103,6 @@ def _context(options: DoctorOptions, environ: Mapping[str, str]) -> tuple[Contex
 async def all_checks(context: Context) -> list[Check]:
     """Return every check, in the order of the report."""
     from bot.admin.doctor.models import (  # noqa: PLC0415 - the wiring of everything: 1 s
-        check_transcription,
         model_checks,
         models_of,
     )
@@ -116,15 +114,17 @@ async def all_checks(context: Context) -> list[Check]:
         Check("records", check_records),
         Check("bot", check_running_bot),
         *model_checks(await models_of(context.settings, context.environ)),
-        Check("transcription", check_transcription),
-        Check("sandbox", check_sandbox),
-        *(check for extension in extensions_of(context.settings) for check in extension.checks(context)),
+        *checks_of_extensions(context),
         Check("transports", check_platforms),
         *(Check(name, partial(check_platform, name)) for name in served(context.settings)),
     ]
 
 
-def checks_without_settings(fault: str) -> list[Check]:
+def checks_of_extensions(context: Context) -> list[Check]:
+    return [check for extension in extensions_of(context.settings) for check in extension.checks(context)]
+
+
+def checks_without_settings(fault: str, context: Context) -> list[Check]:
     """Return the checks that need no settings."""
 
     async def check_settings(_: Context) -> Findings:
@@ -133,7 +133,7 @@ def checks_without_settings(fault: str) -> list[Check]:
     return [
         Check("machine", check_machine),
         Check("settings", check_settings),
-        Check("sandbox", check_sandbox),
+        *checks_of_extensions(context),
     ]
 
 

@@ -24,11 +24,11 @@ from bot.admin.setup.draft import SettingsDraft
 from bot.admin.setup.options import InitOptions
 from bot.config.load import OFFLINE, secrets_of
 from bot.config.settings import MODEL_NAME, built_in_providers
+from bot.llm.catalog import Catalog
 from bot.llm.detect_model import KEYS, LOCAL_SERVERS, find_local
 from bot.llm.verify import Verification, verify
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.errors import ProviderError
-from bot.wiring.model_chain import catalog_of
 
 PROBE_S = 1.0
 """Seconds for all local servers together."""
@@ -176,7 +176,7 @@ class ModelSelection:
     def _price(self, draft: SettingsDraft, offer: ModelOffer) -> None:
         """Put the model's price into the *draft* if it is unknown, and the hard budget would refuse every message."""
         settings = draft.loaded().settings
-        known = catalog_of(settings).rate(offer.model) is not None
+        known = Catalog.of(settings).rate(offer.model) is not None
         given = price_of(self._options.price)
         if self._options.free and known:
             raise ConfigInvalid(f"--free: what {offer.model} costs is known already; leave it out")

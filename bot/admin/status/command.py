@@ -60,7 +60,8 @@ def run_status(
         is_away = rows is None
         known = {"workers": [*map(asdict, rows or ())]}
         more = {"workers": None, "workers_unknown": why} if is_away else known if workers else {}
-        click.echo(json_text.dumps({"state": state_of(found), **asdict(found), **more}, indent=2))
+        document = found.document() if isinstance(found, Status) else asdict(found)
+        click.echo(json_text.dumps({"state": state_of(found), **document, **more}, indent=2))
     elif not quiet and is_terminal():
         console().print(on_terminal(describe(found)))
     elif not quiet:

@@ -66,7 +66,7 @@ def _lines(status: Status) -> Iterator[Line]:
     held = f"{status.threads} thread{'' if status.threads == 1 else 's'} in memory"
     memory = f"{status.rss_bytes / 1e6:.0f} MB, {status.open_files} open files, " if status.rss_bytes else ""
     yield Line("memory", memory + held)
-    yield Line("sandbox", status.sandbox)
+    yield from (Line(name, fact) for name, fact in status.facts.items())
     yield from _group("trouble", (Line("", trouble, "warn") for trouble in status.troubles))
 
 

@@ -114,7 +114,7 @@ class StageAttempt:
                 raise StageFailed(failure_of("read_file", read))
         turn.add(await build_setup(turn, run, self.stage, files, agent.user_messages))
         if turn.playing.incoming.files:
-            await turn.checkpoint()  # so that no transcript is paid twice
+            await turn.checkpoint()  # so that nothing read of them is paid twice
 
     def _value(self, text: str) -> JsonValue:
         """Return the result in an answer. Raises `StageFailed`."""

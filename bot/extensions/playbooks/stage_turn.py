@@ -80,7 +80,7 @@ class StageTurn:
         self.attempt, self.correlation_id = turn.attempt, turn.correlation_id
         self.add, self.replace_messages, self.compact = turn.add, turn.replace_messages, turn.compact
         self.note, self.steer, self.earlier = turn.note, turn.steer, turn.earlier
-        self.attachments, self.recording, self.with_text = turn.attachments, turn.recording, turn.with_text
+        self.attachments, self.bytes_of, self.with_text = turn.attachments, turn.bytes_of, turn.with_text
         self.sent_files, self.fetch, self.picture = turn.sent_files, turn.fetch, turn.picture
 
     @property

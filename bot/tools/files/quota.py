@@ -1,7 +1,7 @@
 """How much a workspace may hold: one thread cannot fill the disk for all.
 
-Usage is measured by a walk through the workspace, which stops once there is too much. The limits of commands are in
-`bot.tools.sandbox.workspace_meter`.
+Usage is measured by a walk through the workspace, which stops once there is too much. The sandbox of commands has a
+meter of its own.
 """
 
 from __future__ import annotations

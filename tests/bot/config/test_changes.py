@@ -33,7 +33,7 @@ def test_what_needs_a_restart_stays_as_it_is_and_is_named():
         {
             "name": "other",
             "limits": {"mailbox": 4, "max_steps": 7},
-            "tools": {"sandbox": "off", "policy": {"shell": "deny"}},
+            "tools": {"private_hosts": ["a.test"], "policy": {"shell": "deny"}},
             "transports": {"slack": {"feedback": False}, "discord": {}},
             "providers": {"mine": {"base_url": "http://127.0.0.1:1/v1"}},
         }
@@ -43,13 +43,13 @@ def test_what_needs_a_restart_stays_as_it_is_and_is_named():
     assert set(found.restart) == {
         "name",
         "limits.mailbox",
-        "tools.sandbox",
+        "tools.private_hosts",
         "transports.slack.feedback",
         "transports.discord",
         "providers.mine",
     }
     assert (found.settings.limits.max_steps, found.settings.limits.mailbox) == (7, 3)
-    assert (found.settings.tools.sandbox, found.settings.tools.policy["shell"]) == ("auto", "deny")
+    assert (found.settings.tools.private_hosts, found.settings.tools.policy["shell"]) == ((), "deny")
     assert (found.settings.name, found.settings.transports) == (old.name, old.transports)
 
 

@@ -138,7 +138,7 @@ def test_no_scope_moves_the_walls_around_all(document):
     for path in ("budget.mode", "budget.limit_usd.day", "budget.limit_usd.month", "access.admins"):
         assert value_at(there, path) == value_at(settings, path)
     assert there.budget.asker_may_grant == settings.budget.asker_may_grant
-    assert there.tools.sandbox == settings.tools.sandbox
+    assert there.tools.private_hosts == settings.tools.private_hosts
 
 
 @given(documents)

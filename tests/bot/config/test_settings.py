@@ -521,24 +521,3 @@ def test_a_model_that_is_not_chosen_needs_no_key_before_the_start() -> None:
     assert check_used(named, tokens, transports=True) == []
     chosen = named.model_copy(update={"model": "anthropic/claude-sonnet-5-5"})
     assert len(check_used(chosen, tokens, transports=True)) == 1
-
-
-@pytest.mark.parametrize(
-    ("model", "fault"),
-    [
-        ("anthropic/claude", "anthropic does not transcribe"),
-        ("offline/demo", 'no provider is called "offline"'),
-        ("nobody/whisper", 'no provider is called "nobody"'),
-        ("whisper-1", 'must be "provider/model"'),
-    ],
-)
-def test_only_a_provider_that_transcribes_can_be_named_for_it(write, model, fault) -> None:
-    [line] = [f for f in faults_of(write({"transcription": {"model": model}})) if "transcription" in f]
-    assert line.startswith("transcription.model: ")
-    assert fault in line
-
-
-def test_the_key_of_the_transcription_model_has_to_be_there(settings_of) -> None:
-    settings = settings_of({"transcription": {"model": "openai/whisper-1"}})
-    [fault] = check_used(settings, {}, transports=False)
-    assert fault.startswith("providers.openai.api_key: env:OPENAI_API_KEY")

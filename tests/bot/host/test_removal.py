@@ -16,6 +16,8 @@ SETTINGS = {
     "browser": ({"tools": {"enabled": ["files", "browser"]}}, "tools.enabled[1]: browser"),
     "mcp": ({"mcp_servers": {"shop": {"command": "shop"}}}, "mcp_servers"),
     "postgres": ({"store": {"kind": "postgres"}}, "store.kind: postgres"),
+    "shell": ({"tools": {"enabled": ["files", "shell"]}}, "tools.enabled[1]: shell"),
+    "voice": ({"transcription": {"model": "openai/whisper-1"}}, "transcription"),
     "discord": ({"transports": {"discord": {}}}, "transports.discord"),
     "slack": ({"transports": {"slack": {}, "sales": {"kind": "slack"}}}, "transports.slack"),
     "web": ({"transports": {"web": {}}}, "transports.web"),

@@ -49,7 +49,7 @@ class FakeBot:
             data, "offline/demo", self.edges, (), self.registry, self.slots, self.journal,
             lambda: [CircuitStatus("offline/demo", "closed")],
             lambda: [Spend("day", 1.5, 0.0, 5.0), Spend("month", 1.5, 0.25, None)],
-            "bubblewrap", lambda: self.troubles, store_trouble=lambda: self.store_trouble,
+            {"sandbox": "bubblewrap"}, lambda: self.troubles, store_trouble=lambda: self.store_trouble,
         )  # fmt: skip
 
     def watchdog(self, data):

@@ -34,7 +34,7 @@ STATUS = Status(
     circuits=(CircuitStatus("anthropic/claude-sonnet-5-5", "open", "it answers 529", waiting=3, key=2),),
     spend=(Spend("day", 4.5, 0.25, 5.0), Spend("month", 12.0, 0.0, None)),
     threads=12, running=2, queued=1, waiting=4, pending=7, oldest_pending_s=75.0, lag_s=0.002, worst_lag_s=0.4,
-    rss_bytes=142_000_000, open_files=37, sandbox="bubblewrap", troubles=("mcp files is down",),
+    rss_bytes=142_000_000, open_files=37, facts={"sandbox": "bubblewrap"}, troubles=("mcp files is down",),
     servers=("local/x: sent without temperature",),
 )  # fmt: skip
 

@@ -13,13 +13,14 @@ from bot.config.load import load_bytes
 from bot.config.settings import Settings
 from bot.guards.redaction import Masker
 from bot.llm.adapters.http_client import SharedHttp
+from bot.llm.catalog import Catalog
 from bot.observe.turn_events import Observing
 from bot.ports.config_error import ConfigInvalid
 from bot.ports.effort import EFFORTS
 from bot.ports.errors import AllProvidersFailed
 from bot.ports.model import ModelInfo, Request
 from bot.store.model_choice import ModelChoices, ModelsFile
-from bot.wiring.app import catalog_of, model_faults, model_warnings
+from bot.wiring.app import model_faults, model_warnings
 from bot.wiring.model_chain import ModelChain, Terms, effort_of
 from tests.bot.budget.ledgers import Time, empty_disk, opened
 from tests.bot.llm.conftest import user
@@ -51,7 +52,7 @@ class FakeTurn:
 async def chain(tmp_path, given: Settings):
     async with opened(empty_disk(), Time()) as ledger, aclosing(SharedHttp()) as http:
         made = ModelChain(
-            Terms(given, catalog_of(given), Accounts.of(ledger, given.budget), ()),
+            Terms(given, Catalog.of(given), Accounts.of(ledger, given.budget), ()),
             ENVIRON,
             http=http,
             chosen=ModelChoices(state_file(tmp_path / "models.json", ModelsFile())),

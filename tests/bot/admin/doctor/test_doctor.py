@@ -318,27 +318,3 @@ def test_who_has_seen_enough_of_it_sees_no_stack_trace(settings_file, monkeypatc
     result = CliRunner().invoke(main, ["doctor", "--settings", str(settings_file)])
     assert result.exit_code == 1
     assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize(
-    ("provider", "environ", "found"),
-    [
-        ({}, {}, "providers.openai.api_key: env:OPENAI_API_KEY"),
-        ({"openai": {"kind": "openai", "api_key": None}}, {}, "providers.openai.api_key: openai needs a key"),
-        ({}, {"OPENAI_API_KEY": "sk-test"}, ""),
-    ],
-)
-def test_a_transcription_model_without_a_key_is_told(settings_file, capsys, provider, environ, found):
-    transcription = {"transcription": {"model": "openai/whisper-1", "usd_per_minute": 0.006}}
-    settings_file.write_text(json.dumps({**SETTINGS, **transcription, "providers": provider}))
-    code = run(settings_file, {"PATH": os.environ["PATH"], **environ}, as_json=True, offline=True)
-    checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
-    finding = checks["transcription"]
-    assert (code, finding["state"]) == ((1, "fail") if found else (0, "ok"))
-    assert finding["found"].startswith(
-        f"openai/whisper-1: {found}" if found else "openai/whisper-1 has its key"
-    )
-    assert bool(finding["fix"]) == bool(found)
-    refused = CliRunner().invoke(main, ["check", "--settings", str(settings_file)], env=environ)
-    assert refused.exit_code == (78 if found else 0)
-    assert found in refused.output

@@ -8,11 +8,11 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
+from bot.extensions.shell.sandbox import CommandResult, Sandbox
+from bot.extensions.shell.sandbox.profile import DEFAULT_LIMITS
+from bot.extensions.shell.tool import MAX_COMMAND, Shell, ShellArguments
 from bot.ports.errors import CommandFailed, SandboxFailed, ToolDenied, ToolTimeout
 from bot.ports.tool import ToolOutput
-from bot.tools.sandbox import CommandResult, Sandbox
-from bot.tools.sandbox.profile import DEFAULT_LIMITS
-from bot.tools.shell import MAX_COMMAND, Shell, ShellArguments
 from tests.tool_context import make_toolbox, tool_context, unheard
 from threads.model import ToolCall
 

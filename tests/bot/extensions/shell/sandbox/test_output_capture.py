@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.tools.sandbox.output_capture import OutputCapture, plain
+from bot.extensions.shell.sandbox.output_capture import OutputCapture, plain
 
 
 def captured(*chunks, size=12_000):

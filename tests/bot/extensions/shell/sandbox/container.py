@@ -7,7 +7,7 @@ import struct
 import sys
 from errno import ENOSYS, EPERM
 
-from bot.tools.sandbox.seccomp import NUMBERS
+from bot.extensions.shell.sandbox.seccomp import NUMBERS
 
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x50000

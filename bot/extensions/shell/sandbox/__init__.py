@@ -1,6 +1,6 @@
 """The sandbox of commands. `open_sandbox` finds the best layer that works here and says which, or why none does."""
 
 from .run import CommandResult
-from .selection import Mode, Sandbox, open_sandbox
+from .selection import Sandbox, open_sandbox
 
-__all__ = ["CommandResult", "Mode", "Sandbox", "open_sandbox"]
+__all__ = ["CommandResult", "Sandbox", "open_sandbox"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.tools.sandbox.seccomp import NUMBERS, program
+from bot.extensions.shell.sandbox.seccomp import NUMBERS, program
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bot.tools.sandbox.selection import AT_ONCE
+from bot.extensions.shell.sandbox.selection import AT_ONCE
 from tests.unprivileged import Unreachable, run_unprivileged
 
 

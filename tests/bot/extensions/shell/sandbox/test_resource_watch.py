@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from bot.tools.sandbox.launcher import descendants
-from bot.tools.sandbox.resource_watch import PAGE, exceeds_memory, free_share
+from bot.extensions.shell.sandbox.launcher import descendants
+from bot.extensions.shell.sandbox.resource_watch import PAGE, exceeds_memory, free_share
 
 
 @pytest.fixture

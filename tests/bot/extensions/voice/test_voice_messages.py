@@ -9,7 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from bot import wording
+from bot.extensions.voice import wording
 from tests.fakes import openai as o
 from tests.fakes.http import Reply, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
@@ -257,7 +257,7 @@ async def test_without_a_model_that_listens_people_are_told_once_what_to_do(tmp_
 
 
 async def test_a_recording_larger_than_the_service_takes_is_not_sent(tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.llm.adapters.openai_transcription.MAX_BYTES", 3_000)
+    monkeypatch.setattr("bot.extensions.voice.transcripts.MAX_BYTES", 3_000)
     async with (
         Provider() as fake,
         serving(tmp_path, settings(fake), chat=(chat := Recorder())),

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from bot.budget.budgets import Policy
 from bot.config.settings import Price
+from bot.extensions.voice.metering import MeteredTranscription, completed, longest, of_seconds
+from bot.extensions.voice.prices import audio_rate
+from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.llm.catalog import Catalog
-from bot.llm.policies.audio_metering import MeteredTranscription, completed, longest, of_seconds
 from bot.ports.errors import BadRequest, BudgetExceeded, ModelTimeout, PriceUnknown
-from bot.ports.model import AudioUsage, Recording, Request
 from tests.bot.llm.test_metering import Fake, accounting, answers, fails
 from tests.tool_context import unheard
+from threads.model import File
 
 pytestmark = pytest.mark.anyio
 
@@ -26,12 +28,12 @@ COUNTS = st.builds(
     audio_tokens=st.integers(0, 10**6),
     seconds=st.floats(0, 10**6),
 )
-MINUTE = Request("", (), recording=Recording("a.ogg", "", 60_000, None))
+MINUTE = TranscriptionRequest("", (), file=File("a.ogg", size=60_000), read=None)
 """A recording of at most a minute."""
 
 
 def metered(kept, play, price=0.006):
-    rate = partial(Catalog({}, {}).audio_rate, "fake/ears", price)
+    rate = partial(audio_rate, Catalog({}, {}), "fake/ears", price)
     return MeteredTranscription(Fake(play, name="fake/ears"), kept.account, rate)
 
 
@@ -98,5 +100,5 @@ def test_a_count_of_tokens_or_seconds_gives_the_other_and_no_count_the_most(coun
     ],
 )
 def test_a_minute_costs_what_the_settings_or_the_list_say(name, prices, price, usd):
-    rate = Catalog({}, prices, {"local"}).audio_rate(name, price)
+    rate = audio_rate(Catalog({}, prices, {"local"}), name, price)
     assert (rate and rate(of_seconds(60))) == (usd if usd is None else pytest.approx(usd))

@@ -19,11 +19,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bot.budget.accounts import Account, ReservedCall
+from bot.budget.accounts import Account
 from bot.budget.money import micros
-from bot.llm.catalog import AudioRate, audio_price_fix
+from bot.extensions.voice.prices import AudioRate, audio_price_fix
+from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.ports.errors import PriceUnknown
-from bot.ports.model import AudioUsage, Completion, ModelWrapper, Request, Usage
+from bot.ports.model import Completion, ModelWrapper, Request, Usage
 from threads.model import OnEvent
 from threads.wording import code_of
 
@@ -72,9 +73,14 @@ class MeteredTranscription(ModelWrapper):
         rate = self.rate()
         if rate is None and self.account.policy.binding:
             raise PriceUnknown(f"the price of {self.name} is not known. {audio_price_fix(self.name)}")
-        most = longest(request.recording.size if request.recording else 0)
+        most = longest(request.file.size if isinstance(request, TranscriptionRequest) else 0)
         opened = await self.account.reserve(self.name, micros(rate(most)) if rate else 0)
         sent = False
+
+        def commit(charged: AudioUsage, counted: AudioUsage, code: str) -> None:
+            """Charge a call, and count only those tokens that the provider has counted."""
+            usage = Usage(input=counted.input, output=counted.output)
+            self.account.commit(opened, usage, None if rate is None else micros(rate(charged)), code)
 
         def meter(usage: Usage) -> None:
             nonlocal sent
@@ -85,20 +91,8 @@ class MeteredTranscription(ModelWrapper):
             completion = await self.model.complete(replace(request, meter=meter), on_event)
         except BaseException as error:
             code = code_of(error) if isinstance(error, Exception) else "turn_stopped"
-            self._commit(opened, rate, most if sent else AudioUsage(), AudioUsage(), code)
+            commit(most if sent else AudioUsage(), AudioUsage(), code)
             raise
         counted = completion.usage if isinstance(completion.usage, AudioUsage) else AudioUsage()
-        self._commit(opened, rate, completed(counted, most), counted, "ok")
+        commit(completed(counted, most), counted, "ok")
         return completion
-
-    def _commit(
-        self,
-        opened: ReservedCall,
-        rate: AudioRate | None,
-        charged: AudioUsage,
-        counted: AudioUsage,
-        code: str,
-    ) -> None:
-        """Charge a call, and count only those tokens that the provider has counted."""
-        usage = Usage(input=counted.input, output=counted.output)
-        self.account.commit(opened, usage, None if rate is None else micros(rate(charged)), code)

@@ -13,12 +13,13 @@ from typing import Any
 
 import anyio
 
+from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.llm.adapters.openai_sdk import OpenAIClient
 from bot.llm.adapters.stream import typed_errors
 from bot.llm.adapters.wire_form import part, scrub, tokens
 from bot.ports.errors import BadRequest, ModelConnection, ModelTimeout, ModelUnavailable, ProviderError
-from bot.ports.model import AudioUsage, Completion, Recording, Request
-from threads.model import Message, OnEvent, Text
+from bot.ports.model import Completion, Request
+from threads.model import File, Message, OnEvent, Text
 
 MAX_BYTES = 25_000_000
 """The largest recording that OpenAI takes (platform.openai.com/docs/guides/speech-to-text)."""
@@ -46,15 +47,12 @@ class OpenAITranscription(OpenAIClient):
     no_key = "none"
 
     async def complete(self, request: Request, on_event: OnEvent) -> Completion:  # noqa: ARG002 - nothing is streamed
-        """Return the text of ``request.recording``; raises `ProviderError`, and OSError if it cannot be read."""
-        if (recording := request.recording) is None:
+        """Return the text of the recording; raises `ProviderError`, and OSError if it cannot be read."""
+        if not isinstance(request, TranscriptionRequest):
             raise BadRequest("there is no recording", provider=self.provider, model=self.model)
         client, _ = await self._open_client()
-        file = (
-            wire_name(recording),
-            await recording.read(),
-            recording.media_type or "application/octet-stream",
-        )
+        media_type = request.file.media_type
+        file = (wire_name(request.file), await request.read(), media_type or "application/octet-stream")
         try:
             with typed_errors(self.provider, self.model, self.now):
                 text, usage = _read(await self._send(client, file))
@@ -75,10 +73,10 @@ class OpenAITranscription(OpenAIClient):
         raise ModelTimeout(f"no transcript within {self.timeouts.total:g} s")
 
 
-def wire_name(recording: Recording) -> str:
+def wire_name(file: File) -> str:
     """Return a name whose ending tells the format: the file's own, or that of its media type."""
-    media_type = recording.media_type.partition(";")[0].strip().lower()
-    ending = PurePath(recording.name).suffix.lower() or ENDINGS.get(media_type, "")
+    media_type = file.media_type.partition(";")[0].strip().lower()
+    ending = PurePath(file.name).suffix.lower() or ENDINGS.get(media_type, "")
     return f"recording{SAME_AS.get(ending, ending)}"
 
 
@@ -109,15 +107,12 @@ def _seconds(value: object) -> float:
 
 def _refused(error: BaseException) -> bool:
     """Return whether the call cost nothing: it did not get there, or the provider answered with an error."""
+    causes = {type(why).__name__ for why in (error.__cause__, error.__cause__ and error.__cause__.__cause__)}
     match error:
         case ModelTimeout():
-            causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-            return "status" in error.fields or "ConnectTimeout" in {type(why).__name__ for why in causes}
+            return "status" in error.fields or "ConnectTimeout" in causes
         case ModelConnection():
-            causes = (error.__cause__, error.__cause__ and error.__cause__.__cause__)
-            return error.alone or "ConnectError" in {type(why).__name__ for why in causes}
+            return error.alone or "ConnectError" in causes
         case ModelUnavailable():
             return "status" in error.fields
-        case ProviderError():
-            return True
-    return False
+    return isinstance(error, ProviderError)

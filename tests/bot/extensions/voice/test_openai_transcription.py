@@ -4,7 +4,8 @@ import anyio
 import pytest
 
 from bot.config.settings import StreamTimeouts
-from bot.llm.adapters.openai_transcription import OpenAITranscription, wire_name
+from bot.extensions.voice.openai_transcription import OpenAITranscription, wire_name
+from bot.extensions.voice.recording import AudioUsage, TranscriptionRequest
 from bot.ports.errors import (
     BadRequest,
     ModelConnection,
@@ -15,25 +16,24 @@ from bot.ports.errors import (
     RateLimited,
     Unauthorized,
 )
-from bot.ports.model import AudioUsage, Recording, Request
+from bot.ports.model import Request
 from tests.bot.llm.conftest import NO_COUNTS
 from tests.fakes.http import Cut, Garbage, Reply, Stall, Wait
 from tests.fakes.openai import FakeOpenAI, by_seconds, by_tokens, fault, transcript
+from threads.model import File
 
 pytestmark = pytest.mark.anyio
 
 OGG = b"OggS\0\xff binary \r\n--"
+SOUND = File("holiday in Rome.ogg", "", "audio/ogg")
 CANARY = "canary-5417"
 
 
-def recording(name="holiday in Rome.ogg", kind="audio/ogg", data=OGG):
-    async def read():
-        return data
-
-    return Recording(name, kind, len(data), read)
+async def read():
+    return OGG
 
 
-async def transcribe(http, listener, *replies, sound=None, base_url="", meter=lambda _: None, **limits):
+async def transcribe(http, listener, *replies, read=read, base_url="", meter=lambda _: None, **limits):
     """Return the completion, and the requests that the server saw."""
     async with FakeOpenAI(replies) as fake:
         model = OpenAITranscription(
@@ -44,7 +44,7 @@ async def transcribe(http, listener, *replies, sound=None, base_url="", meter=la
             http=http,
             timeouts=StreamTimeouts(**limits),
         )
-        request = Request("", (), recording=sound or recording(), meter=meter)
+        request = TranscriptionRequest("", (), file=SOUND, read=read, meter=meter)
         completion = await model.complete(request, listener)
     return completion, fake.requests
 
@@ -72,7 +72,7 @@ async def test_a_recording_is_sent_whole_without_its_own_name_and_its_text_comes
     ],
 )
 def test_the_ending_of_the_name_tells_the_format(name, kind, sent):
-    assert wire_name(recording(name, kind)) == f"recording{sent}"
+    assert wire_name(File(name, media_type=kind)) == f"recording{sent}"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,7 @@ async def test_a_recording_that_cannot_be_read_is_not_sent(http, listener):
 
     metered = []
     with pytest.raises(OSError, match="the disk"):
-        sound = Recording("a.ogg", "", 1, read)
-        await transcribe(http, listener, sound=sound, meter=metered.append)
+        await transcribe(http, listener, read=read, meter=metered.append)
     assert metered == []
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from bot.ports.errors import ToolBusy
-from tests.bot.tools.sandbox.sandboxes import (
+from tests.bot.extensions.shell.sandbox.sandboxes import (
     assert_no_processes,
     ran,
     real,
@@ -121,7 +121,7 @@ async def test_a_flood_of_output_is_stopped_and_its_two_ends_are_kept(name, tmp_
 
 @pytest.mark.parametrize("name", SOME)
 async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.run.WATCH_S", 0.05)
     sandbox = await sandbox_named(name, tmp_path, small(memory=150_000_000))
     hungry = "head -c 60000000 /dev/zero | tail -c 60000000 | (sleep 20; cat >/dev/null) &"
     result = await ran(sandbox, f"{hungry} {hungry} {hungry} {hungry} wait", tmp_path / "w")
@@ -132,9 +132,11 @@ async def test_memory_is_bounded_for_all_processes_together(name, tmp_path, monk
 
 @pytest.mark.parametrize("sandbox", SOME, indirect=True)
 async def test_a_command_that_fills_the_disk_is_stopped(sandbox, tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.tools.sandbox.run.WATCH_S", 0.05)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.run.WATCH_S", 0.05)
     filled = tmp_path / "w" / "filled"
-    monkeypatch.setattr("bot.tools.sandbox.run.free_share", lambda _: 0.02 if filled.exists() else 0.06)
+    monkeypatch.setattr(
+        "bot.extensions.shell.sandbox.run.free_share", lambda _: 0.02 if filled.exists() else 0.06
+    )
     assert (await ran(sandbox, "sleep 0.3", tmp_path / "w")).outcome == "exited"
     assert (await ran(sandbox, "touch filled; sleep 20", tmp_path / "w")).outcome == "disk"
 
@@ -169,7 +171,7 @@ async def test_a_result_has_the_exit_code_or_128_and_the_signal(sandbox, tmp_pat
 
 @pytest.mark.parametrize("name", ("bubblewrap-packaged", "landlock"))
 async def test_commands_take_turns(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.tools.sandbox.selection.AT_ONCE", 2)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.selection.AT_ONCE", 2)
     sandbox = await sandbox_named(name, tmp_path)
     most, ended = 0, []
 
@@ -194,7 +196,7 @@ async def test_commands_take_turns(name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ("bubblewrap-packaged", "landlock"))
 async def test_who_gets_no_turn_in_time_is_told_so(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("bot.tools.sandbox.selection.AT_ONCE", 1)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.selection.AT_ONCE", 1)
     sandbox = await sandbox_named(name, tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ran, sandbox, "sleep 5", tmp_path / "a")
@@ -215,7 +217,7 @@ async def test_nothing_of_ours_stays_open_after_many_runs(sandbox, tmp_path):
 
 
 if __name__ == "__main__":
-    from tests.bot.tools.sandbox import sandboxes
+    from tests.bot.extensions.shell.sandbox import sandboxes
 
     async def main(name, folder, command):
         layer = sandboxes.layer_named(name)

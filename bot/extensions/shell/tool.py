@@ -1,4 +1,4 @@
-"""Commands in the thread's workspace, in the sandbox of `bot.tools.sandbox`."""
+"""Commands in the thread's workspace, in the sandbox of `bot.extensions.shell.sandbox`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import ClassVar, Literal
 import anyio
 from pydantic import Field, JsonValue, field_validator
 
+from bot.extensions.shell.exit_codes import explain_exit
+from bot.extensions.shell.sandbox import CommandResult, Sandbox
 from bot.ports.errors import CommandFailed, SandboxFailed, ToolTimeout
 from bot.ports.tool import Arguments, ToolContext, ToolOutput
+from bot.tools.files.workspace import holds_outside_text
 from threads.store.disk import Offload
-
-from .exit_codes import explain_exit
-from .files.workspace import holds_outside_text
-from .sandbox import CommandResult, Sandbox
 
 MAX_COMMAND = 100_000
 """Bytes of a command: the kernel takes no argument of more than 128 KiB."""

@@ -10,7 +10,7 @@ from tests.unprivileged import Unreachable, run_unprivileged
 HERE = Path(__file__).parent
 FILES = (
     *("test_escapes.py", "test_process_tree.py", "test_selection.py", "test_workspace_limits.py"),
-    *("../test_shell.py", "../../../hostile/test_commands.py"),
+    *("../test_tool.py", "../../../../hostile/test_commands.py"),
 )
 
 

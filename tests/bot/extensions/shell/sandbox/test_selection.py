@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bot.extensions.shell.sandbox import bubblewrap, layers, open_sandbox, selection
+from bot.extensions.shell.sandbox.probe import Observation, find_leaks
+from bot.extensions.shell.sandbox.profile import Limits
+from bot.extensions.shell.sandbox.run import CommandResult
 from bot.ports.errors import SandboxFailed, ToolDenied
-from bot.tools.sandbox import bubblewrap, layers, open_sandbox, selection
-from bot.tools.sandbox.probe import Observation, find_leaks
-from bot.tools.sandbox.profile import Limits
-from bot.tools.sandbox.run import CommandResult
 
 from . import container
 from .sandboxes import layer_named, ran, real, sandbox_named

@@ -23,6 +23,7 @@ from typing import Literal
 
 import anyio
 
+from bot.extensions.shell.extension import Mode
 from bot.ports.errors import SandboxFailed, ToolBusy, ToolDenied
 from bot.tools.files.quota import Quota
 from threads.store.disk import Offload
@@ -35,8 +36,6 @@ from .run import CommandResult, run
 from .workspace_meter import Meter
 
 log = logging.getLogger(__name__)
-
-Mode = Literal["auto", "bubblewrap", "landlock", "off", "unsafe-host"]
 
 AT_ONCE = 8
 """Commands that run at once in the whole process; each may use its own limit of memory."""

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.tools.sandbox import bubblewrap
-from bot.tools.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, resolve_links
-from bot.tools.sandbox.layers import handled_rights
-from bot.tools.sandbox.profile import Limits, environment
+from bot.extensions.shell.sandbox import bubblewrap
+from bot.extensions.shell.sandbox.bubblewrap import VARIANTS, Variant, advice_for, arguments, resolve_links
+from bot.extensions.shell.sandbox.layers import handled_rights
+from bot.extensions.shell.sandbox.profile import Limits, environment
 
 KINDS = ("user", "pid", "ipc", "uts", "net")
 OPTIONS = {

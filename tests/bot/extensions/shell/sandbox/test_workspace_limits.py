@@ -10,14 +10,14 @@ import anyio
 import pytest
 
 from bot.config.settings import Settings
+from bot.extensions.shell.sandbox import Sandbox
+from bot.extensions.shell.sandbox.resource_watch import removed_but_open
+from bot.extensions.shell.sandbox.workspace_meter import Meter
+from bot.extensions.shell.tool import Shell, ShellArguments
 from bot.host.storage import Resources
 from bot.observe.turn_events import Observing
 from bot.ports.errors import ToolError
 from bot.tools.files.quota import Quota, measure_usage
-from bot.tools.sandbox import Sandbox
-from bot.tools.sandbox.resource_watch import removed_but_open
-from bot.tools.sandbox.workspace_meter import Meter
-from bot.tools.shell import Shell, ShellArguments
 from bot.wiring.store import make_storage
 from bot.wiring.tool_set import open_tool_set
 from tests.tool_context import nowhere, tool_context
@@ -198,7 +198,7 @@ def test_a_large_workspace_is_not_measured_all_the_time(tmp_path, monkeypatch):
         measurements.append(arguments)
         return measure_usage(*arguments)
 
-    monkeypatch.setattr("bot.tools.sandbox.workspace_meter.measure_usage", measure)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.workspace_meter.measure_usage", measure)
     meter = Meter(Quota(100 * MB, 10), tmp_path, clock=lambda: now)
     for _ in range(99):
         now += 0.1
@@ -226,7 +226,7 @@ async def test_the_limits_of_the_settings_are_those_of_commands_and_file_tools(t
         opened.append(quota)
         return Sandbox(None, "not here", offload=offload)
 
-    monkeypatch.setattr("bot.tools.sandbox.open_sandbox", open_sandbox)
+    monkeypatch.setattr("bot.extensions.shell.sandbox.open_sandbox", open_sandbox)
     settings = Settings(
         data=tmp_path, limits={"workspace_mb": 7, "workspace_files": 9}, tools={"enabled": ("shell",)}
     )

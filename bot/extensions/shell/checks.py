@@ -1,4 +1,4 @@
-"""Checks the sandbox."""
+"""Checks the sandbox of commands for `threadfast doctor`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import tempfile
 from pathlib import Path
 
 from bot.config.scopes import enabled_anywhere
+from bot.extensions.shell.extension import SANDBOX
+from bot.extensions.shell.sandbox import open_sandbox
 from bot.host.checks import Context, Findings
 from transports.shared.checks import Finding, State
 
 
 async def check_sandbox(context: Context) -> Findings:
-    from bot.tools.sandbox.selection import open_sandbox  # noqa: PLC0415 - slow, and only with a shell
-
-    mode = context.settings.tools.sandbox
+    mode = SANDBOX.of(context.settings)
     if "shell" not in enabled_anywhere(context.settings) or mode == "off":
         yield Finding("sandbox", "ok", "shell commands are off in the settings")
         return

@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from bot.extensions.shell.sandbox import CommandResult, Sandbox, bubblewrap, layers
+from bot.extensions.shell.sandbox.layers import Bubblewrap, Landlock, Layer
+from bot.extensions.shell.sandbox.probe import probe
+from bot.extensions.shell.sandbox.profile import DEFAULT_LIMITS, Limits
 from bot.ports.errors import SandboxFailed
 from bot.tools.files.quota import Quota
-from bot.tools.sandbox import CommandResult, Sandbox, bubblewrap, layers
-from bot.tools.sandbox.layers import Bubblewrap, Landlock, Layer
-from bot.tools.sandbox.probe import probe
-from bot.tools.sandbox.profile import DEFAULT_LIMITS, Limits
 from tests.patience import WITHIN_S
 
 real = pytest.mark.skipif(

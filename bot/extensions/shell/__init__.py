@@ -1,0 +1,1 @@
+"""The tool `shell`: commands in a sandbox."""

@@ -1,0 +1,1 @@
+"""Voice messages and other recordings as text."""

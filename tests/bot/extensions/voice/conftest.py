@@ -1,0 +1,3 @@
+from tests.bot.llm.conftest import http, listener
+
+__all__ = ["http", "listener"]
