@@ -7,17 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
-from bot.config.load import resolve_secret
 from bot.config.scopes import roles_in
 from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.host.extension import Extension, TransportHost, TransportKind
-from bot.host.storage import recent_threads
-from threads.store.disk import PosixDisk
 from transports.discord.settings import SETTINGS, DiscordSettings
-from transports.shared.checks import utc_now
 
 if TYPE_CHECKING:
     from bot.host.checks import Context, Findings
@@ -26,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, str]) -> Options:
-    from transports.discord.client import Options  # noqa: PLC0415 - the SDK: 0.5 s, and only where it is served
+    from bot.config.load import resolve_secret
+    from transports.discord.client import Options
 
     return Options(
         token=resolve_secret(given.token, environ),
@@ -43,8 +38,13 @@ def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, s
 
 
 def _open(host: TransportHost) -> Discord:
-    from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S  # noqa: PLC0415 - as above
-    from transports.discord.client import Discord  # noqa: PLC0415
+    import anyio.to_thread
+
+    from bot.host.storage import recent_threads
+    from threads.store.disk import PosixDisk
+    from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S
+    from transports.discord.client import Discord
+    from transports.shared.checks import utc_now
 
     current, store = host.current, host.storage.store
     options = _options(current.settings, host.given, host.environ)
@@ -67,7 +67,7 @@ def _open(host: TransportHost) -> Discord:
 
 
 def _check(context: Context, name: str) -> Findings:
-    from transports.discord.checks import check_discord  # noqa: PLC0415 - as above
+    from transports.discord.checks import check_discord
 
     given = served(context.settings)[name]
     assert isinstance(given, DiscordSettings)
@@ -77,7 +77,7 @@ def _check(context: Context, name: str) -> Findings:
 
 
 def _setup() -> PlatformSetup:
-    from transports.discord.setup import SETUP  # noqa: PLC0415 - only for `init`
+    from transports.discord.setup import SETUP
 
     return SETUP
 

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
-from bot.config.load import resolve_secret
 from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.host.extension import Extension, TransportHost, TransportKind
-from bot.host.storage import recent_threads
-from threads.store.disk import PosixDisk
-from transports.shared.checks import utc_now
 from transports.slack.settings import SETTINGS, SlackSettings, features
 
 if TYPE_CHECKING:
@@ -24,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def _options(settings: Settings, given: SlackSettings, environ: Mapping[str, str]) -> Options:
-    from transports.slack.client import Options  # noqa: PLC0415 - the SDK: 0.5 s, and only where it is served
+    from bot.config.load import resolve_secret
+    from transports.slack.client import Options
 
     return Options(
         bot_token=resolve_secret(given.bot_token, environ),
@@ -41,8 +36,13 @@ def _options(settings: Settings, given: SlackSettings, environ: Mapping[str, str
 
 
 def _open(host: TransportHost) -> Slack:
-    from transports.slack.api.rate_limits import RateLimits  # noqa: PLC0415 - as above
-    from transports.slack.client import Slack  # noqa: PLC0415
+    import anyio.to_thread
+
+    from bot.host.storage import recent_threads
+    from threads.store.disk import PosixDisk
+    from transports.shared.checks import utc_now
+    from transports.slack.api.rate_limits import RateLimits
+    from transports.slack.client import Slack
 
     settings, store = host.current.settings, host.storage.store
     transport = Slack(
@@ -62,7 +62,7 @@ def _open(host: TransportHost) -> Slack:
 
 
 def _check(context: Context, name: str) -> Findings:
-    from transports.slack.checks import check_slack  # noqa: PLC0415 - as above
+    from transports.slack.checks import check_slack
 
     given = served(context.settings)[name]
     assert isinstance(given, SlackSettings)
@@ -72,7 +72,7 @@ def _check(context: Context, name: str) -> Findings:
 
 
 def _setup() -> PlatformSetup:
-    from transports.slack.setup import SETUP  # noqa: PLC0415 - only for `init`
+    from transports.slack.setup import SETUP
 
     return SETUP
 

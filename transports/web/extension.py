@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING
 
 from bot.config.transports import served
 from bot.host.extension import Extension, TransportHost, TransportKind
 from bot.ports.status import NoStatus
-from threads.errors import TransportFatal
-from transports.shared.checks import Finding
 from transports.web.settings import SETTINGS, WebSettings
 
 if TYPE_CHECKING:
@@ -18,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _open(host: TransportHost) -> WebTransport:
-    from transports.web.page import make_page  # noqa: PLC0415 - the server: 0.4 s, and only where it is served
+    from transports.web.page import make_page
 
     return make_page(host)
 
@@ -29,8 +26,12 @@ def _about(_: str, web: WebSettings) -> str:
 
 async def _check(context: Context, name: str) -> Findings:
     """Check who may use the page, its certificate, and that its address can be had or answers."""
-    from transports.web.page import address_of  # noqa: PLC0415 - as above
-    from transports.web.server import listen  # noqa: PLC0415
+    import ssl
+
+    from threads.errors import TransportFatal
+    from transports.shared.checks import Finding
+    from transports.web.page import address_of
+    from transports.web.server import listen
 
     web, access = served(context.settings)[name], context.settings.access
     assert isinstance(web, WebSettings)

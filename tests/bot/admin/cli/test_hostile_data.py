@@ -23,7 +23,11 @@ from tests.serving import serving
 from threads.errors import NewerSchema
 
 OLD = Path(__file__).parents[2] / "store" / "old-data-v1"
-EXAMPLES = {"*-marks.json": "slack-marks.json", "usage/*.jsonl": "usage/2026-11.jsonl"}
+EXAMPLES = {
+    "*-commands.json": "discord-commands.json",
+    "*-marks.json": "slack-marks.json",
+    "usage/*.jsonl": "usage/2026-11.jsonl",
+}
 READ = [kind.pattern for kind in KINDS if kind.schema and kind.step in READ_AT_THE_START]
 FILES = [EXAMPLES.get(pattern, pattern) for pattern in READ]
 CODE = "from bot.admin.cli import main; main()"

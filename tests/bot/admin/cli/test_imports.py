@@ -25,7 +25,9 @@ HEAVY = {
     "psycopg",
     "slack_sdk",
     "threads.actor",
-    "transports",
+    "transports.base",
+    "transports.shared",
+    "transports.web.page",
 }
 
 

@@ -316,7 +316,7 @@ def test_the_example_of_the_documents_runs_without_a_key(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     page = (Path(__file__).parents[4] / "docs" / "operations.md").read_text()
-    [example] = [block for block in re.findall("```json\n(.*?)```", page, re.DOTALL) if '"scopes"' in block]
+    example, *_ = [block for block in re.findall("```json\n(.*?)```", page, re.DOTALL) if '"scopes"' in block]
     (tmp_path / "settings.json").write_text(example)
     result = CliRunner().invoke(main, ["check", "--for", "slack:T1:C1", "--person", "U3"])
     assert result.exit_code == 0, result.output
@@ -350,7 +350,7 @@ def test_faults_of_scopes_are_told_all_at_once(tmp_path, monkeypatch):
         "scopes.slack:T1.tools.enabled[0]: ",
         'scopes.slack:T1.tools.mcp_servers[0]: no MCP server is called "githup"; the nearest known one is "github"',
         "scopes.slack:T1.budget.limit_usd.month: unknown key; there are",
-        'scopes.C1: must be "slack:TEAM"',
+        'scopes.C1: must be a transport, as "slack"',
     ):
         assert fault in result.stderr
 
