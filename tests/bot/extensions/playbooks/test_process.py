@@ -129,10 +129,13 @@ class Thread:
         )
 
     async def decide(self, label):
-        """Press this button of the open question, once it is there and a process can hear of it."""
+        """Press this button of the open question, once it is there and a process can hear of it.
+
+        A process that dies at its next border may be gone before it takes the buttons away.
+        """
         question = await self.slack.until(lambda: self.slack.sockets.links and self.asked(label))
         await self.slack.press("U1", question.ts, *_button(question, label))
-        await self.slack.until(lambda: not _buttons(question))
+        await self.slack.until(lambda: not (_buttons(question) and self.slack.sockets.links))
 
     def run(self):
         """Return the run on disk, or None."""
