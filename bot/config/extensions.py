@@ -8,7 +8,7 @@ cannot be loaded is a fault of its own and leaves the rest as it is. What an ext
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -40,6 +40,9 @@ class HasSettings(Protocol):
     @property
     def transports(self) -> Kinds: ...
 
+    @property
+    def models(self) -> Mapping[str, Callable[..., Any]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Installed:
@@ -64,6 +67,11 @@ class Installed:
     def kinds(self) -> Kinds:
         """The kinds of transports that they bring, by name."""
         return {name: kind for one in self.extensions.values() for name, kind in one.transports.items()}
+
+    @property
+    def models(self) -> Mapping[str, Callable[..., Any]]:
+        """What makes models, by the kind of their provider."""
+        return {kind: make for one in self.extensions.values() for kind, make in one.models.items()}
 
     def owner_of(self, path: str) -> str:
         """Return the extension of the program that a key belongs to and that is not here; "" if there is none."""

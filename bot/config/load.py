@@ -7,7 +7,7 @@ may be a secret. Secrets stay references until `resolve_secret` is asked for one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -122,7 +122,7 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
     here = installed(named_in(document))
     model = model_for(document)
     settings, faults, unknown = _validate(data, model)
-    faults += [*repeated_faults(data), *_cross_faults(document), *extension_faults(document, here)]
+    faults += [*repeated_faults(data), *_cross_faults(document, here), *extension_faults(document, here)]
     if settings is None or faults:
         unknown_keys = [_unknown_key(location, model, here) for location in unknown[:MAX_LISTED]]
         lines = [*_first(faults, len(faults)), *_first(unknown_keys, len(unknown))]
@@ -133,6 +133,14 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
         _with_credentials(folder, environ),
         SettingsFile(path.absolute()),
     )
+
+
+def named_extensions(path: Path | None) -> tuple[str, ...]:
+    """Return the extensions of others that a settings file names; none if it cannot be read."""
+    try:
+        return named_in(_parse(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path)) if path else ()
+    except ConfigInvalid:
+        return ()
 
 
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
@@ -364,13 +372,13 @@ def _with_credentials(folder: Path, environ: Mapping[str, str]) -> Mapping[str, 
     return {"CREDENTIALS_DIRECTORY": str(folder / CREDENTIALS), **environ}
 
 
-def _cross_faults(document: Mapping[str, JsonValue]) -> list[str]:
+def _cross_faults(document: Mapping[str, JsonValue], here: Installed) -> list[str]:
     """Check what spans several keys, on the plain JSON: it is reported even if single values are wrong too."""
     providers = object_in(document.get("providers"))
     return [
         *_model_faults(document, {*built_in_providers(), *providers, OFFLINE.partition("/")[0]}),
-        *_provider_faults(providers),
-        *_param_faults(document, providers),
+        *_provider_faults(providers, here.models),
+        *_param_faults(document, providers, here.models),
     ]
 
 
@@ -392,7 +400,7 @@ def _model_faults(document: Mapping[str, JsonValue], known: set[str]) -> Iterato
             yield f"{path}: the only offline model is {OFFLINE}"
 
 
-def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
+def _provider_faults(providers: Mapping[str, JsonValue], others: Collection[str]) -> Iterator[str]:
     built_in = built_in_providers()
     for name, entry in providers.items():
         path = path_of(("providers", name))
@@ -408,9 +416,16 @@ def _provider_faults(providers: Mapping[str, JsonValue]) -> Iterator[str]:
         keys = entry.get("api_keys")
         if isinstance(keys, list) and len({str(key) for key in keys}) < len(keys):
             yield f"{path}.api_keys: names a key twice"
-        kind = _built_in_kind(name)
-        if entry.get("kind", kind) in [*{"anthropic", "openai", "openai-compatible"} - {kind}]:
-            yield f"{path}.kind: must be {kind} under this name; give another kind a name of its own"
+        kind, given = _built_in_kind(name), entry.get("kind")
+        if given in others and name not in built_in:
+            continue
+        if isinstance(given, str) and given != kind:
+            hint = (
+                f"or one of an extension: {', '.join(others)}"
+                if others
+                else "another kind has a name of its own"
+            )
+            yield f"{path}.kind: must be {kind} under this name; {hint}"
         base_url = built_in[name].base_url if name in built_in else None
         if kind == "openai-compatible" and entry.get("base_url", base_url) is None:
             yield f"{path}.base_url: is required, for example http://127.0.0.1:8000/v1"
@@ -421,11 +436,15 @@ def _built_in_kind(provider: str) -> str:
     return built_in[provider].kind if provider in built_in else "openai-compatible"
 
 
-def _param_faults(document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue]) -> Iterator[str]:
+def _param_faults(
+    document: Mapping[str, JsonValue], providers: Mapping[str, JsonValue], others: Collection[str]
+) -> Iterator[str]:
     places = [(("providers", name), name, entry, False) for name, entry in providers.items()]
     prices = object_in(document.get("prices"))
     for name, entry in object_in(document.get("models")).items():
         places.append((("models", name), name.partition("/")[0], entry, name in prices))
     for path, provider, entry, priced in places:
+        if object_in(providers.get(provider)).get("kind") in others:
+            continue  # its extension knows them
         params = object_in(object_in(entry).get("params"))
         yield from param_faults(f"{path_of(path)}.params", _built_in_kind(provider), params, priced=priced)

@@ -100,7 +100,7 @@ class Section(BaseModel):
 class Provider(Section):
     """One model provider; `anthropic`, `openai` and `ollama` are known without being written."""
 
-    kind: Literal["anthropic", "openai", "openai-compatible"] = Field(
+    kind: Literal["anthropic", "openai", "openai-compatible"] | Name = Field(
         default="openai-compatible", description="A name of your own is openai-compatible."
     )
     base_url: Url | None = Field(default=None, description="Null uses the provider's own address.")

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
+
+from pydantic import JsonValue
 
 from bot.agent.loop import Agent
 from bot.budget.accounts import Account
-from bot.config.settings import Settings
+from bot.config.settings import Settings, StreamTimeouts
 from bot.llm.adapters.http_client import SharedHttp
 from bot.llm.catalog import Catalog
 from bot.ports.model import Model, Models
 from threads.model import File, Incoming, Turn
+
+
+class MakeModel(Protocol):
+    """Makes the model ``provider/model``. Called once for each key of the provider, before the first call.
+
+    *api_key* is read for each request; it returns None where the settings name no key. *timeouts* are those of
+    `stream_timeouts_s`, *vision* tells whether the model may get pictures, and *params* are more parameters of each
+    request. Raises `bot.ports.config_error.ConfigInvalid` if the settings cannot be used.
+    """
+
+    def __call__(
+        self,
+        provider: str,
+        model: str,
+        *,
+        api_key: Callable[[], str | None],
+        base_url: str | None,
+        http: SharedHttp,
+        timeouts: StreamTimeouts,
+        now: Callable[[], datetime],
+        vision: bool,
+        params: Mapping[str, JsonValue],
+    ) -> Model: ...
+
 
 ChangeOf = Callable[[Settings], Settings]
 

@@ -9,6 +9,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | its part of settings.json     | ``settings``                         | `check`, every start, `schema`         |
 | a command in threads          | ``thread_commands``, `Running`       | people in a thread                     |
 | a chat platform               | ``transports``                       | `run`, `init`, `doctor`, `check`       |
+| models                        | ``models``                           | `providers.NAME.kind`                  |
 | tools                         | `Running.tools`, `Host.offer`        | the model, under the policy of tools   |
 | text for the model            | `Running.prepare`, `Running.extend`  | each turn                              |
 | what a file says, by a model  | `Running.to_text`, `PlaceModels`     | each turn with files                   |
@@ -17,7 +18,7 @@ in `bot.config.built_in_extensions`. A package of somebody else names its own as
 | what does not work now        | `Running.troubles`, `Running.off`    | status, health, `/status`              |
 | what status says of it        | `Running.facts`                      | status, the page                       |
 | work in the background        | ``open``: the block around the bot   | a running bot                          |
-| commands, JSON Schemas        | its row in `BUILT_IN`                | the command line, `threadfast schema`  |
+| commands, JSON Schemas        | ``commands``, a row in `BUILT_IN`    | the command line, `threadfast schema`  |
 | a store for many workers      | ``stores``                           | a bot, and all commands that look      |
 | checks                        | ``checks``, ``faults``, ``warnings`` | `threadfast doctor`, `check`           |
 | its page of the manual        | ``page``                             | `threadfast extensions list`           |
@@ -44,11 +45,13 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    import click
+
     from bot.budget.accounts import SpendingLedger
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker
-    from bot.host.agents import Agents, PlaceModels
+    from bot.host.agents import Agents, MakeModel, PlaceModels
     from bot.host.checks import Check, Context, Findings
     from bot.host.setup import PlatformSetup
     from bot.host.storage import Resources, Storage
@@ -238,11 +241,12 @@ class StoreKind:
 class Extension:
     """One extension. ``about`` says in one line what it is for; ``page`` is its page of the manual.
 
-    ``transports`` are chat platforms by the name of their kind. ``open`` is a block around the running bot; it yields
-    None where the settings ask for nothing. ``observers`` is the same for a sink of the bot's events. ``stores`` has
-    stores by the `store.kind` that names them. ``checks`` returns its checks for `threadfast doctor`, ``faults`` what
-    `threadfast check` finds wrong beside the settings, and ``warnings`` what is odd in settings that can be used.
-    ``groups`` returns where tools of its own making come from.
+    ``transports`` are chat platforms by the name of their kind, and ``models`` makes models by the kind of their
+    provider. ``commands`` are commands of the program; the extensions that come with it have theirs in `BUILT_IN`.
+    ``open`` is a block around the running bot; it yields None where the settings ask for nothing. ``observers`` is
+    the same for a sink of the bot's events. ``stores`` has stores by their `store.kind`. ``checks`` returns its
+    checks for `threadfast doctor`, ``faults`` what `threadfast check` finds wrong beside the settings, and
+    ``warnings`` what is odd in settings that can be used. ``groups`` returns where tools of its own making come from.
     """
 
     name: str
@@ -250,6 +254,8 @@ class Extension:
     page: str = ""
     settings: Sequence[SettingsPart[Any]] = ()
     transports: Mapping[str, TransportKind] = field(default_factory=dict)
+    models: Mapping[str, MakeModel] = field(default_factory=dict)
+    commands: Sequence[click.Command] = ()
     thread_commands: Sequence[ThreadCommand] = ()
     open: Callable[[Host], AbstractAsyncContextManager[Running | None]] | None = None
     observers: Callable[[Settings], AbstractAsyncContextManager[Observer | None]] | None = None

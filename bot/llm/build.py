@@ -10,6 +10,7 @@ from datetime import datetime
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from bot.config.extensions import installed_for
 from bot.config.load import resolve_secret
 from bot.config.params import merge
 from bot.config.settings import ModelFacts, Provider, Settings
@@ -60,10 +61,12 @@ def build_adapter(
         from bot.llm.adapters.anthropic import AnthropicModel
 
         adapter = AnthropicModel
-    else:
+    elif provider.kind == "openai":
         from bot.llm.adapters.openai_responses import OpenAIResponsesModel
 
         adapter = OpenAIResponsesModel
+    else:
+        adapter = installed_for(settings).models[provider.kind]
     facts = settings.models.get(name, ModelFacts())
     return adapter(
         kind,
@@ -91,7 +94,8 @@ def secret_of(
 ) -> Callable[[], str | None]:
     """Return what reads a key of the provider for each request. Raises `ConfigInvalid` if a needed one is missing."""
     reference = provider.keys[place] if provider.keys else None
-    if reference is None and provider.kind != "openai-compatible":
+    needs_key = provider.kind in ("anthropic", "openai")
+    if reference is None and needs_key:
         raise ConfigInvalid(
             f'providers.{name}.api_key: {name} needs a key, such as "env:{name.upper()}_API_KEY"'
         )
@@ -99,7 +103,7 @@ def secret_of(
     def secret() -> str | None:
         return resolve_secret(reference, environ) if reference else None
 
-    if provider.kind != "openai-compatible":
+    if needs_key:
         secret()
     return secret
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -22,7 +23,7 @@ from bot.admin.cli.setup import check, init, schema
 from bot.admin.cli.threads import threads
 from bot.config.built_in_extensions import BUILT_IN
 from bot.config.network import normalize_proxies
-from bot.host.invocation import Program
+from bot.host.invocation import Program, find_settings
 
 if TYPE_CHECKING:
     from bot.config.settings import Settings
@@ -45,7 +46,7 @@ class InOrder(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's shape
         theirs = (name for one in BUILT_IN.values() if one.commands and one.is_here for name in one.commands)
-        return [*self.commands, *theirs]
+        return [*self.commands, *theirs, *_commands_of_others()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or _command_of_extension(cmd_name)
@@ -63,9 +64,22 @@ def _command_of_extension(name: str) -> click.Command | None:
         (one.commands[name] for one in BUILT_IN.values() if name in one.commands and one.is_here), ""
     )
     if not place:
-        return None
+        return _commands_of_others().get(name)
     module, _, attribute = place.partition(":")
     return cast("click.Command", getattr(import_module(module), attribute))
+
+
+def _commands_of_others() -> dict[str, click.Command]:
+    """Return the commands of the extensions that the settings of this place name."""
+    from bot.config.extensions import installed
+    from bot.config.load import named_extensions
+    from bot.host.extension import Extension
+
+    given = os.environ.get("THREADFAST_SETTINGS", "")
+    named = named_extensions(find_settings(Path(given) if given else None))
+    found = installed(named).extensions if named else {}
+    theirs = (one for name in named if isinstance(one := found.get(name), Extension))
+    return {str(command.name): command for one in theirs for command in one.commands}
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})

@@ -215,3 +215,80 @@ async def test_the_work_of_one_that_fails_later_takes_nothing_else_down(install,
         await chat.say("/dice")
         assert "The extension dice is off: it has failed" in (await chat.say("/status")).text
         assert (await chat.say("hello")).text
+
+
+PARROT = """
+    from contextlib import asynccontextmanager
+    import click
+    from bot.host.extension import Extension, Running
+    from bot.ports.model import Completion, Usage
+    from bot.ports.tool import Arguments
+    from threads.model import Message, Text, ToolCall, ToolResult
+
+    class Parrot:
+        def __init__(self, provider, model, *, api_key, **_):
+            self.name, self.api_key = f"{provider}/{model}", api_key
+
+        async def complete(self, request, on_event):
+            last = request.messages[-1].blocks[0]
+            if isinstance(last, ToolResult):
+                said = f"{self.api_key()}: {last.content}"
+                return Completion(Message("assistant", (Text(said),), model=self.name), Usage(), "end")
+            call = ToolCall("1", request.tools[0].name, {"word": "hello"})
+            return Completion(Message("assistant", (call,), model=self.name), Usage(), "tool_calls")
+
+    class Word(Arguments):
+        word: str
+
+        def subject(self):
+            return self.word
+
+    class Repeat:
+        name, description, risk, arguments = "zoo__repeat", "Repeats a word.", "read", Word
+
+        async def __call__(self, arguments, context):
+            return f"{arguments.word} {arguments.word}"
+
+    @asynccontextmanager
+    async def open_zoo(host):
+        yield Running(tools={"zoo": [Repeat()]})
+
+    @click.command()
+    def feed():
+        click.echo("It eats.")
+
+    extension = Extension(
+        "zoo", "has a parrot", models={"parrot": Parrot}, commands=(feed,), open=open_zoo, groups=lambda _: ["zoo"]
+    )
+"""
+ZOO = {
+    "extensions": {"zoo": {}},
+    "model": "polly/grey",
+    "providers": {"polly": {"kind": "parrot", "api_key": "env:CRACKER", "free": True, "params": {"loud": 3}}},
+    "tools": {"enabled": [], "policy": {"zoo__repeat": "allow"}},
+}
+
+
+async def test_a_model_and_a_tool_of_somebody_else_answer_together(install, written, tmp_path):
+    install("zoo", PARROT)
+    load(written(**ZOO), environ={})
+    async with serving(tmp_path / "data", ZOO, environ={"CRACKER": "crackers-for-polly"}) as chat:
+        answer = (await chat.say("what does it say?")).text
+    assert "hello hello" in answer
+    assert "crackers-for-polly" not in answer
+
+
+def test_a_command_of_somebody_else_is_there_where_the_settings_name_it(install, written, monkeypatch):
+    install("zoo", PARROT)
+    monkeypatch.setenv("THREADFAST_SETTINGS", str(written()))
+    assert CliRunner().invoke(main, ["feed"]).exit_code == 2
+    written(**ZOO)
+    assert CliRunner().invoke(main, ["feed"]).output == "It eats.\n"
+    assert "feed" in CliRunner().invoke(main, ["--help"]).output.split()
+
+
+def test_a_kind_of_model_server_that_nothing_brings_is_a_fault(written):
+    with pytest.raises(
+        ConfigInvalid, match=r"providers\.polly\.kind: must be openai-compatible under this name"
+    ):
+        load(written(providers={"polly": {"kind": "parrot"}}), environ={})
