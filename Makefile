@@ -24,7 +24,7 @@ terminal:
 	@$(MEND)
 
 test: $(VENV)/.installed-dev  ## all tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-quick: $(VENV)/.installed-dev  ## the fast tests, under a minute: for the inner loop
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --quick

@@ -33,9 +33,9 @@ class Part:
 
 
 PARTS = {
-    "core": Part(("bot", "threads", "transports"), 28_250, 22_000, EXTENSIONS),
-    "product": Part(("bot", "threads", "transports"), 48_660, 40_000),
-    "tests": Part(("tests",), 72_960, 58_000),
+    "core": Part(("bot", "threads", "transports"), 28_300, 22_000, EXTENSIONS),
+    "product": Part(("bot", "threads", "transports"), 48_700, 40_000),
+    "tests": Part(("tests",), 73_040, 58_000),
 }
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's business. The same code gets the same examples; `make slow` draws others.
-settings.register_profile("same", deadline=None, derandomize=True)
+from bot.config.built_in_extensions import BUILT_IN
+
+# How long an example takes is the machine's business. The same code gets the same examples; `make slow` draws others,
+# and twice as many.
+settings.register_profile("same", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
 settings.register_profile("others", deadline=None)
 settings.load_profile("same")
@@ -30,10 +33,27 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("others")
 
 
+MISSING = [one.module.rpartition(".")[0] for one in BUILT_IN.values() if not one.is_here]
+"""The extensions whose folder was deleted."""
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out before the import: to import the slow modules takes as long as to run the quick ones."""
-    quick = config.getoption("quick") and collection_path.is_relative_to(TESTS)
-    return True if quick and collection_path.relative_to(TESTS).as_posix() in NOT_QUICK else None
+    """Leave out before the import: to import the slow modules takes as long as to run the quick ones.
+
+    What needs an extension that is not here is left out too.
+    """
+    if not collection_path.is_relative_to(TESTS):
+        return None
+    path = collection_path.relative_to(TESTS).as_posix()
+    if path in {f"{module.replace('.', '/')}" for module in MISSING}:
+        return True
+    if MISSING and collection_path.suffix == ".py" and _needs_missing(collection_path.read_text()):
+        return True
+    return True if config.getoption("quick") and path in NOT_QUICK else None
+
+
+def _needs_missing(text: str) -> bool:
+    return any(f"{module}." in text for module in MISSING)
 
 
 @pytest.fixture(scope="session")

@@ -53,4 +53,4 @@ def test_a_chat_starts_with_no_model_of_pydantic_built_but_those_of_constants():
         "print(sorted(built))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout == "['Failure', 'Prompt', 'Provider']\n"
+    assert run.stdout == "['Failure', 'Provider']\n"

@@ -14,7 +14,7 @@ import anyio
 import psycopg
 import pytest
 
-from bot.admin.cli.serve import _serve
+from bot.admin.cli.serve import serve_process
 from bot.config.load import Loaded
 from bot.config.settings import Settings
 from bot.extensions.postgres import context
@@ -168,7 +168,7 @@ def start(dsn, tmp_path):
         await PostgresStore(dsn, tmp_path, name="w", version="1", now=partial(datetime.now, UTC)).prepare()
 
     with pytest.raises(SystemExit) as end:
-        _serve(prepare, Loaded(Settings()))
+        serve_process(prepare, Loaded(Settings()))
     return end.value.code
 
 

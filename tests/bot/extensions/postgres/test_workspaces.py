@@ -127,7 +127,7 @@ async def test_content_that_was_collected_meanwhile_is_sent_again(dsn, seats, mo
         (root / "a").unlink()
         await one.store.keep_workspace(THREAD)
         rows(dsn, "UPDATE blob SET used_at = used_at - interval '2 hours' RETURNING 1")
-        run = module.Session.rows
+        run = module.DatabaseSession.rows
 
         async def collecting(self, statement, parameters=()):
             found = await run(self, statement, parameters)
@@ -135,7 +135,7 @@ async def test_content_that_was_collected_meanwhile_is_sent_again(dsn, seats, mo
                 await run(self, module.COLLECT)
             return found
 
-        monkeypatch.setattr(module.Session, "rows", collecting)
+        monkeypatch.setattr(module.DatabaseSession, "rows", collecting)
         (root / "again").write_bytes(b"a")
         await one.store.keep_workspace(THREAD)
         assert rows(dsn, "SELECT count(*) FROM file f JOIN blob b USING (sha)") == [(1,)]
