@@ -403,6 +403,17 @@ async def test_what_a_killed_process_left_is_cleared_but_no_turn_that_runs():
         assert chat.slack.status("C1", other.root) == ""
 
 
+async def test_a_session_that_a_killed_process_left_at_work_in_a_channel_ends_with_the_turn_that_goes_on():
+    """A question had made it one. The turn that goes on shows words, so it has none of its own."""
+    chat = Chat(channel="C1")
+    async with beside(chat.presence.run):
+        chat.slack.set_session("C1", chat.root, "processing")
+        chat.show(Taken("x", again=True), TurnStarted("x", "U1"))
+        await chat.presence.clear([chat.thread])
+        await chat.watch(TurnSettled("answered"), seconds=20)
+        assert chat.session.status == "active"
+
+
 async def test_eyes_of_a_killed_process_go_whatever_the_sign_is_now():
     async with presence() as chat:
         chat.slack.message(chat.root).reactions["eyes"] = ["UBOT"]

@@ -286,10 +286,11 @@ class Presence(shared.Presence[_Message, LiveDraft]):
         live = self._messages.pop((thread, message_id), None)
         again = end.again or bool(live and live.again)
         self._reactions.remove(thread.channel, message_id, EYES, maybe=again)
+        has_session = live is not None and live.session is not None
+        if has_session or (again and is_stamp(thread.root)):  # a killed process may have left one at work
+            self._sessions.request(thread, session_arguments(thread, "active"), soon=has_session)
         if live is None:
             return
-        if live.session:
-            self._sessions.request(thread, session_arguments(thread, "active"))
         if live.said:
             self._words.say(thread, "", soon=True)
         if live.draft:
