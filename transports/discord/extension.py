@@ -84,6 +84,6 @@ def _setup() -> PlatformSetup:
 
 extension = Extension(
     "discord",
-    "Bots on Discord, over its gateway.",
+    "serves bots on Discord, over its gateway",
     transports={"discord": TransportKind(SETTINGS, _open, _check, needs="DISCORD_TOKEN", setup=_setup)},
 )

@@ -79,7 +79,7 @@ def _setup() -> PlatformSetup:
 
 extension = Extension(
     "slack",
-    "Workspaces of Slack, over Socket Mode.",
+    "serves workspaces of Slack, over Socket Mode",
     transports={
         "slack": TransportKind(
             SETTINGS,

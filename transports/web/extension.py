@@ -57,6 +57,6 @@ async def _check(context: Context, name: str) -> Findings:
 
 extension = Extension(
     "web",
-    "The page in the browser.",
+    "serves the page in the browser",
     transports={"web": TransportKind(SETTINGS, _open, _check, about=_about)},
 )

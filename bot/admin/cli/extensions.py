@@ -44,12 +44,14 @@ def list_extensions(settings_file: Path | None, as_json: bool) -> None:
 
 def _commands(extension: Extension) -> list[str]:
     row = BUILT_IN.get(extension.name)
-    return [*row.commands] if row else []
+    return [*row.commands] if row else [str(command.name) for command in extension.commands]
 
 
 def _brings(extension: Extension) -> str:
     parts = (
         ("transports", [*extension.transports]),
+        ("models of", [*extension.models]),
+        ("stores", [*extension.stores]),
         ("settings", [part.path for part in extension.settings]),
         ("in threads", [f"/{command.name}" for command in extension.thread_commands]),
         ("commands", [f"threadfast {name}" for name in _commands(extension)]),
