@@ -18,7 +18,10 @@ def outcomes(data: Path) -> dict[str, str]:
 
 def _journal(data: Path, kind: str) -> list[dict[str, Any]]:
     journal = data / "journal.jsonl"
-    lines = [json.loads(line) for line in (journal.read_bytes().splitlines() if journal.exists() else ())]
+    whole = (
+        journal.read_bytes().rpartition(b"\n")[0] if journal.exists() else b""
+    )  # the last line may be under way
+    lines = [json.loads(line) for line in whole.splitlines()]
     return [line for line in lines if line["kind"] == kind]
 
 
