@@ -36,9 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bot.config.extensions import installed, installed_for, missing_words
 from bot.config.parts import SettingsPart
-from bot.config.scopes import CurrentSettings
 from bot.config.settings import Settings
-from bot.config.transports import TransportSettings
 from bot.ports.config_error import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -48,6 +46,8 @@ if TYPE_CHECKING:
     import click
 
     from bot.budget.accounts import SpendingLedger
+    from bot.config.scopes import CurrentSettings
+    from bot.config.transports import TransportSettings
     from bot.documents.reader import Documents
     from bot.guards.egress import Egress
     from bot.guards.redaction import Masker

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bot.config.scopes import roles_in
 from bot.config.settings import Settings
 from bot.config.transports import served
 from bot.host.extension import Extension, TransportHost, TransportKind
@@ -40,6 +39,7 @@ def _options(settings: Settings, given: DiscordSettings, environ: Mapping[str, s
 def _open(host: TransportHost) -> Discord:
     import anyio.to_thread
 
+    from bot.config.scopes import roles_in
     from bot.host.storage import recent_threads
     from threads.store.disk import PosixDisk
     from transports.discord.api.account import GLOBAL_BURST, GLOBAL_PER_S

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bot.config.scopes import enabled_anywhere
 from bot.config.settings import Name, Names, Secret, Section, Settings, Url, matches
 from bot.config.transports import TransportSection, TransportSettings
 from transports.slack.manifest import Features
@@ -46,6 +45,8 @@ class SlackSettings(TransportSection):
 
 def features(settings: Settings, given: SlackSettings) -> Features:
     """Return what the settings switch on in the app of a workspace."""
+    from bot.config.scopes import enabled_anywhere  # noqa: PLC0415 - it loads the domain, and every command loads this
+
     return Features(given.command or "", files="files" in enabled_anywhere(settings))
 
 

@@ -71,13 +71,16 @@ def _command_of_extension(name: str) -> click.Command | None:
 
 def _commands_of_others() -> dict[str, click.Command]:
     """Return the commands of the extensions that the settings of this place name."""
+    given = os.environ.get("THREADFAST_SETTINGS", "")
+    path = find_settings(Path(given) if given else None)
+    if path is None or not path.is_file() or b'"extensions"' not in path.read_bytes():
+        return {}  # without loading what can read settings: `--help` comes at once
     from bot.config.extensions import installed
     from bot.config.load import named_extensions
     from bot.host.extension import Extension
 
-    given = os.environ.get("THREADFAST_SETTINGS", "")
-    named = named_extensions(find_settings(Path(given) if given else None))
-    found = installed(named).extensions if named else {}
+    named = named_extensions(path)
+    found = installed(named).extensions
     theirs = (one for name in named if isinstance(one := found.get(name), Extension))
     return {str(command.name): command for one in theirs for command in one.commands}
 

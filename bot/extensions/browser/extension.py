@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bot.config.scopes import enabled_anywhere
 from bot.host.extension import Extension, Host, Running
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ async def _open(host: Host) -> AsyncIterator[Running | None]:
 
 
 def _checks(context: Context) -> Sequence[Check]:
+    from bot.config.scopes import enabled_anywhere  # noqa: PLC0415 - it loads the domain
+
     if "browser" not in enabled_anywhere(context.settings):
         return []
     from bot.extensions.browser.checks import check_browser  # noqa: PLC0415 - slow

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from bot.extensions.postgres.extension import NO_DRIVER
 from bot.host.invocation import data_option, fail, load, refuse, settings_option
 
 
@@ -20,6 +19,8 @@ def migrate(to: str, settings_file: Path | None, data: Path | None) -> None:
     Everything is moved or nothing. Afterwards the old place refuses to start: change `store` in the settings. The
     identity and skills stay in the data folder.
     """
+    from bot.extensions.postgres.extension import NO_DRIVER
+
     try:
         from bot.extensions.postgres.move_store import to_folder, to_postgres
     except ModuleNotFoundError:
