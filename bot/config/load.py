@@ -135,14 +135,6 @@ def load_bytes(data: bytes, path: Path, *, environ: Mapping[str, str]) -> Loaded
     )
 
 
-def named_extensions(path: Path | None) -> tuple[str, ...]:
-    """Return the extensions of others that a settings file names; none if it cannot be read."""
-    try:
-        return named_in(_parse(_read(path, MAX_FILE_BYTES, str(path), NO_FILE), path)) if path else ()
-    except ConfigInvalid:
-        return ()
-
-
 def resolve_secret(reference: str, environ: Mapping[str, str]) -> str:
     """Return the secret behind *reference*, without trailing line breaks.
 

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -129,8 +128,8 @@ async def serve_until_stopped(
                 current,
                 environ,
                 model,
-                PageSources(status, events, on_open),
-                metrics.unread if metrics else _not_counted,
+                metrics.unread if metrics else lambda *_: None,
+                (status, events, on_open),
             ),
             watch=partial(watch, events=events),
             observing=observing,
@@ -154,32 +153,19 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
-def _not_counted(_transport: str, _kind: str) -> None:
-    """Drop it: nobody asked for metrics."""
-
-
 def _transports(
     current: CurrentSettings,
     environ: Mapping[str, str],
     model: str,
-    page: PageSources,
     count_unread: Callable[[str, str], None],
+    process: tuple[Callable[[], Status | None], EventStream, Callable[[str], None] | None],
     storage: Storage,
 ) -> Sequence[Transport]:
     kinds, models = transport_kinds(current.settings), offered(current.settings, model)
     return [
         kinds[given.kind].open(
             TransportHost(
-                name,
-                given,
-                current,
-                environ,
-                storage,
-                models,
-                partial(count_unread, name),
-                page.status,
-                page.events,
-                page.on_open,
+                name, given, current, environ, storage, models, partial(count_unread, name), *process
             )
         )
         for name, given in served(current.settings).items()
@@ -197,12 +183,3 @@ class StatusSource:
 
     def __call__(self) -> Status | None:
         return self._read()
-
-
-@dataclass(frozen=True, slots=True)
-class PageSources:
-    """What the page shows of this process, and who is told its link once it can be reached, if anybody is."""
-
-    status: Callable[[], Status | None]
-    events: EventStream
-    on_open: Callable[[str], None] | None = None

@@ -20,11 +20,16 @@ def manifest() -> None:
 @settings_option
 def slack(name: str, settings_file: Path | None) -> None:
     """Print the manifest of the Slack app. Paste it when you create the app."""
+    from bot.config.transports import served
     from transports.slack.manifest import scopes
     from transports.slack.settings import features
     from transports.slack.setup import app_manifest, workspace
 
     settings = load(settings_file, None).settings
+    if name != "slack" and name not in served(settings):
+        raise click.BadParameter(
+            f"transports.{name} is not in the settings; `threadfast init slack --as {name}` adds it"
+        )
     given = workspace(settings, name)
     click.echo(json.dumps(app_manifest(settings, given), indent=2, ensure_ascii=False))
     click.echo("Why it asks for these scopes:", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from transports.base.transport import Transport
 
 EX_INTERRUPTED = 130
+MOST_SETTINGS = 1_000_000
+"""Bytes, as in `bot.config.load`."""
 
 COLLECT_AFTER = (50_000, 10, 10)
 """The thresholds of the garbage collector.
@@ -72,17 +75,25 @@ def _command_of_extension(name: str) -> click.Command | None:
 def _commands_of_others() -> dict[str, click.Command]:
     """Return the commands of the extensions that the settings of this place name."""
     given = os.environ.get("THREADFAST_SETTINGS", "")
-    path = find_settings(Path(given) if given else None)
-    if path is None or not path.is_file() or b'"extensions"' not in path.read_bytes():
-        return {}  # without loading what can read settings: `--help` comes at once
+    named = _named_extensions(find_settings(Path(given) if given else None))
+    if not named:
+        return {}  # without loading what reads settings: `--help` comes at once
     from bot.config.extensions import installed
-    from bot.config.load import named_extensions
     from bot.host.extension import Extension
 
-    named = named_extensions(path)
     found = installed(named).extensions
     theirs = (one for name in named if isinstance(one := found.get(name), Extension))
     return {str(command.name): command for one in theirs for command in one.commands}
+
+
+def _named_extensions(path: Path | None) -> tuple[str, ...]:
+    """Return the names in a settings file. Of one that cannot be read, the command that needs it tells the faults."""
+    try:
+        with (path or Path(os.devnull)).open("rb") as file:
+            document = json.loads(file.read(MOST_SETTINGS))
+        return tuple(sorted(document["extensions"]))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return ()
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})

@@ -285,6 +285,8 @@ def test_a_command_of_somebody_else_is_there_where_the_settings_name_it(install,
     written(**ZOO)
     assert CliRunner().invoke(main, ["feed"]).output == "It eats.\n"
     assert "feed" in CliRunner().invoke(main, ["--help"]).output.split()
+    monkeypatch.setenv("THREADFAST_SETTINGS", str(written().parent))  # no file: all other commands are there
+    assert CliRunner().invoke(main, ["--help"]).exit_code == 0
 
 
 def test_a_kind_of_model_server_that_nothing_brings_is_a_fault(written):

@@ -27,7 +27,6 @@ HEAVY = {
     "threads.actor",
     "transports.base",
     "transports.shared",
-    "transports.web.page",
 }
 
 
